@@ -1,0 +1,45 @@
+// What muster's public functions throw. The classes mirror those that users of torch.distributed know.
+#pragma once
+
+#include <stdexcept>
+
+namespace muster {
+
+/// Root of all muster errors (torch.distributed.DistError).
+class DistError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// A store could not do what it was asked (torch.distributed.DistStoreError).
+class StoreError : public DistError {
+ public:
+  using DistError::DistError;
+};
+
+/// A key, an element or the other participants of a barrier did not come in time. The store is still usable.
+class StoreTimeoutError : public StoreError {
+ public:
+  using StoreError::StoreError;
+};
+
+/// Nothing to pop (torch.distributed.QueueEmptyError).
+class QueueEmptyError : public StoreError {
+ public:
+  using StoreError::StoreError;
+};
+
+/// No connection, or it broke (torch.distributed.DistNetworkError). A TcpStore that threw this during an operation
+/// is of no further use; Clone() makes a fresh connection.
+class NetworkError : public DistError {
+ public:
+  using DistError::DistError;
+};
+
+/// This kind of store has no such operation.
+class NotImplementedError : public DistError {
+ public:
+  using DistError::DistError;
+};
+
+}  // namespace muster

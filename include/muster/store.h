@@ -1,0 +1,99 @@
+// Store: a map from keys to values that a group of processes shares in order to find each other.
+//
+// Keys and values are byte strings; any content, the empty one included. One store object may be used from several
+// threads, but one call at a time runs on it: a thread blocked in Get() holds the others up. Clone() is the remedy.
+//
+// Every blocking call is bounded by a timeout. Zero or less means "no limit", on every kind of store.
+// Errors are those of muster/error.h; std::invalid_argument for a call that can never work.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/error.h"
+
+namespace muster {
+
+using std::chrono::milliseconds;
+
+inline constexpr milliseconds kDefaultStoreTimeout{300'000};
+
+/// Whether QueuePop() waits for an element.
+enum class PopMode { kWait, kDoNotWait };
+
+class Store {
+ public:
+  virtual ~Store() = default;
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  /// Creates or overwrites, and wakes everybody who waits for the key. On a TcpStore the value is on its way when
+  /// this returns: the same store sees it next, another one soon.
+  virtual void Set(std::string_view key, std::string_view value) = 0;
+
+  /// Waits for the key, then reads it. StoreTimeoutError after Timeout().
+  virtual std::string Get(std::string_view key) = 0;
+
+  /// Adds to a counter kept as decimal text, atomically; an absent key counts as 0. Returns the sum. Throws
+  /// std::invalid_argument (HashStore, FileStore) or NetworkError (TcpStore: the server hangs up) if the value is
+  /// not a number.
+  virtual int64_t Add(std::string_view key, int64_t delta) = 0;
+
+  /// If the value equals `expected` (an absent key equals an empty expectation), it becomes `desired`. Returns the
+  /// value afterwards, except that an absent key with a non-empty expectation gives back `expected` itself.
+  virtual std::string CompareSet(std::string_view key, std::string_view expected, std::string_view desired) = 0;
+
+  /// Whether all keys exist, as values or as queues with something in them. Does not wait.
+  virtual bool Check(const std::vector<std::string>& keys) = 0;
+
+  /// Waits until each key has been seen to exist.
+  virtual void Wait(const std::vector<std::string>& keys, milliseconds timeout) = 0;
+  void Wait(const std::vector<std::string>& keys) { Wait(keys, Timeout()); }
+
+  /// Removes a value (never a queue). Whether there was one; FileStore cannot tell and says true.
+  virtual bool DeleteKey(std::string_view key) = 0;
+
+  /// Number of values in the whole store, internal ones included.
+  virtual int64_t GetNumKeys() = 0;
+
+  /// All keys that have values, in no particular order.
+  virtual std::vector<std::string> ListKeys() = 0;
+
+  /// Adds to the end of a value, creating it if need be.
+  virtual void Append(std::string_view key, std::string_view suffix) = 0;
+
+  /// Waits for all keys, then reads them in the order given.
+  virtual std::vector<std::string> MultiGet(const std::vector<std::string>& keys);
+  /// Sets all keys. std::invalid_argument if there are not as many values.
+  virtual void MultiSet(const std::vector<std::string>& keys, const std::vector<std::string>& values);
+
+  /// Whether Append, MultiGet and MultiSet are one operation each. They work in any case.
+  virtual bool HasExtendedApi() const { return false; }
+
+  /// Queues: first in, first out, apart from the values. NotImplementedError where the store has none.
+  virtual void QueuePush(std::string_view key, std::string_view value);
+  /// Takes the oldest element. kWait: StoreTimeoutError after Timeout(); kDoNotWait: QueueEmptyError.
+  virtual std::string QueuePop(std::string_view key, PopMode mode = PopMode::kWait);
+  virtual int64_t QueueLen(std::string_view key);
+
+  /// Returns when `world_size` participants have called it with this key. A key serves once.
+  virtual void Barrier(std::string_view key, int64_t world_size, milliseconds timeout);
+  void Barrier(std::string_view key, int64_t world_size) { Barrier(key, world_size, Timeout()); }
+
+  /// Another handle on the same data, to be used by another thread while this one is blocked.
+  virtual std::shared_ptr<Store> Clone() = 0;
+
+  /// How long Get, MultiGet, QueuePop, and Wait and Barrier without a timeout of their own, may wait.
+  virtual milliseconds Timeout() const = 0;
+  virtual void SetTimeout(milliseconds timeout) = 0;
+
+ protected:
+  Store() = default;
+};
+
+}  // namespace muster

@@ -1,0 +1,114 @@
+#include "adapters/uv/uv_loop.h"
+
+#include <algorithm>
+#include <future>
+#include <utility>
+
+#include "base/assert.h"
+
+namespace muster {
+
+namespace {
+
+// A quarter of what a pipelining client can have in flight; large enough that big values take few reads.
+constexpr size_t kReadBufferBytes = 64 * 1024;
+
+class UvTimer final : public Timer {
+ public:
+  UvTimer(uv_loop_t* loop, Duration period, std::function<void()> tick)
+      : shot_(new Shot{.tick = std::move(tick)}) {
+    const auto ms = static_cast<uint64_t>(
+        std::max<int64_t>(1, std::chrono::duration_cast<std::chrono::milliseconds>(period).count()));
+    uv_timer_init(loop, &shot_->handle);
+    shot_->handle.data = shot_;
+    uv_timer_start(
+        &shot_->handle,
+        [](uv_timer_t* handle) {
+          // The tick may destroy the timer, and with it the function that is running.
+          const std::function<void()> keep = static_cast<Shot*>(handle->data)->tick;
+          keep();
+        },
+        ms, ms);
+  }
+  ~UvTimer() override {
+    // libuv owns the handle until its close callback.
+    uv_close(reinterpret_cast<uv_handle_t*>(&shot_->handle),
+             [](uv_handle_t* handle) { delete static_cast<Shot*>(handle->data); });
+  }
+
+ private:
+  struct Shot {
+    uv_timer_t handle{};
+    std::function<void()> tick;
+  };
+  Shot* shot_;
+};
+
+}  // namespace
+
+UvLoop::UvLoop() : read_buffer_(kReadBufferBytes) {
+  MUSTER_ASSERT(uv_loop_init(&loop_) == 0);
+  MUSTER_ASSERT(uv_async_init(&loop_, &wake_, [](uv_async_t* wake) {
+                  static_cast<UvLoop*>(wake->data)->RunPosted();
+                }) == 0);
+  wake_.data = this;
+}
+
+UvLoop::~UvLoop() {
+  // Work that nobody ran may own streams and timers of this loop: it goes first, while they can still close.
+  std::vector<std::function<void()>> unrun;
+  {
+    const std::lock_guard lock(mutex_);
+    unrun.swap(posted_);
+  }
+  unrun.clear();
+  uv_close(reinterpret_cast<uv_handle_t*>(&wake_), nullptr);
+  uv_run(&loop_, UV_RUN_DEFAULT);
+  MUSTER_ASSERT(uv_loop_close(&loop_) == 0);
+}
+
+void UvLoop::Run() {
+  thread_ = std::this_thread::get_id();
+  uv_run(&loop_, UV_RUN_DEFAULT);
+  thread_ = std::thread::id();
+}
+
+void UvLoop::Stop() {
+  Post([this] { uv_stop(&loop_); });
+}
+
+Instant UvLoop::Now() const { return Instant{std::chrono::milliseconds(uv_now(&loop_))}; }
+
+void UvLoop::Post(std::function<void()> work) {
+  {
+    const std::lock_guard lock(mutex_);
+    posted_.push_back(std::move(work));
+    if (posted_.size() > 1) return;  // somebody has knocked already
+  }
+  uv_async_send(&wake_);
+}
+
+void UvLoop::RunPosted() {
+  std::vector<std::function<void()>> work;
+  {
+    const std::lock_guard lock(mutex_);
+    work.swap(posted_);
+  }
+  for (const auto& run : work) run();
+}
+
+std::unique_ptr<Timer> UvLoop::Every(Duration period, std::function<void()> tick) {
+  MUSTER_ASSERT(IsCurrent());
+  return std::make_unique<UvTimer>(&loop_, period, std::move(tick));
+}
+
+void UvThread::RunAndWait(std::function<void()> work) {
+  std::promise<void> done;
+  loop_.Post([&] {
+    work();
+    done.set_value();
+  });
+  done.get_future().wait();
+}
+
+}  // namespace muster

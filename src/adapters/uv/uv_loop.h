@@ -1,0 +1,69 @@
+// libuv's event loop behind the Loop port.
+#pragma once
+
+#include <uv.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "ports/loop.h"
+
+namespace muster {
+
+class UvLoop final : public Loop {
+ public:
+  UvLoop();
+  /// The loop must not be running. What is still open on it is closed.
+  ~UvLoop() override;
+  UvLoop(const UvLoop&) = delete;
+  UvLoop& operator=(const UvLoop&) = delete;
+
+  /// Turns on the calling thread, which becomes the loop's, until Stop().
+  void Run();
+  /// Ends Run() after the work posted so far. Any thread.
+  void Stop();
+
+  Instant Now() const override;
+  bool IsCurrent() const override { return std::this_thread::get_id() == thread_.load(); }
+  void Post(std::function<void()> work) override;
+  std::unique_ptr<Timer> Every(Duration period, std::function<void()> tick) override;
+
+  uv_loop_t* raw() { return &loop_; }
+
+  /// Where every stream of this loop reads into: a read is consumed before the next one starts.
+  uv_buf_t read_buffer() { return uv_buf_init(read_buffer_.data(), static_cast<unsigned>(read_buffer_.size())); }
+
+ private:
+  void RunPosted();
+
+  uv_loop_t loop_;
+  uv_async_t wake_;
+  std::vector<char> read_buffer_;
+  std::atomic<std::thread::id> thread_;
+  std::mutex mutex_;
+  std::vector<std::function<void()>> posted_;  // guarded by mutex_
+};
+
+/// A UvLoop on a thread of its own. Destruction stops and joins it.
+class UvThread {
+ public:
+  UvThread() : thread_([this] { loop_.Run(); }) {}
+  ~UvThread() {
+    loop_.Stop();
+    thread_.join();
+  }
+  UvLoop& loop() { return loop_; }
+
+  /// Runs `work` on the loop and waits for it. Not from the loop itself.
+  void RunAndWait(std::function<void()> work);
+
+ private:
+  UvLoop loop_;
+  std::thread thread_;
+};
+
+}  // namespace muster

@@ -1,0 +1,36 @@
+// A TCP connection on a libuv loop, behind the Stream port.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "adapters/uv/uv_loop.h"
+#include "base/result.h"
+#include "ports/transport.h"
+
+namespace muster {
+
+class UvStream final : public Stream {
+ public:
+  /// Takes over a connected, non-blocking socket. Loop thread. Null if libuv refuses it (the socket is closed).
+  static StreamPtr Open(UvLoop& loop, int fd);
+  ~UvStream() override;
+
+  void Start(StreamHandler& handler) override;
+  void Write(std::string_view bytes) override;
+  size_t queued_bytes() const override;
+  uint64_t taken_bytes() const override;
+  void PauseReading() override;
+  void ResumeReading() override;
+  std::string peer() const override;
+
+ private:
+  struct Socket;  // what libuv knows; outlives the stream until its handle is closed
+
+  explicit UvStream(Socket* socket) : socket_(socket) {}
+
+  Socket* socket_;
+};
+
+}  // namespace muster

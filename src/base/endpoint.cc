@@ -1,0 +1,36 @@
+#include "base/endpoint.h"
+
+#include <charconv>
+
+#include "base/text.h"
+
+namespace muster {
+
+std::string Endpoint::ToString() const {
+  const bool literal6 = host.find(':') != std::string::npos;
+  return literal6 ? Concat('[', host, "]:", port) : Concat(host, ':', port);
+}
+
+Result<Endpoint> ParseHostPort(std::string_view text) {
+  const auto wrong = [&](std::string_view why) {
+    return Error{Code::kInvalid, Concat("'", Printable(text), "' is not HOST:PORT: ", why)};
+  };
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return wrong("the port is missing");
+  std::string_view host = text.substr(0, colon);
+  if (host.starts_with('[')) {
+    if (!host.ends_with(']')) return wrong("'[' without ']'");
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != std::string_view::npos) {
+    return wrong("write an IPv6 address as [ADDRESS]:PORT");
+  }
+  const std::string_view digits = text.substr(colon + 1);
+  Endpoint endpoint{.host = std::string(host)};
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), endpoint.port);
+  if (digits.empty() || failure != std::errc() || end != digits.data() + digits.size()) {
+    return wrong("the port must be a number from 0 to 65535");
+  }
+  return endpoint;
+}
+
+}  // namespace muster

@@ -1,0 +1,45 @@
+// Small words for building and reading text.
+#pragma once
+
+#include <charconv>
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace muster {
+
+namespace text_internal {
+inline void AppendPiece(std::string& out, std::string_view piece) { out += piece; }
+inline void AppendPiece(std::string& out, char piece) { out += piece; }
+template <std::integral T>
+  requires(!std::same_as<T, char> && !std::same_as<T, bool>)
+void AppendPiece(std::string& out, T number) {
+  char digits[24];
+  const auto end = std::to_chars(digits, digits + sizeof digits, number).ptr;
+  out.append(digits, end);
+}
+}  // namespace text_internal
+
+/// Concat("key of ", n, " bytes"): strings, characters and integers, in one allocation or two.
+template <typename... Pieces>
+std::string Concat(const Pieces&... pieces) {
+  std::string out;
+  (text_internal::AppendPiece(out, pieces), ...);
+  return out;
+}
+
+/// "8 MiB", "1.5 KiB", "17 bytes": for messages that a person reads.
+std::string HumanBytes(uint64_t bytes);
+
+/// Reads a counter as C's strtoll does: white space and one sign are skipped, reading stops at the first
+/// other character, the rest is ignored. kInvalid: no digits. kConflict: does not fit 64 bits.
+/// TCPStore peers rely on "12abc" counting as 12.
+Result<int64_t> ParseCounter(std::string_view text);
+
+/// A key made fit for one line of a log or message: bytes that do not print become \xNN, long ones are cut.
+std::string Printable(std::string_view bytes, size_t length_max = 128);
+
+}  // namespace muster

@@ -1,0 +1,34 @@
+// Time as muster's machines see it: durations, and instants on a clock that somebody else reads.
+#pragma once
+
+#include <chrono>
+#include <compare>
+
+namespace muster {
+
+using Duration = std::chrono::nanoseconds;
+using namespace std::chrono_literals;  // NOLINT: 30s reads better than seconds(30), everywhere.
+
+/// A point on the local monotonic clock. There is deliberately no Now(): the loop (or the Clock port)
+/// reads the clock and hands the value in, so that a machine can be replayed. Never leaves its process.
+struct Instant {
+  Duration since_start{};
+
+  static constexpr Instant Never() { return {Duration::max()}; }
+
+  friend constexpr Instant operator+(Instant t, Duration d) {
+    // Saturates, so that "now + no limit" stays "never" instead of wrapping into the past.
+    return d > Duration::max() - t.since_start ? Never() : Instant{t.since_start + d};
+  }
+  friend constexpr Duration operator-(Instant a, Instant b) { return a.since_start - b.since_start; }
+  auto operator<=>(const Instant&) const = default;
+};
+
+/// The timeouts of the public face: zero or less means "no limit", on every store.
+constexpr Instant DeadlineAfter(Instant now, std::chrono::milliseconds timeout) {
+  constexpr auto kLongest = std::chrono::duration_cast<std::chrono::milliseconds>(Duration::max());
+  if (timeout.count() <= 0 || timeout >= kLongest) return Instant::Never();
+  return now + timeout;
+}
+
+}  // namespace muster

@@ -1,0 +1,96 @@
+// The store machine: the key space, its queues, and the clients parked in WAIT and BARRIER.
+//
+// A request and the time go in; the reply comes out, and with it the clients whose waiting is over. No I/O, no
+// clock, no thread: the driver serialises calls and sends what comes out. HashStore and StoreServer both drive
+// this one machine.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/limits.h"
+#include "base/time.h"
+#include "core/store/client_id.h"
+#include "core/store/queues.h"
+#include "core/store/request.h"
+#include "core/store/waiters.h"
+
+namespace muster {
+
+struct StoreMachineOptions {
+  uint64_t reply_bytes_max = kReplyBytesMax;    ///< Largest value APPEND may grow, largest multi-value reply.
+  uint64_t waited_keys_max = kWaitedKeysMax;    ///< Keys named by all parked waits together.
+  Duration reservation_max = 1s;                ///< How long a queue element is kept for a released client.
+  bool empty_counts_as_zero = false;            ///< ADD on an empty value: HashStore says 0, TCPStore closes.
+};
+
+/// What the machine holds, as counts; for metrics and tests.
+struct StoreMachineStats {
+  size_t keys = 0;
+  size_t queues = 0;
+  size_t parked_clients = 0;
+  size_t waited_keys = 0;
+  bool operator==(const StoreMachineStats&) const = default;
+};
+
+class StoreMachine {
+ public:
+  explicit StoreMachine(const StoreMachineOptions& options = {});
+
+  /// Executes one request for `client`. Clients whose wait it ended are appended to `released` (never `client`
+  /// itself: its own answer is the reply). Views in the reply are valid until the next call.
+  Reply Step(ClientId client, const Request& request, Instant now, Released& released);
+
+  /// The client is gone: its wait and its reservation are forgotten, which may release others.
+  void Drop(ClientId client, Instant now, Released& released);
+
+  /// Ends reservations that have lasted too long. Cheap when there are none; call it every second or so.
+  void Expire(Instant now, Released& released);
+
+  StoreMachineStats Stats() const;
+
+ private:
+  using Entries = std::unordered_map<std::string, std::string, KeyHash, std::equal_to<>>;
+
+  Reply Set(const Request& request, Released& released);
+  Reply CompareSet(const Request& request, Released& released);
+  Reply Get(const Request& request) const;
+  Reply Add(const Request& request, Released& released);
+  Reply Check(const Request& request) const;
+  Reply Wait(ClientId client, const Request& request, Instant now);
+  Reply Cancel(ClientId client);
+  Reply Append(const Request& request, Released& released);
+  Reply MultiGet(const Request& request);
+  Reply MultiSet(const Request& request, Released& released);
+  Reply QueuePush(const Request& request, Instant now, Released& released);
+  Reply QueuePop(ClientId client, const Request& request, Instant now, Released& released);
+  Reply ListKeys();
+  Reply Barrier(ClientId client, const Request& request, Released& released);
+
+  /// Creates or overwrites, waking waiters if the key is new.
+  void Store(std::string_view key, std::string_view value, Released& released);
+  /// The stored counter; 0 where there is none. Otherwise why the value cannot be counted.
+  Reply ReadCounter(Entries::const_iterator entry) const;
+  void StoreCounter(Entries::iterator entry, std::string_view key, int64_t value, Released& released);
+  /// Gives free elements of a queue to those parked on it, oldest first.
+  void OfferElements(std::string_view key, Instant now, Released& released);
+  bool IsParked(ClientId client) const;
+  void LeaveBarrier(ClientId client);
+
+  const StoreMachineOptions options_;
+  Entries entries_;
+  Queues queues_;
+  Waiters waiters_;
+  // Barrier participants are kept apart from waiters: a SET on the key must not let them through early.
+  std::unordered_map<std::string, std::vector<ClientId>, KeyHash, std::equal_to<>> barriers_;
+  std::unordered_map<ClientId, std::string> at_barrier_;
+  // Memory behind the views of the latest reply.
+  std::string reply_value_;
+  std::vector<std::string_view> reply_values_;
+};
+
+}  // namespace muster

@@ -1,0 +1,19 @@
+// Time for those who may block: a blocking client in its caller's thread. Loops have their own.
+#pragma once
+
+#include "base/time.h"
+
+namespace muster {
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+
+  /// Any thread.
+  virtual Instant Now() const = 0;
+
+  /// Blocks until `when`. Any thread.
+  virtual void SleepUntil(Instant when) = 0;
+};
+
+}  // namespace muster

@@ -1,0 +1,41 @@
+// Byte streams for those who may block: a client that waits for its answer in its caller's thread.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/endpoint.h"
+#include "base/result.h"
+#include "base/time.h"
+
+namespace muster {
+
+/// One connection. One thread at a time; every call is bounded by its deadline.
+class BlockingStream {
+ public:
+  virtual ~BlockingStream() = default;
+
+  /// Sends all of `bytes`. kTimeout (an unknown part was sent) or kUnavailable (connection lost).
+  virtual Status Send(std::string_view bytes, Instant deadline) = 0;
+
+  /// Waits for at least one byte and takes what is there, at most into.size(). kTimeout: nothing was taken.
+  /// kUnavailable: the peer closed, or the connection failed.
+  virtual Result<size_t> Receive(std::span<char> into, Instant deadline) = 0;
+
+  /// "(127.0.0.1:4711 -> 127.0.0.1:29500)": for messages.
+  virtual std::string Describe() const = 0;
+};
+
+class Dialer {
+ public:
+  virtual ~Dialer() = default;
+
+  /// One attempt at every address of `to`, IPv6 first. kUnavailable when nobody answers (yet): refused, reset,
+  /// unresolvable; kTimeout when the deadline passed first; kInvalid when repeating cannot help.
+  virtual Result<std::unique_ptr<BlockingStream>> Dial(const Endpoint& to, Instant deadline) = 0;
+};
+
+}  // namespace muster

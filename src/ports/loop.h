@@ -1,0 +1,35 @@
+// An event loop: one thread that owns what it serves. Others knock with Post().
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "base/time.h"
+
+namespace muster {
+
+/// Runs its callback on the loop until destroyed. Made and destroyed on the loop's thread.
+class Timer {
+ public:
+  virtual ~Timer() = default;
+};
+
+class Loop {
+ public:
+  virtual ~Loop() = default;
+
+  /// The loop's clock, read once per turn. Loop thread only.
+  virtual Instant Now() const = 0;
+
+  /// Whether the caller is on the loop's thread.
+  virtual bool IsCurrent() const = 0;
+
+  /// Runs `work` on the loop's thread, after what was posted before. Any thread. Work posted to a loop that has
+  /// ended is destroyed unrun.
+  virtual void Post(std::function<void()> work) = 0;
+
+  /// Calls `tick` every `period`, first after one period. Loop thread only.
+  virtual std::unique_ptr<Timer> Every(Duration period, std::function<void()> tick) = 0;
+};
+
+}  // namespace muster

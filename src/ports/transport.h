@@ -1,0 +1,71 @@
+// Byte streams between peers, as an event loop sees them. TCP in production, memory in simulation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "ports/loop.h"
+
+namespace muster {
+
+/// What a stream tells its owner, on the loop's thread. Any of these may destroy the stream.
+class StreamHandler {
+ public:
+  virtual ~StreamHandler() = default;
+
+  /// Bytes came. The view is valid during the call only.
+  virtual void OnBytes(std::string_view bytes) = 0;
+
+  /// Everything that Write() had queued has been handed to the network.
+  virtual void OnDrained() = 0;
+
+  /// The peer closed, or the connection failed. Nothing follows. "" means an orderly end.
+  virtual void OnClosed(const std::string& why) = 0;
+};
+
+/// One connection. Lives on its loop's thread; destroying it closes it, silently.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+
+  /// Starts reading. The handler outlives the stream.
+  virtual void Start(StreamHandler& handler) = 0;
+
+  /// Sends `bytes` after those written before; what the network does not take now is copied and queued.
+  /// A failure is reported through OnClosed, later.
+  virtual void Write(std::string_view bytes) = 0;
+
+  /// Bytes written and not yet taken by the network.
+  virtual size_t queued_bytes() const = 0;
+  /// Bytes that the network has taken since the start: grows as long as the peer reads.
+  virtual uint64_t taken_bytes() const = 0;
+
+  /// Stops and resumes OnBytes. A stream that is not read pushes back on its peer.
+  virtual void PauseReading() = 0;
+  virtual void ResumeReading() = 0;
+
+  /// The other side, "127.0.0.1:4711": for messages.
+  virtual std::string peer() const = 0;
+};
+
+using StreamPtr = std::unique_ptr<Stream>;
+
+/// Where peers knock. Lives on the loop that it was made for.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+
+  /// `accept` is called once for each new connection, on the listener's loop. The callee chooses the loop that will
+  /// serve it and calls `open(loop)` there; a connection that is never opened is closed.
+  using OpenSocket = std::function<StreamPtr(Loop& loop)>;
+  virtual void Start(std::function<void(OpenSocket open)> accept) = 0;
+
+  virtual uint16_t port() const = 0;
+};
+
+}  // namespace muster

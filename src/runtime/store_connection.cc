@@ -1,0 +1,165 @@
+#include "runtime/store_connection.h"
+
+#include "base/bytes.h"
+#include "base/text.h"
+#include "wire/layout.h"
+#include "wire/reply_writer.h"
+
+namespace muster {
+
+namespace {
+// Enough for any client that pipelines; small enough that another loop never waits long for the machine.
+constexpr size_t kBatchMax = 64;
+// Buffers above this are given back when they become empty: idle connections are many.
+constexpr size_t kKeptBufferBytes = 1024;
+}  // namespace
+
+StoreConnection::StoreConnection(StoreService& service, ClientId id, StreamPtr stream)
+    : service_(service),
+      id_(id),
+      stream_(std::move(stream)),
+      opened_at_(service.loop_.Now()),
+      progress_at_(opened_at_) {}
+
+void StoreConnection::StopWaiting() {
+  std::string reply;
+  wire::AppendReply(reply, Reply::Of(Reply::Kind::kStopWaiting));
+  stream_->Write(reply);
+}
+
+std::string StoreConnection::Overdue(Instant now, const StoreServiceOptions& options) {
+  if (!validated_ && now - opened_at_ >= options.handshake_max) {
+    return "no VALIDATE within the handshake time";
+  }
+  if (stream_->queued_bytes() == 0 || stream_->taken_bytes() != taken_before_) progress_at_ = now;
+  taken_before_ = stream_->taken_bytes();
+  if (now - progress_at_ >= options.stall_max) {
+    return Concat("takes none of the ", stream_->queued_bytes(), " bytes of replies queued for it");
+  }
+  return "";
+}
+
+void StoreConnection::OnBytes(std::string_view bytes) {
+  const bool whole = input_.empty();
+  if (!whole) {
+    input_ += bytes;
+    bytes = input_;
+  }
+  Result<size_t> done = Consume(bytes);
+  if (!done) return service_.Close(*this, LogLevel::kWarning, done.error().message);  // destroys this
+  KeepRest(bytes, *done);
+}
+
+void StoreConnection::OnDrained() {
+  if (!blocked_) return;
+  blocked_ = false;
+  stream_->ResumeReading();
+  Result<size_t> done = Consume(input_);
+  if (!done) return service_.Close(*this, LogLevel::kWarning, done.error().message);  // destroys this
+  KeepRest(input_, *done);
+}
+
+void StoreConnection::OnClosed(const std::string& why) {
+  service_.Close(*this, LogLevel::kDebug, why);  // destroys this
+}
+
+void StoreConnection::KeepRest(std::string_view bytes, size_t done) {
+  const bool own = bytes.data() == input_.data();
+  if (done == bytes.size()) {
+    if (own && input_.capacity() > kKeptBufferBytes) {
+      std::string().swap(input_);
+    } else if (own) {
+      input_.clear();
+    }
+  } else if (own) {
+    input_.erase(0, done);
+  } else {
+    input_.assign(bytes.substr(done));
+  }
+}
+
+Result<size_t> StoreConnection::Consume(std::string_view bytes) {
+  size_t done = 0;
+  if (!validated_) {
+    MUSTER_TRY(done, Handshake(bytes));
+    if (done == 0) return done;
+  }
+  while (done < bytes.size()) {
+    if (stream_->queued_bytes() >= service_.options_.queued_reply_bytes_max) {
+      blocked_ = true;
+      stream_->PauseReading();
+      break;
+    }
+    MUSTER_CHECK_OK(FillBatch(bytes, done));
+    if (service_.workspace_.batch.empty()) break;  // the rest has not come yet
+    MUSTER_TRY(done, RunBatch());
+  }
+  return done;
+}
+
+Status StoreConnection::FillBatch(std::string_view bytes, size_t at) {
+  auto& [decoder, batch, replies] = service_.workspace_;
+  batch.clear();
+  decoder.Clear();
+  while (batch.size() < kBatchMax && at < bytes.size()) {
+    const Result<size_t> size = scanner_.Scan(bytes.substr(at), service_.options_.request);
+    if (!size && batch.empty()) return size.error();
+    if (!size || *size == 0) break;
+    const Request request = decoder.Decode(bytes.substr(at, *size));
+    at += *size;
+    batch.push_back({request, at});
+    scanner_.Reset();
+  }
+  return Ok();
+}
+
+Result<size_t> StoreConnection::Handshake(std::string_view bytes) {
+  constexpr size_t kSize = 1 + sizeof wire::kMagic;
+  // Judged by its first byte already: an HTTP request must not be waited for as if it were a long SET.
+  if (bytes[0] != static_cast<char>(Op::kValidate)) {
+    return Error{Code::kProtocol,
+                 Concat("starts with byte ", static_cast<uint8_t>(bytes[0]), ", not with VALIDATE")};
+  }
+  if (bytes.size() < kSize) return size_t{0};
+  if (LoadInt<uint32_t>(bytes.data() + 1) != wire::kMagic) {
+    return Error{Code::kProtocol, "VALIDATE with a wrong magic number"};
+  }
+  validated_ = true;
+  return kSize;
+}
+
+Result<size_t> StoreConnection::RunBatch() {
+  auto& [decoder, batch, replies] = service_.workspace_;
+  const Instant now = service_.loop_.Now();
+  const Reply stop_waiting = Reply::Of(Reply::Kind::kStopWaiting);
+  replies.clear();
+  size_t done = 0;
+  Reply::Why refused = Reply::Why::kNothing;
+  Op op = Op::kPing;
+
+  StoreHub::Turn turn(service_.hub_, service_.index_);
+  if (turn.TakeArrived(id_)) wire::AppendReply(replies, stop_waiting);
+  for (const auto& [request, end] : batch) {
+    op = request.op;
+    bool let_go = false;
+    const Reply reply = turn.Step(id_, request, now, &let_go);
+    refused = reply.why;
+    if (reply.kind == Reply::Kind::kRefused) break;
+    wire::AppendReply(replies, reply);
+    if (let_go) wire::AppendReply(replies, stop_waiting);
+    done = end;
+    if (replies.size() >= service_.options_.queued_reply_bytes_max) break;
+  }
+  const Released local = turn.Finish();
+
+  if (done != batch.back().end) scanner_.Reset();  // it had looked further than we came
+  if (!replies.empty()) stream_->Write(replies);
+  if (replies.capacity() > service_.options_.queued_reply_bytes_max) std::string().swap(replies);
+  service_.Deliver(local);
+  if (refused != Reply::Why::kNothing) {
+    return Error{Code::kProtocol, Concat(Name(op), ": ", Describe(refused))};
+  }
+  return done;
+}
+
+}  // namespace muster

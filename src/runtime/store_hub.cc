@@ -1,0 +1,49 @@
+#include "runtime/store_hub.h"
+
+#include <algorithm>
+
+namespace muster {
+
+StoreHub::StoreHub(const StoreMachineOptions& options, size_t loops,
+                   std::function<void(size_t loop)> knock)
+    : knock_(std::move(knock)), machine_(options), mailboxes_(loops) {}
+
+StoreHub::Turn::Turn(StoreHub& hub, size_t loop) : hub_(hub), loop_(loop), lock_(hub.mutex_) {
+  arrived_.swap(hub_.mailboxes_[loop_]);
+}
+
+bool StoreHub::Turn::TakeArrived(ClientId client) {
+  if (arrived_.empty()) return false;
+  const auto found = std::find(arrived_.begin(), arrived_.end(), client);
+  if (found == arrived_.end()) return false;
+  arrived_.erase(found);
+  return true;
+}
+
+Reply StoreHub::Turn::Step(ClientId client, const Request& request, Instant now, bool* let_go) {
+  const auto before = static_cast<std::ptrdiff_t>(released_.size());
+  const Reply reply = hub_.machine_.Step(client, request, now, released_);
+  const auto own = std::find(released_.begin() + before, released_.end(), client);
+  *let_go = own != released_.end();
+  if (*let_go) released_.erase(own);
+  return reply;
+}
+
+Released StoreHub::Turn::Finish() {
+  std::vector<size_t> to_knock;
+  for (const ClientId client : released_) {
+    const size_t loop = LoopOf(client);
+    if (loop == loop_) {
+      arrived_.push_back(client);
+      continue;
+    }
+    // A mailbox that already holds something has been knocked for.
+    if (hub_.mailboxes_[loop].empty()) to_knock.push_back(loop);
+    hub_.mailboxes_[loop].push_back(client);
+  }
+  lock_.unlock();
+  for (const size_t loop : to_knock) hub_.knock_(loop);
+  return std::move(arrived_);
+}
+
+}  // namespace muster

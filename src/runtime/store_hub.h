@@ -1,0 +1,74 @@
+// One store machine, shared by several loops.
+//
+// A loop runs the requests of one read as one batch under the hub's lock: the machine's steps and the copying of
+// their replies, no system call. Waits that the batch ended belong to connections of any loop; they are put into
+// that loop's mailbox, still under the lock, and every loop empties its mailbox first thing when it next holds the
+// lock. So the bytes of one connection always leave in the order in which the machine decided: a cancelled
+// wait's "stop waiting" can never follow its "cancelled".
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/assert.h"
+#include "base/time.h"
+#include "core/store/machine.h"
+
+namespace muster {
+
+class StoreHub {
+ public:
+  /// `knock(loop)` asks a loop to call Collect() soon; called without the lock, from any loop's thread.
+  StoreHub(const StoreMachineOptions& options, size_t loops, std::function<void(size_t loop)> knock);
+
+  /// The loop's index travels in its clients' ids.
+  static ClientId MakeClientId(size_t loop, uint64_t number) {
+    return static_cast<ClientId>((static_cast<uint64_t>(loop) << kLoopShift) | number);
+  }
+
+  /// A loop's turn at the machine. The lock is held from construction to Finish(), which must be called.
+  class Turn {
+   public:
+    Turn(StoreHub& hub, size_t loop);
+    ~Turn() { MUSTER_ASSERT(!lock_.owns_lock()); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+    /// Whether `client` of this loop has a "stop waiting" to get before anything this turn's steps answer. Says so
+    /// once.
+    bool TakeArrived(ClientId client);
+
+    /// Executes a request. `*let_go` tells whether it ended the client's own outstanding wait.
+    Reply Step(ClientId client, const Request& request, Instant now, bool* let_go);
+
+    void Drop(ClientId client, Instant now) { hub_.machine_.Drop(client, now, released_); }
+    void Expire(Instant now) { hub_.machine_.Expire(now, released_); }
+    StoreMachineStats Stats() const { return hub_.machine_.Stats(); }
+
+    /// Gives the lock back and knocks at the other loops. Returns this loop's clients whose waits are over, to be
+    /// told now.
+    Released Finish();
+
+   private:
+    StoreHub& hub_;
+    const size_t loop_;
+    std::unique_lock<std::mutex> lock_;
+    Released arrived_;   // decided before this turn
+    Released released_;  // decided in it
+  };
+
+ private:
+  static constexpr int kLoopShift = 48;
+  static size_t LoopOf(ClientId client) { return static_cast<uint64_t>(client) >> kLoopShift; }
+
+  std::function<void(size_t)> knock_;
+  std::mutex mutex_;
+  StoreMachine machine_;                // guarded by mutex_
+  std::vector<Released> mailboxes_;     // guarded by mutex_, one per loop
+};
+
+}  // namespace muster

@@ -1,0 +1,89 @@
+#include "runtime/store_service.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/assert.h"
+#include "base/text.h"
+#include "runtime/store_connection.h"
+
+namespace muster {
+
+namespace {
+constexpr int kLinesPerSecondMax = 10;
+
+// A tick looks at every connection, so it is as rare as the shortest time it has to notice allows.
+Duration TickPeriod(const StoreServiceOptions& options) {
+  const Duration shortest = std::min(options.handshake_max, options.stall_max);
+  return std::clamp<Duration>(shortest / 10, 10ms, 1s);
+}
+}  // namespace
+
+StoreService::StoreService(Loop& loop, StoreHub& hub, size_t index, const StoreServiceOptions& options,
+                           LogSink log)
+    : loop_(loop), hub_(hub), index_(index), options_(options), log_(std::move(log)) {
+  MUSTER_ASSERT(loop_.IsCurrent());
+}
+
+StoreService::~StoreService() { MUSTER_ASSERT(loop_.IsCurrent()); }
+
+void StoreService::Adopt(StreamPtr stream) {
+  const ClientId id = StoreHub::MakeClientId(index_, ++connections_made_);
+  auto connection = std::make_unique<StoreConnection>(*this, id, std::move(stream));
+  StoreConnection& started = *connection;
+  connections_.emplace(id, std::move(connection));
+  started.Start();
+  // The tick runs only while there is somebody to watch over.
+  if (!tick_) tick_ = loop_.Every(TickPeriod(options_), [this] { Tick(); });
+}
+
+void StoreService::Collect() {
+  StoreHub::Turn turn(hub_, index_);
+  Deliver(turn.Finish());
+}
+
+void StoreService::Deliver(const Released& clients) {
+  for (const ClientId client : clients) {
+    const auto found = connections_.find(client);
+    if (found != connections_.end()) found->second->StopWaiting();
+  }
+}
+
+void StoreService::Close(StoreConnection& connection, LogLevel level, const std::string& why) {
+  if (!why.empty()) Log(level, Concat("closed ", connection.peer(), ": ", why));
+  const ClientId id = connection.id();
+  connections_.erase(id);  // destroys the connection, which closes its stream
+  StoreHub::Turn turn(hub_, index_);
+  turn.Drop(id, loop_.Now());
+  Deliver(turn.Finish());
+}
+
+void StoreService::Tick() {
+  const Instant now = loop_.Now();
+  std::vector<std::pair<StoreConnection*, std::string>> overdue;
+  for (const auto& [id, connection] : connections_) {
+    if (std::string why = connection->Overdue(now, options_); !why.empty()) {
+      overdue.emplace_back(connection.get(), std::move(why));
+    }
+  }
+  for (const auto& [connection, why] : overdue) Close(*connection, LogLevel::kWarning, why);
+  StoreHub::Turn turn(hub_, index_);
+  turn.Expire(now);
+  Deliver(turn.Finish());
+  if (connections_.empty()) tick_.reset();
+}
+
+void StoreService::Log(LogLevel level, const std::string& line) {
+  if (!log_) return;
+  const Instant now = loop_.Now();
+  if (now - log_second_ >= 1s) {
+    if (logged_this_second_ > kLinesPerSecondMax) {
+      log_(LogLevel::kWarning, Concat(logged_this_second_ - kLinesPerSecondMax, " lines like the last withheld"));
+    }
+    log_second_ = now;
+    logged_this_second_ = 0;
+  }
+  if (++logged_this_second_ <= kLinesPerSecondMax) log_(level, line);
+}
+
+}  // namespace muster

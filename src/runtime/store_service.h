@@ -1,0 +1,80 @@
+// The store server's share of one loop: its connections, and their way to the shared machine.
+// Lives on the loop's thread from construction to destruction.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "ports/loop.h"
+#include "ports/transport.h"
+#include "runtime/store_hub.h"
+#include "wire/request_reader.h"
+
+namespace muster {
+
+struct StoreServiceOptions {
+  wire::RequestLimits request;
+  uint64_t queued_reply_bytes_max = kQueuedReplyBytesMax;  ///< Per connection; above it, its requests wait.
+  Duration handshake_max = 30s;  ///< A connection that has not sent VALIDATE by then is closed.
+  Duration stall_max = 60s;      ///< A connection that takes none of its replies for so long is closed.
+};
+
+class StoreConnection;
+
+class StoreService {
+ public:
+  /// `index` is this loop's number in the hub. All references outlive the service.
+  StoreService(Loop& loop, StoreHub& hub, size_t index, const StoreServiceOptions& options, LogSink log);
+  ~StoreService();
+  StoreService(const StoreService&) = delete;
+  StoreService& operator=(const StoreService&) = delete;
+
+  /// Serves a new connection until it ends.
+  void Adopt(StreamPtr stream);
+
+  /// Delivers what other loops decided for connections of this one: the answer to the hub's knock.
+  void Collect();
+
+  size_t connections() const { return connections_.size(); }
+
+ private:
+  friend class StoreConnection;
+
+  /// What one batch of requests needs while it runs; kept here so that idle connections own nothing.
+  struct Workspace {
+    struct Decoded {
+      Request request;
+      size_t end;  // offset behind the request's last byte
+    };
+    wire::RequestDecoder decoder;
+    std::vector<Decoded> batch;
+    std::string replies;
+  };
+
+  void Tick();
+  void Deliver(const Released& clients);
+  /// Ends and destroys the connection. `why` is logged, unless empty.
+  void Close(StoreConnection& connection, LogLevel level, const std::string& why);
+  /// At most a few lines a second: whoever floods us must not flood the log.
+  void Log(LogLevel level, const std::string& line);
+
+  Loop& loop_;
+  StoreHub& hub_;
+  const size_t index_;
+  const StoreServiceOptions options_;
+  const LogSink log_;
+  uint64_t connections_made_ = 0;
+  std::unordered_map<ClientId, std::unique_ptr<StoreConnection>> connections_;
+  Workspace workspace_;
+  std::unique_ptr<Timer> tick_;
+  Instant log_second_{};
+  int logged_this_second_ = 0;
+};
+
+}  // namespace muster

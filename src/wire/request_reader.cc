@@ -1,0 +1,127 @@
+#include "wire/request_reader.h"
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "base/text.h"
+#include "wire/layout.h"
+
+namespace muster::wire {
+
+namespace {
+
+Error TooLarge(Op op, std::string_view what, uint64_t came, uint64_t allowed) {
+  return Error{Code::kProtocol,
+               Concat(Name(op), ": ", what, " of ", came, ", limit ", allowed)};
+}
+
+}  // namespace
+
+Result<size_t> RequestScanner::Scan(std::string_view bytes, const RequestLimits& limits) {
+  if (bytes.empty()) return size_t{0};
+  const auto opcode = static_cast<uint8_t>(bytes[0]);
+  if (opcode >= kOpCount) {
+    return Error{Code::kProtocol, Concat("opcode ", opcode, ", the highest known is ", kOpCount - 1)};
+  }
+  const std::string_view layout = kLayouts[opcode];
+  if (offset_ == 0) offset_ = 1;
+  while (letter_ < layout.size()) {
+    stuck_ = false;
+    MUSTER_CHECK_OK(Field(layout[letter_], bytes, limits));
+    if (stuck_) return size_t{0};
+    if (offset_ > limits.request_bytes_max) {
+      return TooLarge(static_cast<Op>(opcode), "request bytes", offset_, limits.request_bytes_max);
+    }
+    ++letter_;
+    if (letter_ == layout.size() && repeats_left_ > 1) {
+      --repeats_left_;
+      letter_ = repeat_from_;
+    }
+  }
+  return offset_ <= bytes.size() ? offset_ : size_t{0};
+}
+
+Status RequestScanner::Field(char field, std::string_view bytes, const RequestLimits& limits) {
+  const size_t header = field == '4' ? 4 : 8;
+  if (offset_ > bytes.size() || bytes.size() - offset_ < header) {
+    stuck_ = true;
+    return Ok();
+  }
+  const auto op = static_cast<Op>(bytes[0]);
+  if (field == '4' || field == '8') {
+    offset_ += header;
+    return Ok();
+  }
+  const auto number = LoadInt<uint64_t>(bytes.data() + offset_);
+  if (field == '*') {
+    if (number > limits.keys_max) return TooLarge(op, "key count", number, limits.keys_max);
+    offset_ += header;
+    repeats_left_ = number;
+    repeat_from_ = letter_ + 1;
+    if (number == 0) letter_ = kLayouts[static_cast<uint8_t>(op)].size() - 1;  // nothing follows
+    return Ok();
+  }
+  const bool is_key = field == 'k';
+  const uint64_t allowed = is_key ? limits.key_bytes_max : limits.value_bytes_max;
+  if (number > allowed) {
+    return TooLarge(op, is_key ? "key bytes" : "value bytes", number, allowed);
+  }
+  offset_ += header + number;
+  return Ok();
+}
+
+Request RequestDecoder::Decode(std::string_view bytes) {
+  Request request{.op = static_cast<Op>(bytes[0])};
+  const std::string_view layout = kLayouts[static_cast<uint8_t>(bytes[0])];
+  size_t at = 1;
+  const auto blob = [&] {
+    const auto size = LoadInt<uint64_t>(bytes.data() + at);
+    const std::string_view out = bytes.substr(at + 8, size);
+    at += 8 + size;
+    return out;
+  };
+  if (layout.starts_with('*')) {
+    const auto count = LoadInt<uint64_t>(bytes.data() + at);
+    at += 8;
+    const bool with_values = layout == "*kv";
+    std::vector<std::string_view> keys, values;
+    keys.reserve(count);
+    values.reserve(with_values ? count : 0);
+    for (uint64_t i = 0; i < count; ++i) {
+      keys.push_back(blob());
+      if (with_values) values.push_back(blob());
+    }
+    request.keys = lists_.emplace_back(std::move(keys));
+    request.values = lists_.emplace_back(std::move(values));
+    return request;
+  }
+  for (const char field : layout) {
+    if (field == 'k') request.key = blob();
+    if (field == 'e') request.expected = blob();
+    if (field == 'v') request.value = blob();
+    if (field == '4') request.number = LoadInt<uint32_t>(bytes.data() + at);
+    if (field == '8') request.number = LoadInt<int64_t>(bytes.data() + at);
+  }
+  return request;
+}
+
+void AppendRequest(std::string& out, const Request& request) {
+  out += static_cast<char>(request.op);
+  const std::string_view layout = kLayouts[static_cast<uint8_t>(request.op)];
+  if (layout.starts_with('*')) {
+    AppendInt<uint64_t>(out, request.keys.size());
+    for (size_t i = 0; i < request.keys.size(); ++i) {
+      AppendBlob(out, request.keys[i]);
+      if (layout == "*kv") AppendBlob(out, request.values[i]);
+    }
+    return;
+  }
+  for (const char field : layout) {
+    if (field == 'k') AppendBlob(out, request.key);
+    if (field == 'e') AppendBlob(out, request.expected);
+    if (field == 'v') AppendBlob(out, request.value);
+    if (field == '4') AppendInt<uint32_t>(out, static_cast<uint32_t>(request.number));
+    if (field == '8') AppendInt<int64_t>(out, request.number);
+  }
+}
+
+}  // namespace muster::wire
