@@ -37,6 +37,7 @@ class HashStore final : public Store, public std::enable_shared_from_this<HashSt
 
  private:
   struct Impl;
+  class Call;
   HashStore();
   std::unique_ptr<Impl> impl_;
 };

@@ -18,6 +18,7 @@ enum class Code {
   kClosed,       ///< It is over, stop.
   kNotFound,     ///< A normal answer: there is none.
   kInvalid,      ///< Fix the call.
+  kOutOfRange,   ///< The number does not fit: fix the value.
   kProtocol,     ///< The peer (or the file) is not what it should be: drop it.
   kUnsupported,  ///< This kind of store, or this peer, cannot do it.
 };

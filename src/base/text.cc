@@ -31,7 +31,7 @@ Result<int64_t> ParseCounter(std::string_view text) {
   int64_t value = 0;
   const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (failure == std::errc::result_out_of_range) {
-    return Error{Code::kConflict, Concat("'", Printable(text, 40), "' does not fit in 64 bits")};
+    return Error{Code::kOutOfRange, Concat("'", Printable(text, 40), "' does not fit in 64 bits")};
   }
   if (failure != std::errc()) {
     return Error{Code::kInvalid, Concat("'", Printable(text, 40), "' is not a number")};

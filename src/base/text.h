@@ -35,7 +35,7 @@ std::string Concat(const Pieces&... pieces) {
 std::string HumanBytes(uint64_t bytes);
 
 /// Reads a counter as C's strtoll does: white space and one sign are skipped, reading stops at the first
-/// other character, the rest is ignored. kInvalid: no digits. kConflict: does not fit 64 bits.
+/// other character, the rest is ignored. kInvalid: no digits. kOutOfRange: does not fit 64 bits.
 /// TCPStore peers rely on "12abc" counting as 12.
 Result<int64_t> ParseCounter(std::string_view text);
 

@@ -22,7 +22,7 @@ class BlockingStream {
   virtual Status Send(std::string_view bytes, Instant deadline) = 0;
 
   /// Waits for at least one byte and takes what is there, at most into.size(). kTimeout: nothing was taken.
-  /// kUnavailable: the peer closed, or the connection failed.
+  /// kClosed: the peer ended the connection in order. kUnavailable: it failed.
   virtual Result<size_t> Receive(std::span<char> into, Instant deadline) = 0;
 
   /// "(127.0.0.1:4711 -> 127.0.0.1:29500)": for messages.

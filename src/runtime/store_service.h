@@ -19,7 +19,7 @@
 namespace muster {
 
 struct StoreServiceOptions {
-  wire::RequestLimits request;
+  wire::RequestLimits request{};
   uint64_t queued_reply_bytes_max = kQueuedReplyBytesMax;  ///< Per connection; above it, its requests wait.
   Duration handshake_max = 30s;  ///< A connection that has not sent VALIDATE by then is closed.
   Duration stall_max = 60s;      ///< A connection that takes none of its replies for so long is closed.

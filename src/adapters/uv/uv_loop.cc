@@ -39,7 +39,7 @@ class UvTimer final : public Timer {
  private:
   struct Shot {
     uv_timer_t handle{};
-    std::function<void()> tick;
+    std::function<void()> tick{};
   };
   Shot* shot_;
 };

@@ -252,7 +252,7 @@ Reply StoreMachine::ReadCounter(Entries::const_iterator entry) const {
   if (entry->second.empty() && options_.empty_counts_as_zero) return Reply::Number(0);
   const Result<int64_t> value = ParseCounter(entry->second);
   if (value) return Reply::Number(*value);
-  return Reply::Refused(value.error().code == Code::kConflict ? Reply::Why::kOutOfRange
+  return Reply::Refused(value.error().code == Code::kOutOfRange ? Reply::Why::kOutOfRange
                                                               : Reply::Why::kNotANumber);
 }
 

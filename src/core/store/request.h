@@ -38,12 +38,12 @@ std::string_view Name(Op op);
 /// One request. Which fields mean something depends on `op`; the others are empty.
 struct Request {
   Op op = Op::kPing;
-  std::string_view key;
-  std::string_view expected;                   ///< COMPARE_SET
-  std::string_view value;                      ///< also desired, suffix, queue element
+  std::string_view key{};
+  std::string_view expected{};                  ///< COMPARE_SET
+  std::string_view value{};                    ///< also desired, suffix, queue element
   int64_t number = 0;                          ///< delta, world size, nonce, magic
-  std::span<const std::string_view> keys;      ///< CHECK, WAIT, MULTI_GET, MULTI_SET
-  std::span<const std::string_view> values;    ///< MULTI_SET, as many as keys
+  std::span<const std::string_view> keys{};    ///< CHECK, WAIT, MULTI_GET, MULTI_SET
+  std::span<const std::string_view> values{};    ///< MULTI_SET, as many as keys
 };
 
 /// The answer to one request. Views stay valid until the next call on the machine that gave them.
@@ -74,8 +74,8 @@ struct Reply {
   Kind kind = Kind::kNone;
   Why why = Why::kNothing;
   int64_t number = 0;
-  std::string_view value;
-  std::span<const std::string_view> values;
+  std::string_view value{};
+  std::span<const std::string_view> values{};
 
   static Reply None() { return {}; }
   static Reply Of(Kind kind) { return {.kind = kind}; }

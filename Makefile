@@ -1,0 +1,25 @@
+# The commands of this repository. Each one installs what it needs first (scripts/setup) and can be repeated.
+.PHONY: help run test compare format clean
+
+help:
+	@echo 'make run       build muster, start its server, let four processes meet through it'
+	@echo 'make test      build and run all tests, plain and under the sanitizers'
+	@echo 'make compare   measure the server beside those of PyTorch and Redis'
+	@echo 'make format    format the C++ files'
+	@echo 'make clean     remove everything that was built'
+
+run:
+	@scripts/run
+
+test:
+	@scripts/test
+
+compare:
+	@scripts/setup compare
+	@scripts/compare
+
+format:
+	@tools/format.sh
+
+clean:
+	rm -rf build

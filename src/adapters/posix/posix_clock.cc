@@ -1,0 +1,21 @@
+#include "adapters/posix/posix_clock.h"
+
+#include <time.h>
+
+#include <cerrno>
+#include <chrono>
+
+namespace muster {
+
+Instant PosixClock::Now() const {
+  return Instant{std::chrono::steady_clock::now().time_since_epoch()};
+}
+
+void PosixClock::SleepUntil(Instant when) {
+  const auto count = when.since_start.count();
+  const timespec until{.tv_sec = count / 1'000'000'000, .tv_nsec = count % 1'000'000'000};
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR) {
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,14 @@
+// The system's monotonic clock behind the Clock port.
+#pragma once
+
+#include "ports/clock.h"
+
+namespace muster {
+
+class PosixClock final : public Clock {
+ public:
+  Instant Now() const override;
+  void SleepUntil(Instant when) override;
+};
+
+}  // namespace muster

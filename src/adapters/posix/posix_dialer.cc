@@ -1,0 +1,128 @@
+#include "adapters/posix/posix_dialer.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "adapters/posix/address.h"
+#include "base/text.h"
+
+namespace muster {
+
+namespace {
+
+std::string_view ErrorText(int number) { return std::strerror(number); }
+
+// Waits for `events` on `fd`. kTimeout at the deadline; a signal does not end the wait.
+Status Await(int fd, short events, Clock& clock, Instant deadline) {
+  while (true) {
+    int wait_ms = -1;
+    if (deadline != Instant::Never()) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - clock.Now()).count();
+      wait_ms = static_cast<int>(std::clamp<int64_t>(left, 0, 1'000'000'000));
+    }
+    pollfd watched{.fd = fd, .events = events, .revents = 0};
+    const int ready = poll(&watched, 1, wait_ms);
+    if (ready > 0) return Ok();
+    if (ready == 0 && clock.Now() >= deadline) return Error{Code::kTimeout, "timed out"};
+    if (ready < 0 && errno != EINTR) return Error{Code::kUnavailable, std::string(ErrorText(errno))};
+  }
+}
+
+class PosixStream final : public BlockingStream {
+ public:
+  PosixStream(int fd, Clock& clock) : fd_(fd), clock_(clock) {}
+  ~PosixStream() override { close(fd_); }
+
+  Status Send(std::string_view bytes, Instant deadline) override {
+    while (!bytes.empty()) {
+      const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent >= 0) {
+        bytes.remove_prefix(static_cast<size_t>(sent));
+      } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        MUSTER_CHECK_OK(Await(fd_, POLLOUT, clock_, deadline));
+      } else if (errno != EINTR) {
+        return Lost(errno);
+      }
+    }
+    return Ok();
+  }
+
+  Result<size_t> Receive(std::span<char> into, Instant deadline) override {
+    while (true) {
+      // Waiting first costs one system call more than trying first when the bytes are there already, but a client
+      // that has just asked would nearly always try in vain.
+      MUSTER_CHECK_OK(Await(fd_, POLLIN, clock_, deadline));
+      const ssize_t got = recv(fd_, into.data(), into.size(), 0);
+      if (got > 0) return static_cast<size_t>(got);
+      if (got == 0) {
+        return Error{Code::kClosed,
+                     Concat("Failed to recv, got 0 bytes: the server closed the connection ", Describe())};
+      }
+      if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return Lost(errno);
+    }
+  }
+
+  std::string Describe() const override {
+    const auto name = [this](auto* get_name) {
+      sockaddr_storage address{};
+      socklen_t size = sizeof address;
+      return get_name(fd_, reinterpret_cast<sockaddr*>(&address), &size) == 0 ? ToString(address)
+                                                                                : std::string("?");
+    };
+    return Concat('(', name(&getsockname), " -> ", name(&getpeername), ')');
+  }
+
+ private:
+  Error Lost(int number) const {
+    return Error{Code::kUnavailable, Concat(ErrorText(number), ' ', Describe())};
+  }
+
+  const int fd_;
+  Clock& clock_;
+};
+
+// kUnavailable: worth trying again. kInvalid: it is not, for this address.
+Result<std::unique_ptr<BlockingStream>> ConnectOne(const sockaddr_storage& address, Clock& clock,
+                                                   Instant deadline) {
+  const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return Error{Code::kInvalid, Concat("socket: ", ErrorText(errno))};
+  auto stream = std::make_unique<PosixStream>(fd, clock);  // owns fd from here on
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  const socklen_t size = address.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  int failure = 0;
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), size) != 0) failure = errno;
+  if (failure == EINPROGRESS || failure == EINTR) {
+    MUSTER_CHECK_OK(Await(fd, POLLOUT, clock, deadline));
+    socklen_t length = sizeof failure;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &length);
+  }
+  if (failure == 0) return std::unique_ptr<BlockingStream>(std::move(stream));
+  // EMFILE, EADDRNOTAVAIL and the like pass, too: what cannot pass is an address family that is not there.
+  const bool hopeless = failure == EAFNOSUPPORT || failure == EACCES || failure == EPERM;
+  return Error{hopeless ? Code::kInvalid : Code::kUnavailable, Concat(ToString(address), ": ", ErrorText(failure))};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<BlockingStream>> PosixDialer::Dial(const Endpoint& to, Instant deadline) {
+  MUSTER_TRY(const std::vector<sockaddr_storage> addresses, Resolve(to, clock_.Now(), deadline));
+  Error failure{Code::kInvalid, "the name has no address"};
+  for (const sockaddr_storage& address : addresses) {
+    auto stream = ConnectOne(address, clock_, deadline);
+    if (stream) return stream;
+    // One address worth another try makes the endpoint worth it.
+    if (failure.code == Code::kInvalid || stream.error().code != Code::kInvalid) failure = stream.error();
+  }
+  return failure;
+}
+
+}  // namespace muster

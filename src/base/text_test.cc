@@ -1,0 +1,108 @@
+#include "base/text.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <limits>
+
+namespace muster {
+namespace {
+
+TEST(ConcatTest, JoinsStringsCharactersAndIntegers) {
+  const std::string owned = "ed";
+  EXPECT_EQ(Concat("key of ", 17, ' ', std::string_view("bytes"), ", limit", owned, ' ', int64_t{-4}),
+            "key of 17 bytes, limited -4");
+  EXPECT_EQ(Concat(), "");
+}
+
+TEST(ConcatTest, WritesTheLargestAndSmallestNumbersInFull) {
+  EXPECT_EQ(Concat(std::numeric_limits<uint64_t>::max()), "18446744073709551615");
+  EXPECT_EQ(Concat(std::numeric_limits<int64_t>::min()), "-9223372036854775808");
+  EXPECT_EQ(Concat(uint8_t{255}), "255");
+}
+
+TEST(HumanBytesTest, PicksTheLargestUnitThatLeavesAWholeNumber) {
+  EXPECT_EQ(HumanBytes(0), "0 bytes");
+  EXPECT_EQ(HumanBytes(1023), "1023 bytes");
+  EXPECT_EQ(HumanBytes(1024), "1 KiB");
+  EXPECT_EQ(HumanBytes(1536), "1.5 KiB");
+  EXPECT_EQ(HumanBytes(8 * 1024 * 1024), "8 MiB");
+  EXPECT_EQ(HumanBytes(std::numeric_limits<uint64_t>::max()), "15.9 EiB");
+}
+
+TEST(ParseCounterTest, SkipsWhiteSpaceAndOneSignAndStopsAtTheFirstNonDigit) {
+  EXPECT_EQ(*ParseCounter("12"), 12);
+  EXPECT_EQ(*ParseCounter("12abc"), 12);
+  EXPECT_EQ(*ParseCounter(" \t\n\v\f\r+7 8"), 7);
+  EXPECT_EQ(*ParseCounter("-5"), -5);
+  EXPECT_EQ(*ParseCounter("0x10"), 0);
+  EXPECT_EQ(*ParseCounter("007"), 7);
+  EXPECT_EQ(*ParseCounter(std::string_view("3\0004", 3)), 3);
+}
+
+TEST(ParseCounterTest, WithoutDigitsIsInvalid) {
+  for (const std::string_view text : {"", " ", "abc", "+", "-", "+-5", "-+5", "--5", "- 5", "+ 5", "\v"}) {
+    const Result<int64_t> read = ParseCounter(text);
+    ASSERT_FALSE(read) << "'" << text << "' was read as " << *read;
+    EXPECT_EQ(read.error().code, Code::kInvalid) << text;
+  }
+}
+
+TEST(ParseCounterTest, BeyondSixtyFourBitsIsAConflict) {
+  EXPECT_EQ(*ParseCounter("9223372036854775807"), std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(*ParseCounter("-9223372036854775808"), std::numeric_limits<int64_t>::min());
+  for (const std::string_view text :
+       {"9223372036854775808", "-9223372036854775809", "+99999999999999999999999", "9223372036854775808x"}) {
+    const Result<int64_t> read = ParseCounter(text);
+    ASSERT_FALSE(read) << text;
+    EXPECT_EQ(read.error().code, Code::kConflict) << text;
+  }
+}
+
+TEST(ParseCounterTest, ErrorQuotesWhatWasStoredOnOneLine) {
+  EXPECT_EQ(ParseCounter("a\nb").error().message, "'a\\x0ab' is not a number");
+}
+
+// strtoll is what PyTorch's server counts with; the two must not differ on anything a user may have stored.
+RC_GTEST_PROP(ParseCounterTest, ReadsWhatStrtollReads, ()) {
+  const auto text = *rc::gen::container<std::string>(
+      rc::gen::oneOf(rc::gen::element(' ', '\t', '\n', '\v', '\f', '\r', '+', '-', '0', 'a', '.'),
+                     rc::gen::inRange('0', static_cast<char>('9' + 1)), rc::gen::just('9')));
+  char* end = nullptr;
+  errno = 0;
+  const long long expected = std::strtoll(text.c_str(), &end, 10);
+  const Result<int64_t> read = ParseCounter(text);
+  if (end == text.c_str()) {
+    RC_ASSERT(!read);
+    RC_ASSERT(read.error().code == Code::kInvalid);
+  } else if (errno == ERANGE) {
+    RC_ASSERT(!read);
+    RC_ASSERT(read.error().code == Code::kConflict);
+  } else {
+    RC_ASSERT(read.has_value());
+    RC_ASSERT(*read == expected);
+  }
+}
+
+RC_GTEST_PROP(ParseCounterTest, ReadsBackWhateverConcatWrote, (int64_t number)) {
+  RC_ASSERT(*ParseCounter(Concat(number)) == number);
+}
+
+TEST(PrintableTest, LeavesTextAndUtf8AsTheyAre) {
+  EXPECT_EQ(Printable("/job/rank 7"), "/job/rank 7");
+  EXPECT_EQ(Printable("/größe"), "/größe");
+}
+
+TEST(PrintableTest, WritesControlBytesInHex) {
+  EXPECT_EQ(Printable(std::string_view("a\0b\n\x1b[31m\x7f", 10)), "a\\x00b\\x0a\\x1b[31m\\x7f");
+}
+
+TEST(PrintableTest, CutsLongKeysAndSaysHowLongTheyWere) {
+  EXPECT_EQ(Printable(std::string(128, 'k')), std::string(128, 'k'));
+  EXPECT_EQ(Printable(std::string(8192, 'k'), 3), "kkk... (8 KiB)");
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,26 @@
+// The subcommands of `muster`, one file each.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace muster::cli {
+
+/// What the program exits with; README and `--help` say the same.
+enum ExitStatus : int {
+  kOk = 0,
+  kFailed = 1,    ///< It was tried and did not work.
+  kUsage = 2,     ///< The call itself cannot be meant.
+  kTimedOut = 3,  ///< What was waited for did not come.
+  kNoServer = 4,  ///< Nobody answers there, or it hung up.
+};
+
+/// The chosen subcommand's work; its result is the exit status.
+using Run = std::function<int()>;
+
+/// Each adds its subcommand to `app` and, when the user chose it, sets `*run`.
+void AddServe(CLI::App& app, Run* run);
+void AddStore(CLI::App& app, Run* run);
+void AddBench(CLI::App& app, Run* run);
+
+}  // namespace muster::cli

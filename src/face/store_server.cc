@@ -1,0 +1,148 @@
+#include "muster/store_server.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "adapters/uv/uv_listener.h"
+#include "adapters/uv/uv_loop.h"
+#include "base/text.h"
+#include "runtime/store_hub.h"
+#include "runtime/store_service.h"
+
+namespace muster {
+
+namespace {
+
+LogSink ToSink(const StoreServerOptions& options) {
+  if (!options.log) return nullptr;
+  return [log = options.log](LogLevel level, std::string_view line) { log(level >= LogLevel::kWarning, line); };
+}
+
+StoreServiceOptions ServiceOptions(const StoreServerOptions& options) {
+  return {.request = {.key_bytes_max = options.key_bytes_max,
+                      .value_bytes_max = options.value_bytes_max,
+                      .keys_max = options.keys_per_request_max,
+                      .request_bytes_max = options.request_bytes_max},
+          .queued_reply_bytes_max = options.queued_reply_bytes_max,
+          .handshake_max = options.handshake_max,
+          .stall_max = options.stall_max};
+}
+
+ListeningSocket BindOrThrow(const StoreServerOptions& options) {
+  Result<ListeningSocket> socket = options.listen_fd >= 0
+                                       ? ListeningSocket::Adopt(options.listen_fd, options.port)
+                                       : ListeningSocket::Bind(options.host, options.port);
+  if (socket) return std::move(*socket);
+  if (socket.error().code == Code::kInvalid) throw StoreError(socket.error().message);
+  throw NetworkError(Concat("The server socket has failed to listen on any local network address. port: ",
+                            options.port, ": ", socket.error().message));
+}
+
+size_t ThreadCount(const StoreServerOptions& options) {
+  if (options.threads > 0) return static_cast<size_t>(options.threads);
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+}  // namespace
+
+void StoreServerOptions::Validate() const {
+  const auto positive = [](uint64_t value, std::string_view name, uint64_t most) {
+    if (value == 0 || value > most) {
+      throw std::invalid_argument(Concat("StoreServerOptions::", name, " is ", value, ", allowed: 1 to ", most));
+    }
+  };
+  constexpr uint64_t kFrame = 4ull << 30;  // a write of libuv's is counted in 32 bits
+  positive(key_bytes_max, "key_bytes_max", kFrame - 1);
+  positive(value_bytes_max, "value_bytes_max", kFrame - 1);
+  positive(keys_per_request_max, "keys_per_request_max", kFrame - 1);
+  positive(request_bytes_max, "request_bytes_max", 64 * kFrame);
+  positive(reply_bytes_max, "reply_bytes_max", kFrame / 2);
+  positive(queued_reply_bytes_max, "queued_reply_bytes_max", kFrame / 4);
+  positive(static_cast<uint64_t>(std::max<int64_t>(0, handshake_max.count())), "handshake_max", kFrame);
+  positive(static_cast<uint64_t>(std::max<int64_t>(0, stall_max.count())), "stall_max", kFrame);
+  if (threads < 0 || threads > 1024) {
+    throw std::invalid_argument(Concat("StoreServerOptions::threads is ", threads, ", allowed: 0 (one per core) to 1024"));
+  }
+}
+
+struct StoreServer::Impl {
+  Impl(const StoreServerOptions& options, ListeningSocket socket)
+      : port(socket.port()),
+        address(socket.address()),
+        hub({.reply_bytes_max = options.reply_bytes_max}, ThreadCount(options),
+            [this](size_t loop) { Knock(loop); }) {
+    const size_t count = ThreadCount(options);
+    services.resize(count);
+    for (size_t i = 0; i < count; ++i) threads.push_back(std::make_unique<UvThread>());
+    for (size_t i = 0; i < count; ++i) {
+      threads[i]->RunAndWait([&] {
+        services[i] = std::make_unique<StoreService>(threads[i]->loop(), hub, i, ServiceOptions(options),
+                                                     ToSink(options));
+      });
+    }
+    threads[0]->RunAndWait([&] {
+      listener = std::make_unique<UvListener>(threads[0]->loop(), std::move(socket), ToSink(options));
+      listener->Start([this](Listener::OpenSocket open) { HandOut(std::move(open)); });
+    });
+  }
+
+  ~Impl() {
+    threads[0]->RunAndWait([&] { listener.reset(); });
+    for (size_t i = 0; i < threads.size(); ++i) {
+      threads[i]->RunAndWait([&] { services[i].reset(); });
+    }
+    threads.clear();
+  }
+
+  // New connections go round: all loops serve about as many.
+  void HandOut(Listener::OpenSocket open) {
+    const size_t loop = next_loop++ % threads.size();
+    threads[loop]->loop().Post([this, loop, open = std::move(open)] {
+      if (!services[loop]) return;
+      if (StreamPtr stream = open(threads[loop]->loop())) services[loop]->Adopt(std::move(stream));
+    });
+  }
+
+  void Knock(size_t loop) {
+    threads[loop]->loop().Post([this, loop] {
+      if (services[loop]) services[loop]->Collect();
+    });
+  }
+
+  const uint16_t port;
+  const std::string address;
+  StoreHub hub;
+  std::vector<std::unique_ptr<StoreService>> services;  // each touched by its own loop only
+  std::vector<std::unique_ptr<UvThread>> threads;
+  std::unique_ptr<UvListener> listener;
+  size_t next_loop = 0;  // the listener's loop only
+};
+
+StoreServer::StoreServer(const StoreServerOptions& options) {
+  options.Validate();
+  impl_ = std::make_unique<Impl>(options, BindOrThrow(options));
+}
+
+StoreServer::~StoreServer() = default;
+
+std::shared_ptr<StoreServer> StoreServer::Shared(const StoreServerOptions& options) {
+  // A table for the process is what "multi-tenant" means to PyTorch's users; it holds nothing alive.
+  static std::mutex mutex;
+  static std::map<uint16_t, std::weak_ptr<StoreServer>> servers;
+  const std::lock_guard lock(mutex);
+  if (options.port != 0) {
+    if (auto running = servers[options.port].lock()) return running;
+  }
+  auto server = std::make_shared<StoreServer>(options);
+  servers[server->port()] = server;
+  return server;
+}
+
+uint16_t StoreServer::port() const { return impl_->port; }
+std::string StoreServer::address() const { return impl_->address; }
+
+}  // namespace muster

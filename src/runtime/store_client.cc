@@ -1,0 +1,411 @@
+#include "runtime/store_client.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/text.h"
+#include "runtime/backoff.h"
+#include "wire/layout.h"
+#include "wire/request_reader.h"
+
+namespace muster {
+
+namespace {
+
+constexpr Duration kFirstRetry = 20ms;
+constexpr Duration kLongestRetry = 2s;
+// A server that is alive answers a cancel at once; one that does not is given up after this.
+constexpr Duration kCancelGrace = 5s;
+constexpr size_t kReceiveBytes = 16 * 1024;
+// The counter of joined workers: the one key without a leading '/'.
+constexpr std::string_view kWorkersKey = "init/";
+
+std::string WireKey(std::string_view key) { return Concat('/', key); }
+
+std::vector<std::string> WireKeys(StoreClient::Keys keys) {
+  std::vector<std::string> wire;
+  wire.reserve(keys.size());
+  for (const std::string& key : keys) wire.push_back(WireKey(key));
+  return wire;
+}
+
+std::vector<std::string_view> Views(StoreClient::Keys strings) { return {strings.begin(), strings.end()}; }
+
+std::string Milliseconds(StoreClient::Timeout timeout) { return Concat(timeout.count(), "ms"); }
+
+}  // namespace
+
+// ---------------------------------------------------------------------------------------------- connecting
+
+Result<std::unique_ptr<StoreClient>> StoreClient::Connect(Dialer& dialer, Clock& clock, const Endpoint& server,
+                                                          const StoreClientOptions& options, Timeout timeout) {
+  const Instant deadline = DeadlineAfter(clock.Now(), timeout);
+  Backoff backoff(kFirstRetry, kLongestRetry, options.seed);
+  bool with_ping = true;
+  while (true) {
+    auto stream = dialer.Dial(server, deadline);
+    std::optional<Error> failure;
+    if (stream) {
+      std::unique_ptr<StoreClient> client(new StoreClient(clock, server, options, std::move(*stream)));
+      Status greeted = client->Handshake(with_ping, deadline);
+      if (greeted) return client;
+      failure = greeted.error();
+      // Servers of PyTorch 2.4 and older do not know PING and hang up on it.
+      if (failure->code == Code::kClosed && std::exchange(with_ping, false)) continue;
+      with_ping = true;
+    } else {
+      failure = stream.error();
+    }
+    if (failure->code == Code::kInvalid) {
+      return Error{Code::kUnavailable,
+                   Concat("The client socket has failed to connect to any network address of (", server.host, ", ",
+                          server.port, "): ", failure->message)};
+    }
+    const Instant next = clock.Now() + backoff.Next();
+    if (next >= deadline) {
+      return Error{Code::kUnavailable,
+                   Concat("The client socket has timed out after ", Milliseconds(timeout),
+                          " while trying to connect to (", server.host, ", ", server.port,
+                          "). The last attempt failed with: ", failure->message)};
+    }
+    clock.SleepUntil(next);
+  }
+}
+
+StoreClient::StoreClient(Clock& clock, Endpoint server, const StoreClientOptions& options,
+                         std::unique_ptr<BlockingStream> stream)
+    : clock_(clock), server_(std::move(server)), options_(options), stream_(std::move(stream)) {}
+
+Status StoreClient::Handshake(bool with_ping, Instant deadline) {
+  std::string greeting;
+  // VALIDATE goes in one write: PyTorch's libuv server does not put a split one together.
+  wire::AppendRequest(greeting, {.op = Op::kValidate, .number = wire::kMagic});
+  if (with_ping) wire::AppendRequest(greeting, {.op = Op::kPing, .number = options_.nonce});
+  MUSTER_CHECK_OK(stream_->Send(greeting, deadline));
+  if (!with_ping) return Ok();
+  char echo[4];
+  for (size_t got = 0; got < sizeof echo;) {
+    Result<size_t> count = stream_->Receive(std::span(echo).subspan(got), deadline);
+    if (!count) return count.error();
+    got += *count;
+  }
+  if (LoadInt<uint32_t>(echo) != options_.nonce) {
+    return Error{Code::kUnavailable, "the peer answered PING with something else: it is no TCPStore server"};
+  }
+  return Ok();
+}
+
+Status StoreClient::Join(int world_size, bool owns_server, Timeout timeout) {
+  const Call call = Begin(Op::kAdd, timeout);
+  MUSTER_CHECK_OK(Send(call, {.op = Op::kAdd, .key = kWorkersKey, .number = 1}));
+  MUSTER_TRY(int64_t joined, ReadNumber(call));
+  // PyTorch polls every 10 ms; workers that come together are noticed sooner here, late ones no later.
+  Backoff pause(1ms, 10ms, options_.seed);
+  while (owns_server && joined < world_size) {
+    const Instant next = clock_.Now() + pause.Next();
+    if (next >= call.deadline) {
+      const int64_t seconds = (timeout.count() + 999) / 1000;
+      return Error{Code::kTimeout, Concat("Timed out after ", seconds, " seconds waiting for clients. ", joined, "/",
+                                          world_size, " clients joined.")};
+    }
+    clock_.SleepUntil(next);
+    MUSTER_CHECK_OK(Send(call, {.op = Op::kAdd, .key = kWorkersKey, .number = 0}));
+    MUSTER_TRY(joined, ReadNumber(call));
+  }
+  return Ok();
+}
+
+// ---------------------------------------------------------------------------------------------- operations
+
+Status StoreClient::Set(std::string_view key, std::string_view value, Timeout timeout) {
+  return Send(Begin(Op::kSet, timeout), {.op = Op::kSet, .key = WireKey(key), .value = value});
+}
+
+Result<std::string> StoreClient::Get(std::string_view key, Timeout timeout) {
+  const Call call = Begin(Op::kGet, timeout);
+  const std::string wire_key = WireKey(key);
+  while (true) {
+    Result<std::string> value = GetIfThere(wire_key, call);
+    if (value || value.error().code != Code::kNotFound) return value;
+    // A key that vanishes between its wait and its read is waited for again.
+    MUSTER_CHECK_OK(WaitOnWire(std::span(&wire_key, 1), call));
+  }
+}
+
+Result<std::string> StoreClient::GetIfThere(const std::string& wire_key, const Call& call) {
+  // CHECK and GET in one message: one round trip for a key that is there, where WAIT and GET would be two.
+  const std::string_view keys[] = {wire_key};
+  const Request get{.op = Op::kGet, .key = wire_key};
+  MUSTER_CHECK_OK(Send(call, {.op = Op::kCheck, .keys = keys}, &get));
+  MUSTER_TRY(const uint8_t missing, ReadByte(call));
+  MUSTER_TRY(std::string value, ReadBlob(call));
+  if (missing != 0) return Error{Code::kNotFound, wire_key};
+  return value;
+}
+
+Result<int64_t> StoreClient::Add(std::string_view key, int64_t delta, Timeout timeout) {
+  const Call call = Begin(Op::kAdd, timeout);
+  MUSTER_CHECK_OK(Send(call, {.op = Op::kAdd, .key = WireKey(key), .number = delta}));
+  return ReadNumber(call);
+}
+
+Result<std::string> StoreClient::CompareSet(std::string_view key, std::string_view expected,
+                                            std::string_view desired, Timeout timeout) {
+  const Call call = Begin(Op::kCompareSet, timeout);
+  MUSTER_CHECK_OK(Send(call, {.op = Op::kCompareSet, .key = WireKey(key), .expected = expected, .value = desired}));
+  return ReadBlob(call);
+}
+
+Result<bool> StoreClient::Check(Keys keys, Timeout timeout) {
+  const Call call = Begin(Op::kCheck, timeout);
+  const std::vector<std::string> wire_keys = WireKeys(keys);
+  MUSTER_CHECK_OK(Send(call, {.op = Op::kCheck, .keys = Views(wire_keys)}));
+  MUSTER_TRY(const uint8_t answer, ReadByte(call));
+  if (answer > 1) return Break({Code::kProtocol, Concat("CHECK was answered with byte ", answer)});
+  return answer == 0;
+}
+
+Status StoreClient::Wait(Keys keys, Timeout timeout) {
+  if (keys.empty()) return Ok();
+  return WaitOnWire(WireKeys(keys), Begin(Op::kWait, timeout));
+}
+
+Status StoreClient::WaitOnWire(Keys wire_keys, const Call& call) {
+  MUSTER_CHECK_OK(Send(call, {.op = Op::kWait, .keys = Views(wire_keys)}));
+  std::string late = Concat("wait timeout after ", Milliseconds(call.timeout), ", keys: ");
+  for (size_t i = 0; i < wire_keys.size(); ++i) late += Concat(i == 0 ? "" : ", ", Printable(wire_keys[i]));
+  return AwaitStop(call, late);
+}
+
+Result<bool> StoreClient::Delete(std::string_view key, Timeout timeout) {
+  const Call call = Begin(Op::kDeleteKey, timeout);
+  MUSTER_CHECK_OK(Send(call, {.op = Op::kDeleteKey, .key = WireKey(key)}));
+  MUSTER_TRY(const int64_t removed, ReadNumber(call));
+  return removed > 0;
+}
+
+Result<int64_t> StoreClient::Count(Timeout timeout) {
+  const Call call = Begin(Op::kGetNumKeys, timeout);
+  MUSTER_CHECK_OK(Send(call, {.op = Op::kGetNumKeys}));
+  return ReadNumber(call);
+}
+
+Result<std::vector<std::string>> StoreClient::ListKeys(Timeout timeout) {
+  const Call call = Begin(Op::kListKeys, timeout);
+  MUSTER_CHECK_OK(Send(call, {.op = Op::kListKeys}));
+  MUSTER_TRY(const int64_t count, ReadNumber(call));
+  std::vector<std::string> keys;
+  for (int64_t i = 0; i < count; ++i) {
+    MUSTER_TRY(std::string key, ReadBlob(call));
+    if (key.starts_with('/')) keys.push_back(key.substr(1));  // others are not the application's
+  }
+  return keys;
+}
+
+Status StoreClient::Append(std::string_view key, std::string_view suffix, Timeout timeout) {
+  return Send(Begin(Op::kAppend, timeout), {.op = Op::kAppend, .key = WireKey(key), .value = suffix});
+}
+
+Result<std::vector<std::string>> StoreClient::MultiGet(Keys keys, Timeout timeout) {
+  MUSTER_CHECK_OK(Wait(keys, timeout));
+  const Call call = Begin(Op::kMultiGet, timeout);
+  const std::vector<std::string> wire_keys = WireKeys(keys);
+  MUSTER_CHECK_OK(Send(call, {.op = Op::kMultiGet, .keys = Views(wire_keys)}));
+  std::vector<std::string> values;
+  values.reserve(keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    MUSTER_TRY(std::string value, ReadBlob(call));
+    values.push_back(std::move(value));
+  }
+  return values;
+}
+
+Status StoreClient::MultiSet(Keys keys, Keys values, Timeout timeout) {
+  if (keys.size() != values.size()) {
+    return Error{Code::kInvalid, Concat("multiSet keys and values vectors must be of same size: ", keys.size(),
+                                        " keys, ", values.size(), " values")};
+  }
+  const std::vector<std::string> wire_keys = WireKeys(keys);
+  return Send(Begin(Op::kMultiSet, timeout),
+              {.op = Op::kMultiSet, .keys = Views(wire_keys), .values = Views(values)});
+}
+
+Status StoreClient::Push(std::string_view key, std::string_view value, Timeout timeout) {
+  return Send(Begin(Op::kQueuePush, timeout), {.op = Op::kQueuePush, .key = WireKey(key), .value = value});
+}
+
+Result<std::string> StoreClient::TryPop(std::string_view key, Timeout timeout) {
+  const Call call = Begin(Op::kQueuePop, timeout);
+  MUSTER_CHECK_OK(Send(call, {.op = Op::kQueuePop, .key = WireKey(key)}));
+  MUSTER_TRY(const int64_t length, ReadNumber(call));
+  if (length <= 0) return Error{Code::kNotFound, Concat("queue is empty: ", Printable(key))};
+  return ReadBlob(call);
+}
+
+Result<std::string> StoreClient::Pop(std::string_view key, Timeout timeout) {
+  const Call call = Begin(Op::kQueuePop, timeout);
+  const std::string wire_key = WireKey(key);
+  while (true) {
+    // Tried first: an element that is there costs one round trip. Where others wait already, the server has none
+    // to spare, so nobody is overtaken.
+    Result<std::string> element = TryPop(key, timeout);
+    if (element || element.error().code != Code::kNotFound) return element;
+    MUSTER_CHECK_OK(WaitOnWire(std::span(&wire_key, 1), call));
+  }
+}
+
+Result<int64_t> StoreClient::QueueLength(std::string_view key, Timeout timeout) {
+  const Call call = Begin(Op::kQueueLen, timeout);
+  MUSTER_CHECK_OK(Send(call, {.op = Op::kQueueLen, .key = WireKey(key)}));
+  return ReadNumber(call);
+}
+
+Status StoreClient::Barrier(std::string_view key, int64_t world_size, Timeout timeout) {
+  const Call call = Begin(Op::kBarrier, timeout);
+  MUSTER_CHECK_OK(Send(call, {.op = Op::kBarrier, .key = WireKey(key), .number = world_size}));
+  return AwaitStop(call, Concat("barrier timeout after ", Milliseconds(timeout), ", key: ", key));
+}
+
+Status StoreClient::Ping(Timeout timeout) {
+  const Call call = Begin(Op::kPing, timeout);
+  MUSTER_CHECK_OK(Send(call, {.op = Op::kPing, .number = options_.nonce}));
+  char echo[4];
+  MUSTER_CHECK_OK(ReadExactly(echo, sizeof echo, call));
+  if (LoadInt<uint32_t>(echo) != options_.nonce) {
+    return Break({Code::kProtocol, "PING was answered with another number"});
+  }
+  return Ok();
+}
+
+// ------------------------------------------------------------------------------------------ sending, receiving
+
+StoreClient::Call StoreClient::Begin(Op op, Timeout timeout) {
+  return {op, timeout, DeadlineAfter(clock_.Now(), timeout)};
+}
+
+Status StoreClient::Judge(const Request& request) const {
+  const auto check = [&](std::string_view what, std::string_view bytes, uint64_t allowed) -> Status {
+    if (bytes.size() <= allowed) return Ok();
+    return Error{Code::kInvalid, Concat(Name(request.op), ": ", what, " of ", bytes.size(), " bytes, limit ", allowed,
+                                        ": ", Printable(bytes, 40))};
+  };
+  MUSTER_CHECK_OK(check("key", request.key, options_.key_bytes_max));
+  MUSTER_CHECK_OK(check("value", request.value, options_.value_bytes_max));
+  MUSTER_CHECK_OK(check("expected value", request.expected, options_.value_bytes_max));
+  for (const std::string_view key : request.keys) MUSTER_CHECK_OK(check("key", key, options_.key_bytes_max));
+  for (const std::string_view value : request.values) {
+    MUSTER_CHECK_OK(check("value", value, options_.value_bytes_max));
+  }
+  if (request.keys.size() > kKeysPerRequestMax) {
+    return Error{Code::kInvalid, Concat(Name(request.op), ": ", request.keys.size(), " keys, limit ",
+                                        kKeysPerRequestMax, ": split the call")};
+  }
+  return Ok();
+}
+
+Status StoreClient::Send(const Call& call, const Request& request, const Request* also) {
+  MUSTER_CHECK_OK(Judge(request));
+  if (broken_) {
+    return Error{Code::kUnavailable, Concat("the connection to ", server_.ToString(), " was lost earlier: ", *broken_)};
+  }
+  std::string bytes;
+  wire::AppendRequest(bytes, request);
+  if (also != nullptr) wire::AppendRequest(bytes, *also);
+  Status sent = stream_->Send(bytes, call.deadline);
+  if (sent) return sent;
+  return Break(sent.error().code == Code::kTimeout
+                   ? Error{Code::kUnavailable, Concat(Name(call.op), ": the server took no bytes for ",
+                                                      Milliseconds(call.timeout))}
+                   : sent.error());
+}
+
+Status StoreClient::AwaitStop(const Call& call, const std::string& late) {
+  char answer = 0;
+  if (input_at_ < input_.size()) return Break({Code::kProtocol, "bytes came that nobody asked for"});
+  const Result<size_t> in_time = stream_->Receive({&answer, 1}, call.deadline);
+  if (in_time && answer == 0) return Ok();
+  if (in_time) return Break({Code::kProtocol, Concat(Name(call.op), " was answered with byte ", static_cast<uint8_t>(answer))});
+  if (in_time.error().code != Code::kTimeout) return Break(in_time.error());
+
+  const Call cancel{Op::kCancelWait, std::chrono::duration_cast<Timeout>(kCancelGrace), clock_.Now() + kCancelGrace};
+  MUSTER_CHECK_OK(Send(cancel, {.op = Op::kCancelWait}));
+  MUSTER_TRY(uint8_t first, ReadByte(cancel));
+  // The answer and the cancel crossed: the wait did succeed, and only its news came late.
+  const bool crossed = first == 0;
+  if (crossed) {
+    MUSTER_TRY(first, ReadByte(cancel));
+  }
+  if (first != 1) return Break({Code::kProtocol, Concat("CANCEL_WAIT was answered with byte ", first)});
+  if (crossed) return Ok();
+  return Error{Code::kTimeout, Concat(late, " (server ", server_.ToString(), ")")};
+}
+
+Status StoreClient::ReadExactly(char* into, size_t count, const Call& call) {
+  while (count > 0) {
+    if (input_at_ < input_.size()) {
+      const size_t part = std::min(count, input_.size() - input_at_);
+      std::memcpy(into, input_.data() + input_at_, part);
+      input_at_ += part;
+      into += part;
+      count -= part;
+      continue;
+    }
+    const bool direct = count >= kReceiveBytes;
+    input_at_ = 0;
+    if (!direct) input_.resize(kReceiveBytes);
+    Result<size_t> got = stream_->Receive(direct ? std::span(into, count) : std::span(input_), call.deadline);
+    if (!direct) input_.resize(got ? *got : 0);
+    if (!got && got.error().code == Code::kTimeout) {
+      return Break({Code::kUnavailable, Concat("no reply to ", Name(call.op), " from ", server_.ToString(), " within ",
+                                               Milliseconds(call.timeout), ": the connection is given up")});
+    }
+    if (!got) return Break(got.error());
+    if (direct) {
+      into += *got;
+      count -= *got;
+    }
+  }
+  return Ok();
+}
+
+Result<uint8_t> StoreClient::ReadByte(const Call& call) {
+  char byte = 0;
+  MUSTER_CHECK_OK(ReadExactly(&byte, 1, call));
+  return static_cast<uint8_t>(byte);
+}
+
+Result<int64_t> StoreClient::ReadNumber(const Call& call) {
+  char raw[8];
+  MUSTER_CHECK_OK(ReadExactly(raw, sizeof raw, call));
+  return LoadInt<int64_t>(raw);
+}
+
+Result<std::string> StoreClient::ReadBlob(const Call& call) {
+  MUSTER_TRY(const int64_t announced, ReadNumber(call));
+  const auto size = static_cast<uint64_t>(announced);
+  if (size > options_.reply_bytes_max) {
+    return Break({Code::kProtocol, Concat(Name(call.op), ": the peer announces a value of ", HumanBytes(size),
+                                          ", limit ", HumanBytes(options_.reply_bytes_max),
+                                          ": it is no TCPStore server")});
+  }
+  // Grows with what arrives, not with what was promised.
+  constexpr uint64_t kStep = 4u << 20;
+  std::string value;
+  while (value.size() < size) {
+    const size_t at = value.size();
+    value.resize(std::min<uint64_t>(size, at + kStep));
+    MUSTER_CHECK_OK(ReadExactly(value.data() + at, value.size() - at, call));
+  }
+  return value;
+}
+
+Error StoreClient::Break(Error error) {
+  if (!broken_) broken_ = error.message;
+  stream_.reset();
+  if (error.code != Code::kProtocol) error.code = Code::kUnavailable;
+  return error;
+}
+
+}  // namespace muster

@@ -1,0 +1,85 @@
+// One contract for all stores. Each kind of store is a value: how to open it, and the facts in which it deliberately
+// differs from the others. Tests ask the facts; none of them asks which kind it is running on.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/store.h"
+#include "support/background.h"
+#include "support/errors.h"
+#include "support/eventually.h"
+
+namespace muster::test {
+
+/// Opens one more handle on the data of one test: a new connection, a new user of the file, the same object.
+using OpenStore = std::function<std::shared_ptr<Store>()>;
+
+struct StoreFacts {
+  bool has_queues = true;
+  bool has_extended_api = true;
+  /// DeleteKey() says false for an absent key.
+  bool delete_tells_the_truth = true;
+  /// Add() on an empty value counts from 0; otherwise it fails like any other value that is no number.
+  bool empty_counts_as_zero = false;
+  /// Add() on a value that is no number ends the connection (NetworkError) instead of throwing std::invalid_argument.
+  bool bad_add_ends_connection = true;
+  /// A queue with elements counts as a present, empty value for Get(): WAIT looks at queues, GET does not.
+  bool queue_satisfies_get = true;
+  /// Barrier() counts at the key itself, not at KEY/num_members.
+  bool counts_barrier_at_key = true;
+  /// What GetNumKeys() says about an untouched store.
+  int64_t internal_keys = 0;
+  /// How many handles may work at once before it gets slow.
+  int crowd = 128;
+  /// Texts of timeouts, as regular expressions; {ms} and {key} stand for what was waited.
+  std::string get_timeout = "wait timeout after {ms}ms, keys: /{key}";
+  std::string wait_timeout = "wait timeout after {ms}ms, keys: /{key}";
+  /// Defects of a peer that is not ours:
+  /// a CompareSet() that stores nothing lets those go who wait for the key.
+  bool failed_compare_set_releases = false;
+};
+
+struct StoreKind {
+  std::string name;
+  StoreFacts facts;
+  /// Empty data and a way in. Throws if that fails.
+  std::function<OpenStore()> make;
+  /// Why this kind cannot be had here; null where it always can.
+  std::function<std::string()> missing = nullptr;
+};
+
+std::ostream& operator<<(std::ostream& out, const StoreKind& kind);
+
+class StoreContract : public ::testing::TestWithParam<StoreKind> {
+ protected:
+  void SetUp() override;
+
+  const StoreFacts& facts() const { return GetParam().facts; }
+
+  /// A handle. Unless a test says otherwise, waiting on it ends in kPatience.
+  std::shared_ptr<Store> Open();
+
+  /// `pattern` with {ms} and {key} filled in.
+  static std::string Filled(std::string pattern, milliseconds timeout, std::string_view key);
+
+  /// A queue name that no other test has used: queues cannot be listed, so a server that outlives the test cannot be
+  /// cleaned of them.
+  static std::string FreshQueue();
+
+  /// A round trip: what was written through `store` is there for everybody.
+  static void Settle(Store& store) { store.GetNumKeys(); }
+
+ private:
+  OpenStore open_;
+};
+
+}  // namespace muster::test

@@ -1,0 +1,47 @@
+// A TCPStore client made of bytes: what it sends is what the test wrote down.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "support/bytes.h"
+#include "support/raw_socket.h"
+
+namespace muster::test {
+
+class RawClient : public RawSocket {
+ public:
+  /// Connects over loopback and sends nothing.
+  explicit RawClient(uint16_t port, Family family = Family::kIpv4);
+
+  /// Connected and validated.
+  static RawClient Validated(uint16_t port, Family family = Family::kIpv4);
+
+  /// Sends a request and reads as many bytes as its answer has.
+  std::string Ask(std::string_view request, size_t reply_bytes);
+  int64_t AskNumber(std::string_view request);
+  /// A length, and as many bytes.
+  std::string AskBlob(std::string_view request);
+  std::string ReceiveBlob();
+  int64_t ReceiveNumber();
+
+  /// Everything that the server had to say to this client before it answered a PING that is sent now: "" shows that
+  /// nothing came, and nothing will, without waiting for it not to come.
+  std::string SaidSoFar();
+  /// A round trip: what was sent before has been executed.
+  void Settle() { SaidSoFar(); }
+
+ private:
+  uint32_t next_nonce_ = 0x7e7d7c01;
+};
+
+/// Reads all at once what a client and its server have agreed on so far: sends `bytes` in pieces of `piece` bytes and
+/// lets `other`, a client of the same server, make a round trip after each, so that they arrive one by one.
+void SendInPieces(RawSocket& client, std::string_view bytes, size_t piece, RawClient& other);
+
+/// Sends `chunk` again and again, until the server takes no more although it had every opportunity (many round trips of
+/// `other`), or `bytes_max` have been sent. Returns the bytes sent.
+size_t SendUntilRefused(RawSocket& client, std::string_view chunk, size_t bytes_max, RawClient& other);
+
+}  // namespace muster::test
