@@ -13,7 +13,7 @@
 namespace muster {
 
 struct StoreServerOptions {
-  std::string host;    ///< Address to listen on; empty: all interfaces, IPv6 and IPv4.
+  std::string host{};  ///< Address to listen on; empty: all interfaces, IPv6 and IPv4.
   uint16_t port = 0;   ///< 0 lets the kernel choose; StoreServer::port() tells.
   int listen_fd = -1;  ///< A bound TCP socket to use instead; `port`, unless 0, must be its port. Taken over.
   int threads = 0;     ///< Loop threads; 0: one for each core.
@@ -29,7 +29,7 @@ struct StoreServerOptions {
   std::chrono::milliseconds stall_max{60'000};              ///< Time without taking any of the waiting replies.
 
   /// Warnings (true) and details (false), one line each, from the server's threads. Null: silence.
-  std::function<void(bool warning, std::string_view line)> log;
+  std::function<void(bool warning, std::string_view line)> log{};
 
   /// std::invalid_argument, naming the option, if they cannot be meant.
   void Validate() const;

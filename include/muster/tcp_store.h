@@ -13,13 +13,13 @@ namespace muster {
 
 struct TcpStoreOptions {
   uint16_t port = 29500;                        ///< With is_server, 0 lets the kernel choose.
-  std::optional<int> world_size;                ///< How many TcpStores are to meet, this one included.
+  std::optional<int> world_size{};              ///< How many TcpStores are to meet, this one included.
   bool is_server = false;                       ///< Start (or share) a StoreServer on `port` in this process.
   milliseconds timeout = kDefaultStoreTimeout;  ///< For connecting, and the store's Timeout() afterwards.
   /// With a world size: count oneself in; the one that owns the server returns only when all are there.
   bool wait_for_workers = true;
   bool multi_tenant = false;                    ///< With is_server: share the process's server on this port.
-  StoreServerOptions server;                    ///< With is_server. Its port is the one above.
+  StoreServerOptions server{};                  ///< With is_server. Its port is the one above.
 
   /// Largest key and value this client sends; a larger one is refused here, where it costs nothing, because the server
   /// would hang up. Raise them only with the server's.

@@ -63,14 +63,13 @@ Result<std::unique_ptr<StoreClient>> StoreClient::Connect(Dialer& dialer, Clock&
                    Concat("The client socket has failed to connect to any network address of (", server.host, ", ",
                           server.port, "): ", failure->message)};
     }
-    const Instant next = clock.Now() + backoff.Next();
-    if (next >= deadline) {
+    if (clock.Now() >= deadline) {
       return Error{Code::kUnavailable,
                    Concat("The client socket has timed out after ", Milliseconds(timeout),
                           " while trying to connect to (", server.host, ", ", server.port,
                           "). The last attempt failed with: ", failure->message)};
     }
-    clock.SleepUntil(next);
+    clock.SleepUntil(std::min(clock.Now() + backoff.Next(), deadline));
   }
 }
 

@@ -3,34 +3,37 @@
 
 namespace muster::test {
 
-TEST_P(StoreContract, Item030_AnAbsentKeyGivesTheExpectationBackAndStaysAbsent) {
+class CompareSetContract : public StoreContract {};
+INSTANTIATE_TEST_SUITE_P(Stores, CompareSetContract, ::testing::ValuesIn(AllStores()), KindName);
+
+TEST_P(CompareSetContract, Item030_AnAbsentKeyGivesTheExpectationBackAndStaysAbsent) {
   const auto store = Open();
   EXPECT_EQ(store->CompareSet("k", "wrong_old_value", "new"), "wrong_old_value");
   EXPECT_FALSE(store->Check({"k"}));
   EXPECT_EQ(store->GetNumKeys(), facts().internal_keys);
 }
 
-TEST_P(StoreContract, Item031_AnAbsentKeyEqualsAnEmptyExpectation) {
+TEST_P(CompareSetContract, Item031_AnAbsentKeyEqualsAnEmptyExpectation) {
   const auto store = Open();
   EXPECT_EQ(store->CompareSet("k", "", "created"), "created");
   EXPECT_EQ(store->Get("k"), "created");
 }
 
-TEST_P(StoreContract, Item032_AMismatchChangesNothingAndTellsTheValue) {
+TEST_P(CompareSetContract, Item032_AMismatchChangesNothingAndTellsTheValue) {
   const auto store = Open();
   store->Set("k", "current");
   EXPECT_EQ(store->CompareSet("k", "expected", "desired"), "current");
   EXPECT_EQ(store->Get("k"), "current");
 }
 
-TEST_P(StoreContract, Item033_AMatchReplaces) {
+TEST_P(CompareSetContract, Item033_AMatchReplaces) {
   const auto store = Open();
   store->Set("k", "old");
   EXPECT_EQ(store->CompareSet("k", "old", "new"), "new");
   EXPECT_EQ(store->Get("k"), "new");
 }
 
-TEST_P(StoreContract, Item033_AMatchIsBytewise) {
+TEST_P(CompareSetContract, Item033_AMatchIsBytewise) {
   const auto store = Open();
   const std::string with_nul("a\0b", 3);
   store->Set("k", with_nul);
@@ -39,21 +42,21 @@ TEST_P(StoreContract, Item033_AMatchIsBytewise) {
   EXPECT_EQ(store->CompareSet("k", with_nul, "right"), "right");
 }
 
-TEST_P(StoreContract, Item034_AnEmptyExpectationDoesNotMatchAValue) {
+TEST_P(CompareSetContract, Item034_AnEmptyExpectationDoesNotMatchAValue) {
   const auto store = Open();
   store->Set("k", "current");
   EXPECT_EQ(store->CompareSet("k", "", "desired"), "current");
   EXPECT_EQ(store->Get("k"), "current");
 }
 
-TEST_P(StoreContract, Item035_AnEmptyExpectationMatchesAnEmptyValue) {
+TEST_P(CompareSetContract, Item035_AnEmptyExpectationMatchesAnEmptyValue) {
   const auto store = Open();
   store->Set("k", "");
   EXPECT_EQ(store->CompareSet("k", "", "desired"), "desired");
   EXPECT_EQ(store->Get("k"), "desired");
 }
 
-TEST_P(StoreContract, Item035_AMatchMayReplaceByNothing) {
+TEST_P(CompareSetContract, Item035_AMatchMayReplaceByNothing) {
   const auto store = Open();
   store->Set("k", "old");
   EXPECT_EQ(store->CompareSet("k", "old", ""), "");
@@ -61,7 +64,7 @@ TEST_P(StoreContract, Item035_AMatchMayReplaceByNothing) {
   EXPECT_EQ(store->Get("k"), "");
 }
 
-TEST_P(StoreContract, Item030_ADeletedKeyIsAbsent) {
+TEST_P(CompareSetContract, Item030_ADeletedKeyIsAbsent) {
   const auto store = Open();
   store->Set("k", "old");
   store->DeleteKey("k");

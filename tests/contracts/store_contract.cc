@@ -91,9 +91,28 @@ StoreKind Prefixed(StoreKind inner) {
   return inner;
 }
 
-std::string NameOf(const ::testing::TestParamInfo<StoreKind>& info) { return info.param.name; }
+std::vector<StoreKind> StoresThat(const std::function<bool(const StoreFacts&)>& fit) {
+  std::vector<StoreKind> chosen = AllStores();
+  std::erase_if(chosen, [&fit](const StoreKind& kind) { return !fit(kind.facts); });
+  return chosen;
+}
 
 }  // namespace
+
+std::vector<StoreKind> AllStores() {
+  return {Hash(),  File(),           Tcp(1),           Tcp(2),
+          Torch(), Prefixed(Hash()), Prefixed(File()), Prefixed(Tcp(1))};
+}
+
+std::vector<StoreKind> StoresWithQueues() {
+  return StoresThat([](const StoreFacts& facts) { return facts.has_queues; });
+}
+
+std::vector<StoreKind> StoresWithoutQueues() {
+  return StoresThat([](const StoreFacts& facts) { return !facts.has_queues; });
+}
+
+std::string KindName(const ::testing::TestParamInfo<StoreKind>& info) { return info.param.name; }
 
 std::ostream& operator<<(std::ostream& out, const StoreKind& kind) { return out << kind.name; }
 
@@ -127,10 +146,5 @@ std::string StoreContract::FreshQueue() {
   static std::atomic<int> made{0};
   return "queue-" + std::to_string(++made);
 }
-
-INSTANTIATE_TEST_SUITE_P(All, StoreContract,
-                         ::testing::Values(Hash(), File(), Tcp(1), Tcp(2), Torch(), Prefixed(Hash()),
-                                           Prefixed(File()), Prefixed(Tcp(1))),
-                         NameOf);
 
 }  // namespace muster::test

@@ -59,6 +59,14 @@ struct StoreKind {
 
 std::ostream& operator<<(std::ostream& out, const StoreKind& kind);
 
+/// Every store of include/muster. Each file of tests instantiates its suite with these.
+std::vector<StoreKind> AllStores();
+std::vector<StoreKind> StoresWithQueues();
+std::vector<StoreKind> StoresWithoutQueues();
+
+/// Names the instances: "Stores/WaitContract.Item046_.../Tcp2".
+std::string KindName(const ::testing::TestParamInfo<StoreKind>& info);
+
 class StoreContract : public ::testing::TestWithParam<StoreKind> {
  protected:
   void SetUp() override;

@@ -7,7 +7,10 @@ namespace muster::test {
 
 using ::testing::ElementsAre;
 
-TEST_P(StoreContract, Item058_AppendAddsToTheEndAndCreates) {
+class MultiContract : public StoreContract {};
+INSTANTIATE_TEST_SUITE_P(Stores, MultiContract, ::testing::ValuesIn(AllStores()), KindName);
+
+TEST_P(MultiContract, Item058_AppendAddsToTheEndAndCreates) {
   const auto store = Open();
   store->Set("foo", "po");
   store->Append("foo", "tato");
@@ -17,7 +20,7 @@ TEST_P(StoreContract, Item058_AppendAddsToTheEndAndCreates) {
   EXPECT_EQ(store->Get("bar"), "potato");
 }
 
-TEST_P(StoreContract, Item059_ASuffixEqualToTheValueDoublesIt) {
+TEST_P(MultiContract, Item059_ASuffixEqualToTheValueDoublesIt) {
   const auto store = Open();
   store->Append("k", "ab");
   store->Append("k", "ab");
@@ -26,7 +29,7 @@ TEST_P(StoreContract, Item059_ASuffixEqualToTheValueDoublesIt) {
   EXPECT_EQ(store->Get("k"), "abababab");
 }
 
-TEST_P(StoreContract, Item059_AppendingNothingCreatesAnEmptyValue) {
+TEST_P(MultiContract, Item059_AppendingNothingCreatesAnEmptyValue) {
   const auto store = Open();
   store->Append("k", "");
   EXPECT_TRUE(store->Check({"k"}));
@@ -36,26 +39,26 @@ TEST_P(StoreContract, Item059_AppendingNothingCreatesAnEmptyValue) {
   EXPECT_EQ(store->Get("k"), "x");
 }
 
-TEST_P(StoreContract, Item060_MultiGetReturnsWhatMultiSetWrote) {
+TEST_P(MultiContract, Item060_MultiGetReturnsWhatMultiSetWrote) {
   const auto store = Open();
   store->MultiSet({"foo", "bar"}, {"po", "tato"});
   EXPECT_THAT(store->MultiGet({"foo", "bar"}), ElementsAre("po", "tato"));
   EXPECT_EQ(store->Get("bar"), "tato");
 }
 
-TEST_P(StoreContract, Item061_MultiGetKeepsTheOrderAndRepeats) {
+TEST_P(MultiContract, Item061_MultiGetKeepsTheOrderAndRepeats) {
   const auto store = Open();
   store->MultiSet({"a", "b", "c"}, {"1", "", "3"});
   EXPECT_THAT(store->MultiGet({"c", "a", "c", "b", "a"}), ElementsAre("3", "1", "3", "", "1"));
 }
 
-TEST_P(StoreContract, Item061_InAMultiSetTheLastOfEqualKeysWins) {
+TEST_P(MultiContract, Item061_InAMultiSetTheLastOfEqualKeysWins) {
   const auto store = Open();
   store->MultiSet({"k", "other", "k"}, {"first", "x", "last"});
   EXPECT_EQ(store->Get("k"), "last");
 }
 
-TEST_P(StoreContract, Item062_MultiGetWithAMissingKeyTimesOut) {
+TEST_P(MultiContract, Item062_MultiGetWithAMissingKeyTimesOut) {
   const auto store = Open();
   store->Set("here", "v");
   store->SetTimeout(milliseconds(200));
@@ -66,7 +69,7 @@ TEST_P(StoreContract, Item062_MultiGetWithAMissingKeyTimesOut) {
   EXPECT_THAT(store->MultiGet({"here", "missing"}), ElementsAre("v", "w"));
 }
 
-TEST_P(StoreContract, Item063_MultiSetWithTooFewValuesIsRefusedAndSetsNothing) {
+TEST_P(MultiContract, Item063_MultiSetWithTooFewValuesIsRefusedAndSetsNothing) {
   const auto store = Open();
   const std::string text =
       ErrorOf<std::invalid_argument>([&] { store->MultiSet({"a", "b"}, {"only one"}); });
@@ -76,14 +79,14 @@ TEST_P(StoreContract, Item063_MultiSetWithTooFewValuesIsRefusedAndSetsNothing) {
   EXPECT_EQ(store->GetNumKeys(), facts().internal_keys);
 }
 
-TEST_P(StoreContract, Item066_MultiOperationsOnNothingDoNothing) {
+TEST_P(MultiContract, Item066_MultiOperationsOnNothingDoNothing) {
   const auto store = Open();
   store->MultiSet({}, {});
   EXPECT_TRUE(store->MultiGet({}).empty());
   EXPECT_EQ(store->GetNumKeys(), facts().internal_keys);
 }
 
-TEST_P(StoreContract, Item060_AThousandKeysAtOnce) {
+TEST_P(MultiContract, Item060_AThousandKeysAtOnce) {
   const auto store = Open();
   std::vector<std::string> keys;
   std::vector<std::string> values;
@@ -95,7 +98,7 @@ TEST_P(StoreContract, Item060_AThousandKeysAtOnce) {
   EXPECT_EQ(Open()->MultiGet(keys), values);
 }
 
-TEST_P(StoreContract, Item092_TheStoreSaysWhetherTheseAreNative) {
+TEST_P(MultiContract, Item092_TheStoreSaysWhetherTheseAreNative) {
   EXPECT_EQ(Open()->HasExtendedApi(), facts().has_extended_api);
 }
 

@@ -10,14 +10,17 @@ constexpr milliseconds kShort{250};
 // Whatever the machine is busy with, a timeout does not take this much longer.
 constexpr milliseconds kLate{10'000};
 
-TEST_P(StoreContract, Item039_NoKeysAreAllThere) {
+class WaitContract : public StoreContract {};
+INSTANTIATE_TEST_SUITE_P(Stores, WaitContract, ::testing::ValuesIn(AllStores()), KindName);
+
+TEST_P(WaitContract, Item039_NoKeysAreAllThere) {
   const auto store = Open();
   EXPECT_TRUE(store->Check({}));
   store->Wait({});
   store->Wait({}, milliseconds(1));
 }
 
-TEST_P(StoreContract, Item040_OneMissingKeyAmongManyMakesCheckFalse) {
+TEST_P(WaitContract, Item040_OneMissingKeyAmongManyMakesCheckFalse) {
   const auto store = Open();
   std::vector<std::string> keys;
   for (int i = 0; i < 500; ++i) keys.push_back("key" + std::to_string(i));
@@ -31,7 +34,7 @@ TEST_P(StoreContract, Item040_OneMissingKeyAmongManyMakesCheckFalse) {
   EXPECT_TRUE(store->Check(keys));
 }
 
-TEST_P(StoreContract, Item041_WaitForWhatIsThereReturns) {
+TEST_P(WaitContract, Item041_WaitForWhatIsThereReturns) {
   const auto store = Open();
   store->Set("a", "");
   store->Add("b", 0);
@@ -43,7 +46,7 @@ TEST_P(StoreContract, Item041_WaitForWhatIsThereReturns) {
   EXPECT_LT(watch.Elapsed(), kPatience / 2);
 }
 
-TEST_P(StoreContract, Item046_WaitForWhatNeverComesEndsInTime) {
+TEST_P(WaitContract, Item046_WaitForWhatNeverComesEndsInTime) {
   const auto store = Open();
   const Stopwatch watch;
   EXPECT_THROW(store->Wait({"bad_key"}, kShort), StoreTimeoutError);
@@ -51,7 +54,7 @@ TEST_P(StoreContract, Item046_WaitForWhatNeverComesEndsInTime) {
   EXPECT_LT(watch.Elapsed(), kLate);
 }
 
-TEST_P(StoreContract, Item046_WaitUsesTheStoresTimeoutWhenItHasNone) {
+TEST_P(WaitContract, Item046_WaitUsesTheStoresTimeoutWhenItHasNone) {
   const auto store = Open();
   store->SetTimeout(kShort);
   const Stopwatch watch;
@@ -60,7 +63,7 @@ TEST_P(StoreContract, Item046_WaitUsesTheStoresTimeoutWhenItHasNone) {
   EXPECT_LT(watch.Elapsed(), kLate);
 }
 
-TEST_P(StoreContract, Item046_OneMissingKeyAmongManyIsWaitedFor) {
+TEST_P(WaitContract, Item046_OneMissingKeyAmongManyIsWaitedFor) {
   const auto store = Open();
   store->Set("here", "v");
   store->Set("here too", "v");
@@ -69,7 +72,7 @@ TEST_P(StoreContract, Item046_OneMissingKeyAmongManyIsWaitedFor) {
   EXPECT_GE(watch.Elapsed(), kShort);
 }
 
-TEST_P(StoreContract, Item047_TheErrorNamesTheKeyAndTheTime) {
+TEST_P(WaitContract, Item047_TheErrorNamesTheKeyAndTheTime) {
   const auto store = Open();
   const std::string text =
       ErrorOf<StoreTimeoutError>([&] { store->Wait({"bad_key"}, kShort); });
@@ -77,7 +80,7 @@ TEST_P(StoreContract, Item047_TheErrorNamesTheKeyAndTheTime) {
   EXPECT_THAT(text, ContainsRegex("[t -i]imeout"));  // what PyTorch's own tests look for
 }
 
-TEST_P(StoreContract, Item048_AfterATimeoutTheStoreWorks) {
+TEST_P(WaitContract, Item048_AfterATimeoutTheStoreWorks) {
   const auto store = Open();
   EXPECT_THROW(store->Wait({"k"}, kShort), StoreTimeoutError);
   store->Set("k", "v");
@@ -87,7 +90,7 @@ TEST_P(StoreContract, Item048_AfterATimeoutTheStoreWorks) {
   EXPECT_EQ(store->GetNumKeys(), facts().internal_keys + 1);
 }
 
-TEST_P(StoreContract, Item048_ManyTimeoutsInARowLeaveTheStoreInStep) {
+TEST_P(WaitContract, Item048_ManyTimeoutsInARowLeaveTheStoreInStep) {
   const auto store = Open();
   for (int i = 0; i < 20; ++i) {
     EXPECT_THROW(store->Wait({"never"}, milliseconds(1)), StoreTimeoutError);
@@ -95,7 +98,7 @@ TEST_P(StoreContract, Item048_ManyTimeoutsInARowLeaveTheStoreInStep) {
   }
 }
 
-TEST_P(StoreContract, Item057_GetOfADeletedKeyEndsAfterTheStoresTimeout) {
+TEST_P(WaitContract, Item057_GetOfADeletedKeyEndsAfterTheStoresTimeout) {
   const auto store = Open();
   store->Set("k", "v");
   EXPECT_EQ(store->Get("k"), "v");
@@ -108,7 +111,7 @@ TEST_P(StoreContract, Item057_GetOfADeletedKeyEndsAfterTheStoresTimeout) {
   EXPECT_THAT(text, ContainsRegex(Filled(facts().get_timeout, kShort, "k")));
 }
 
-TEST_P(StoreContract, Item057_TimeoutIsWhatWasSet) {
+TEST_P(WaitContract, Item057_TimeoutIsWhatWasSet) {
   const auto store = Open();
   for (const milliseconds timeout : {kShort, kDefaultStoreTimeout, milliseconds(0)}) {
     store->SetTimeout(timeout);
@@ -116,14 +119,14 @@ TEST_P(StoreContract, Item057_TimeoutIsWhatWasSet) {
   }
 }
 
-TEST_P(StoreContract, Item057_AKeyThatIsThereNeedsNoTime) {
+TEST_P(WaitContract, Item057_AKeyThatIsThereNeedsNoTime) {
   const auto store = Open();
   store->Set("k", "v");
   store->SetTimeout(kShort);
   for (int i = 0; i < 50; ++i) EXPECT_EQ(store->Get("k"), "v");
 }
 
-TEST_P(StoreContract, Item047_ErrorsAreOfTheDocumentedFamily) {
+TEST_P(WaitContract, Item047_ErrorsAreOfTheDocumentedFamily) {
   const auto store = Open();
   EXPECT_THROW(store->Wait({"k"}, milliseconds(1)), StoreError);
   EXPECT_THROW(store->Wait({"k"}, milliseconds(1)), DistError);

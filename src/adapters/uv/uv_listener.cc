@@ -42,6 +42,21 @@ Result<int> BindOne(const sockaddr_storage& address) {
   return fd;
 }
 
+// Closes its descriptor unless released: the function that holds it may be destroyed unrun when its loop ends.
+class OwnedDescriptor {
+ public:
+  explicit OwnedDescriptor(int fd) : fd_(fd) {}
+  OwnedDescriptor(const OwnedDescriptor&) = delete;
+  OwnedDescriptor& operator=(const OwnedDescriptor&) = delete;
+  ~OwnedDescriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int Release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
 std::vector<sockaddr_storage> AnyAddresses(uint16_t port) {
   std::vector<sockaddr_storage> any(2);
   auto& v6 = reinterpret_cast<sockaddr_in6&>(any[0]);
@@ -142,16 +157,9 @@ struct UvListener::Poll {
   }
 
   void Hand(int peer) {
-    // Closed unless opened: the function may be destroyed unrun when its loop ends.
-    struct Owned {
-      int fd;
-      ~Owned() {
-        if (fd >= 0) close(fd);
-      }
-    };
-    auto owned = std::make_shared<Owned>(Owned{peer});
+    auto owned = std::make_shared<OwnedDescriptor>(peer);
     accept([owned](Loop& loop) {
-      return UvStream::Open(static_cast<UvLoop&>(loop), std::exchange(owned->fd, -1));
+      return UvStream::Open(static_cast<UvLoop&>(loop), owned->Release());
     });
   }
 

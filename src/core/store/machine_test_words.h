@@ -57,9 +57,9 @@ inline std::string Names(const Released& released) {
 
 /// A store and its clients. Each call answers in words all that came of it: the reply, "-" for silence, and
 /// who was released: "7", "-, releases a b".
-class Store {
+class SpokenStore {
  public:
-  explicit Store(const StoreMachineOptions& options = {}) : machine_(options) {}
+  explicit SpokenStore(const StoreMachineOptions& options = {}) : machine_(options) {}
 
   std::string Ask(ClientId client, const Request& request) {
     Released released;

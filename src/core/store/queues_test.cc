@@ -87,7 +87,7 @@ TEST(QueuesTest, ReservationsExpireOldestFirstWhenTheirTimeIsUp) {
   queues.Reserve(kB, "q", kStart);
   queues.Reserve(kA, "q", kStart + 1ms);
   queues.Reserve(kC, "q", kStart + 2ms);
-  EXPECT_EQ(queues.Expired(kStart + kKept - 1ns), std::nullopt);
+  EXPECT_EQ(queues.Expired(kStart + (kKept - 1ns)), std::nullopt);
   EXPECT_EQ(queues.Expired(kStart + kKept), kB);
   queues.Unreserve(kB);
   EXPECT_EQ(queues.Expired(kStart + kKept), std::nullopt);

@@ -1,0 +1,79 @@
+#include "cli/process.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+#include <utility>
+
+#include "base/text.h"
+
+namespace muster::cli {
+
+namespace {
+
+sigset_t StopSet() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  return set;
+}
+
+}  // namespace
+
+StopSignals::StopSignals() {
+  const sigset_t set = StopSet();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+int StopSignals::Await() const {
+  const sigset_t set = StopSet();
+  int number = 0;
+  while (sigwait(&set, &number) != 0) {
+  }
+  return number;
+}
+
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+PortFile::PortFile(std::string path, uint16_t port) : path_(std::move(path)) {
+  if (path_.empty()) return;
+  const std::string draft = path_ + ".new";
+  std::ofstream file(draft);
+  file << port << '\n';
+  file.close();
+  if (!file || std::rename(draft.c_str(), path_.c_str()) != 0) {
+    throw std::runtime_error(
+        Concat("cannot write the port file ", path_, ": ", std::string_view(std::strerror(errno))));
+  }
+}
+
+PortFile::~PortFile() {
+  if (!path_.empty()) unlink(path_.c_str());
+}
+
+void LogToStderr(bool warning, std::string_view line) {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  tm utc{};
+  gmtime_r(&now.tv_sec, &utc);
+  char stamp[32];
+  strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
+  std::fprintf(stderr, "%s.%03ldZ %s %.*s\n", stamp, now.tv_nsec / 1'000'000, warning ? "warning" : "info",
+               static_cast<int>(line.size()), line.data());
+}
+
+}  // namespace muster::cli
