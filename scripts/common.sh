@@ -23,3 +23,18 @@ configure() {
     cmake --preset "$1"
   fi
 }
+
+# Starts a command in the background, in a process group of its own: what it starts in turn ends with it. Its id is in
+# $started. (A plain background process of a script ignores Ctrl-C, and its children outlive it.)
+start() {
+  set -m
+  "$@" &
+  started=$!
+  set +m
+}
+
+# Ends a group that start() made, if it is still there, and waits until it is gone.
+stop() {
+  kill -TERM -- "-$1" 2>/dev/null || true
+  wait "$1" 2>/dev/null || true
+}

@@ -15,7 +15,8 @@ members=()
 clean_up() {
   local pid
   for pid in "${members[@]}" $server; do
-    kill "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
+    kill "$pid" 2>/dev/null || continue
+    wait "$pid" 2>/dev/null || true
   done
   rm -rf "$scratch"
 }
@@ -55,7 +56,24 @@ for rank in 0 1 2 3; do
 done
 grep -qx "all 4 have met" "$scratch/alone.txt" || fail "the meeting has no end:" "$scratch/alone.txt"
 
-# --- Run it as two processes with the installed program. The port file is a pipe: reading it waits for the server.
-mkfifo "$scratch/port"
+# --- Run it as two processes with the installed program.
 "$prefix/bin/muster" serve --listen 127.0.0.1:0 --port-file "$scratch/port" >"$scratch/server.txt" 2>&1 &
 server=$!
+while [[ ! -s $scratch/port ]]; do
+  kill -0 "$server" 2>/dev/null || fail "the installed server did not start:" "$scratch/server.txt"
+  sleep 0.02
+done
+for rank in 0 1; do
+  "$example/store_meeting" "127.0.0.1:$(cat "$scratch/port")" "$rank" 2 >"$scratch/$rank.txt" 2>&1 &
+  members+=($!)
+done
+for rank in 0 1; do
+  wait "${members[rank]}" || fail "rank $rank failed:" "$scratch/$rank.txt"
+  grep -qx "rank $rank met: participant-0 participant-1" "$scratch/$rank.txt" ||
+    fail "rank $rank did not meet the other:" "$scratch/$rank.txt"
+done
+members=()
+kill -TERM "$server"
+wait "$server" || fail "the installed server ended with status $?:" "$scratch/server.txt"
+server=
+echo "check_install: installed, found, built, met"

@@ -50,14 +50,14 @@ TEST(ParseCounterTest, WithoutDigitsIsInvalid) {
   }
 }
 
-TEST(ParseCounterTest, BeyondSixtyFourBitsIsAConflict) {
+TEST(ParseCounterTest, BeyondSixtyFourBitsIsOutOfRange) {
   EXPECT_EQ(*ParseCounter("9223372036854775807"), std::numeric_limits<int64_t>::max());
   EXPECT_EQ(*ParseCounter("-9223372036854775808"), std::numeric_limits<int64_t>::min());
   for (const std::string_view text :
        {"9223372036854775808", "-9223372036854775809", "+99999999999999999999999", "9223372036854775808x"}) {
     const Result<int64_t> read = ParseCounter(text);
     ASSERT_FALSE(read) << text;
-    EXPECT_EQ(read.error().code, Code::kConflict) << text;
+    EXPECT_EQ(read.error().code, Code::kOutOfRange) << text;
   }
 }
 
@@ -79,7 +79,7 @@ RC_GTEST_PROP(ParseCounterTest, ReadsWhatStrtollReads, ()) {
     RC_ASSERT(read.error().code == Code::kInvalid);
   } else if (errno == ERANGE) {
     RC_ASSERT(!read);
-    RC_ASSERT(read.error().code == Code::kConflict);
+    RC_ASSERT(read.error().code == Code::kOutOfRange);
   } else {
     RC_ASSERT(read.has_value());
     RC_ASSERT(*read == expected);

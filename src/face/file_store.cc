@@ -38,9 +38,9 @@ struct FileStore::Impl {
     while (true) {
       Result<T> seen = look();
       if (seen || seen.error().code != Code::kNotFound) return seen;
-      const Instant next = clock.Now() + pause;
-      if (next >= deadline) return seen;
-      clock.SleepUntil(next);
+      const Instant now = clock.Now();
+      if (now >= deadline) return seen;
+      clock.SleepUntil(std::min(now + pause, deadline));  // one look at the deadline itself
       pause = std::min<Duration>(pause * 3 / 2, kLongestPause);
     }
   }

@@ -352,6 +352,7 @@ Status StoreClient::ReadExactly(char* into, size_t count, const Call& call) {
       continue;
     }
     const bool direct = count >= kReceiveBytes;
+    input_.clear();
     input_at_ = 0;
     if (!direct) input_.resize(kReceiveBytes);
     Result<size_t> got = stream_->Receive(direct ? std::span(into, count) : std::span(input_), call.deadline);

@@ -34,7 +34,7 @@ TEST_P(ValuesContract, Item013_AMebibyteSurvives) {
   std::string large(1024 * 1024, '\0');
   for (size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>(i * 7 + (i >> 10));
   store->Set("k", large);
-  EXPECT_EQ(store->Get("k"), large);
+  EXPECT_TRUE(store->Get("k") == large);  // not EXPECT_EQ: nobody wants to read the difference
 }
 
 TEST_P(ValuesContract, Item014_TheSecondSetWins) {

@@ -311,7 +311,7 @@ std::string Happen(SpokenStore& store, const Event& event) {
 void PlayBoth(const StoreMachineOptions& options) {
   SpokenStore store(options);
   NaiveStore twin(options);
-  const auto story = *rc::gen::scale(4.0, rc::gen::container<std::vector<Event>>(AnyEvent()));
+  const auto story = *rc::gen::scale(8.0, rc::gen::container<std::vector<Event>>(AnyEvent()));
   for (const Event& event : story) {
     const std::string expected = twin.Happen(event);
     const std::string answered = Happen(store, event);

@@ -27,7 +27,8 @@ class WaitersTest : public ::testing::Test {
   /// Who took the element; empty when nobody did.
   Released Offer(std::string_view key) {
     Released released;
-    EXPECT_EQ(waiters_.Offer(key, released), !released.empty());
+    const bool taken = waiters_.Offer(key, released);
+    EXPECT_EQ(taken, !released.empty());
     return released;
   }
 

@@ -1,0 +1,14 @@
+// A bare libuv echo server: the least that a server on libuv can do. Latencies are judged against it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "base/result.h"
+
+namespace muster::load {
+
+/// Serves on 127.0.0.1, on a free port that `ready` is told, until SIGTERM or SIGINT. Blocks.
+Status RunEchoServer(const std::function<void(uint16_t port)>& ready);
+
+}  // namespace muster::load
