@@ -17,24 +17,45 @@ complain() { say "$@" >&2; }
 # Whether the virtual environment of the PyTorch tests can be used.
 torch_works() { "$TORCH_VENV/bin/python" -c 'import pytest, torch' >/dev/null 2>&1; }
 
-# Configures a preset. A configured one is left to the build, which configures again by itself when a CMake file changed.
-configure() {
-  if [[ ! -f build/$1/build.ninja ]]; then
-    cmake --preset "$1"
-  fi
-}
+# Configures a preset; quick when nothing changed.
+configure() { cmake --preset "$1"; }
 
-# Starts a command in the background, in a process group of its own: what it starts in turn ends with it. Its id is in
-# $started. (A plain background process of a script ignores Ctrl-C, and its children outlive it.)
+# --- Processes. What a script starts ends with it, however it ends.
+#
+# Each command gets a process group of its own, so that what it starts in turn can be ended with it. (A plain
+# background process of a script ignores Ctrl-C, and its children outlive it.)
+declare -A running=()
+
+# Starts a command in the background; its id is in $started.
 start() {
   set -m
   "$@" &
   started=$!
   set +m
+  running[$started]=yes
 }
 
-# Ends a group that start() made, if it is still there, and waits until it is gone.
-stop() {
-  kill -TERM -- "-$1" 2>/dev/null || true
-  wait "$1" 2>/dev/null || true
+# Waits for a command that start() started; returns its status.
+await() {
+  local status=0
+  wait "$1" || status=$?
+  unset "running[$1]"
+  return "$status"
 }
+
+# Runs a command to its end. Unlike a plain call, it is ended at once when this script is.
+attend() {
+  start "$@"
+  await "$started"
+}
+
+stop_all() {
+  trap '' INT TERM HUP
+  local id
+  for id in "${!running[@]}"; do
+    kill -TERM -- "-$id" 2>/dev/null || true
+    wait "$id" 2>/dev/null || true
+  done
+}
+trap stop_all EXIT
+trap 'complain "interrupted"; exit 130' INT TERM HUP

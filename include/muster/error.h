@@ -1,4 +1,5 @@
-// What muster's public functions throw. The classes mirror those that users of torch.distributed know.
+// What muster's public functions throw. The classes mirror those that users of torch.distributed
+// know.
 #pragma once
 
 #include <stdexcept>
@@ -17,7 +18,8 @@ class StoreError : public DistError {
   using DistError::DistError;
 };
 
-/// A key, an element or the other participants of a barrier did not come in time. The store is still usable.
+/// A key, an element or the other participants of a barrier did not come in time. The store is
+/// still usable.
 class StoreTimeoutError : public StoreError {
  public:
   using StoreError::StoreError;
@@ -29,8 +31,8 @@ class QueueEmptyError : public StoreError {
   using StoreError::StoreError;
 };
 
-/// No connection, or it broke (torch.distributed.DistNetworkError). A TcpStore that threw this during an operation
-/// is of no further use; Clone() makes a fresh connection.
+/// No connection, or it broke (torch.distributed.DistNetworkError). A TcpStore that threw this
+/// during an operation is of no further use; Clone() makes a fresh connection.
 class NetworkError : public DistError {
  public:
   using DistError::DistError;

@@ -1,4 +1,5 @@
-// FileStore: a store in a file that processes share, in PyTorch's format: both may use one file at once.
+// FileStore: a store in a file that processes share, in PyTorch's format: both may use one file at
+// once.
 #pragma once
 
 #include <memory>
@@ -10,8 +11,8 @@ namespace muster {
 
 class FileStore final : public Store {
  public:
-  /// Creates the file if need be. With a `world_size` of 0 or more, the file is removed when the last of (at least)
-  /// that many FileStores on it is destroyed; with the default it stays.
+  /// Creates the file if need be. With a `world_size` of 0 or more, the file is removed when the
+  /// last of (at least) that many FileStores on it is destroyed; with the default it stays.
   explicit FileStore(std::string path, int world_size = -1);
   ~FileStore() override;
 
@@ -20,7 +21,8 @@ class FileStore final : public Store {
   void Set(std::string_view key, std::string_view value) override;
   std::string Get(std::string_view key) override;
   int64_t Add(std::string_view key, int64_t delta) override;
-  std::string CompareSet(std::string_view key, std::string_view expected, std::string_view desired) override;
+  std::string CompareSet(std::string_view key, std::string_view expected,
+                         std::string_view desired) override;
   bool Check(const std::vector<std::string>& keys) override;
   void Wait(const std::vector<std::string>& keys, milliseconds timeout) override;
   bool DeleteKey(std::string_view key) override;

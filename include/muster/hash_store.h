@@ -17,7 +17,8 @@ class HashStore final : public Store, public std::enable_shared_from_this<HashSt
   void Set(std::string_view key, std::string_view value) override;
   std::string Get(std::string_view key) override;
   int64_t Add(std::string_view key, int64_t delta) override;
-  std::string CompareSet(std::string_view key, std::string_view expected, std::string_view desired) override;
+  std::string CompareSet(std::string_view key, std::string_view expected,
+                         std::string_view desired) override;
   bool Check(const std::vector<std::string>& keys) override;
   void Wait(const std::vector<std::string>& keys, milliseconds timeout) override;
   bool DeleteKey(std::string_view key) override;
@@ -25,7 +26,8 @@ class HashStore final : public Store, public std::enable_shared_from_this<HashSt
   std::vector<std::string> ListKeys() override;
   void Append(std::string_view key, std::string_view suffix) override;
   std::vector<std::string> MultiGet(const std::vector<std::string>& keys) override;
-  void MultiSet(const std::vector<std::string>& keys, const std::vector<std::string>& values) override;
+  void MultiSet(const std::vector<std::string>& keys,
+                const std::vector<std::string>& values) override;
   bool HasExtendedApi() const override { return true; }
   void QueuePush(std::string_view key, std::string_view value) override;
   std::string QueuePop(std::string_view key, PopMode mode = PopMode::kWait) override;

@@ -1,8 +1,8 @@
 // PrefixStore: a part of another store, under a prefix of its own.
 //
-// Key "k" under prefix "p" is "p/k" in the inner store; nested, the inner prefix comes first. Timeout, SetTimeout,
-// GetNumKeys and HasExtendedApi are the inner store's. Barrier() uses counter keys ("p/k/num_members",
-// "p/k/last_member"), also over a TcpStore, as PyTorch's does.
+// Key "k" under prefix "p" is "p/k" in the inner store; nested, the inner prefix comes first.
+// Timeout, SetTimeout, GetNumKeys and HasExtendedApi are the inner store's. Barrier() uses counter
+// keys ("p/k/num_members", "p/k/last_member"), also over a TcpStore, as PyTorch's does.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,8 @@ class PrefixStore final : public Store {
   void Set(std::string_view key, std::string_view value) override;
   std::string Get(std::string_view key) override;
   int64_t Add(std::string_view key, int64_t delta) override;
-  std::string CompareSet(std::string_view key, std::string_view expected, std::string_view desired) override;
+  std::string CompareSet(std::string_view key, std::string_view expected,
+                         std::string_view desired) override;
   bool Check(const std::vector<std::string>& keys) override;
   void Wait(const std::vector<std::string>& keys, milliseconds timeout) override;
   bool DeleteKey(std::string_view key) override;
@@ -31,7 +32,8 @@ class PrefixStore final : public Store {
   std::vector<std::string> ListKeys() override;
   void Append(std::string_view key, std::string_view suffix) override;
   std::vector<std::string> MultiGet(const std::vector<std::string>& keys) override;
-  void MultiSet(const std::vector<std::string>& keys, const std::vector<std::string>& values) override;
+  void MultiSet(const std::vector<std::string>& keys,
+                const std::vector<std::string>& values) override;
   bool HasExtendedApi() const override;
   void QueuePush(std::string_view key, std::string_view value) override;
   std::string QueuePop(std::string_view key, PopMode mode = PopMode::kWait) override;

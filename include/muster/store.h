@@ -1,10 +1,11 @@
 // Store: a map from keys to values that a group of processes shares in order to find each other.
 //
-// Keys and values are byte strings; any content, the empty one included. One store object may be used from several
-// threads, but one call at a time runs on it: a thread blocked in Get() holds the others up. Clone() is the remedy.
+// Keys and values are byte strings; any content, the empty one included. One store object may be
+// used from several threads, but one call at a time runs on it: a thread blocked in Get() holds the
+// others up. Clone() is the remedy.
 //
-// Every blocking call is bounded by a timeout. Zero or less means "no limit", on every kind of store.
-// Errors are those of muster/error.h; std::invalid_argument for a call that can never work.
+// Every blocking call is bounded by a timeout. Zero or less means "no limit", on every kind of
+// store. Errors are those of muster/error.h; std::invalid_argument for a call that can never work.
 #pragma once
 
 #include <chrono>
@@ -32,21 +33,23 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  /// Creates or overwrites, and wakes everybody who waits for the key. On a TcpStore the value is on its way when
-  /// this returns: the same store sees it next, another one soon.
+  /// Creates or overwrites, and wakes everybody who waits for the key. On a TcpStore the value is
+  /// on its way when this returns: the same store sees it next, another one soon.
   virtual void Set(std::string_view key, std::string_view value) = 0;
 
   /// Waits for the key, then reads it. StoreTimeoutError after Timeout().
   virtual std::string Get(std::string_view key) = 0;
 
-  /// Adds to a counter kept as decimal text, atomically; an absent key counts as 0. Returns the sum. Throws
-  /// std::invalid_argument (HashStore, FileStore) or NetworkError (TcpStore: the server hangs up) if the value is
-  /// not a number.
+  /// Adds to a counter kept as decimal text, atomically; an absent key counts as 0. Returns the
+  /// sum. Throws std::invalid_argument (HashStore, FileStore) or NetworkError (TcpStore: the server
+  /// hangs up) if the value is not a number.
   virtual int64_t Add(std::string_view key, int64_t delta) = 0;
 
-  /// If the value equals `expected` (an absent key equals an empty expectation), it becomes `desired`. Returns the
-  /// value afterwards, except that an absent key with a non-empty expectation gives back `expected` itself.
-  virtual std::string CompareSet(std::string_view key, std::string_view expected, std::string_view desired) = 0;
+  /// If the value equals `expected` (an absent key equals an empty expectation), it becomes
+  /// `desired`. Returns the value afterwards, except that an absent key with a non-empty
+  /// expectation gives back `expected` itself.
+  virtual std::string CompareSet(std::string_view key, std::string_view expected,
+                                 std::string_view desired) = 0;
 
   /// Whether all keys exist, as values or as queues with something in them. Does not wait.
   virtual bool Check(const std::vector<std::string>& keys) = 0;
@@ -70,14 +73,17 @@ class Store {
   /// Waits for all keys, then reads them in the order given.
   virtual std::vector<std::string> MultiGet(const std::vector<std::string>& keys);
   /// Sets all keys. std::invalid_argument if there are not as many values.
-  virtual void MultiSet(const std::vector<std::string>& keys, const std::vector<std::string>& values);
+  virtual void MultiSet(const std::vector<std::string>& keys,
+                        const std::vector<std::string>& values);
 
   /// Whether Append, MultiGet and MultiSet are one operation each. They work in any case.
   virtual bool HasExtendedApi() const { return false; }
 
-  /// Queues: first in, first out, apart from the values. NotImplementedError where the store has none.
+  /// Queues: first in, first out, apart from the values. NotImplementedError where the store has
+  /// none.
   virtual void QueuePush(std::string_view key, std::string_view value);
-  /// Takes the oldest element. kWait: StoreTimeoutError after Timeout(); kDoNotWait: QueueEmptyError.
+  /// Takes the oldest element. kWait: StoreTimeoutError after Timeout(); kDoNotWait:
+  /// QueueEmptyError.
   virtual std::string QueuePop(std::string_view key, PopMode mode = PopMode::kWait);
   virtual int64_t QueueLen(std::string_view key);
 
@@ -88,7 +94,8 @@ class Store {
   /// Another handle on the same data, to be used by another thread while this one is blocked.
   virtual std::shared_ptr<Store> Clone() = 0;
 
-  /// How long Get, MultiGet, QueuePop, and Wait and Barrier without a timeout of their own, may wait.
+  /// How long Get, MultiGet, QueuePop, and Wait and Barrier without a timeout of their own, may
+  /// wait.
   virtual milliseconds Timeout() const = 0;
   virtual void SetTimeout(milliseconds timeout) = 0;
 

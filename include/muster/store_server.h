@@ -15,18 +15,20 @@ namespace muster {
 struct StoreServerOptions {
   std::string host{};  ///< Address to listen on; empty: all interfaces, IPv6 and IPv4.
   uint16_t port = 0;   ///< 0 lets the kernel choose; StoreServer::port() tells.
-  int listen_fd = -1;  ///< A bound TCP socket to use instead; `port`, unless 0, must be its port. Taken over.
-  int threads = 0;     ///< Loop threads; 0: one for each core.
+  int listen_fd =
+      -1;  ///< A bound TCP socket to use instead; `port`, unless 0, must be its port. Taken over.
+  int threads = 0;  ///< Loop threads; 0: one for each core.
 
   /// Limits; a client that exceeds one is disconnected. The first three are PyTorch's own.
   uint64_t key_bytes_max = 8 * 1024;
   uint64_t value_bytes_max = 8 * 1024 * 1024;
   uint64_t keys_per_request_max = 128 * 1024;
-  uint64_t request_bytes_max = 256ull * 1024 * 1024;        ///< One request as a whole.
-  uint64_t reply_bytes_max = 1024ull * 1024 * 1024;         ///< One reply; also what APPEND may grow a value to.
-  uint64_t queued_reply_bytes_max = 1024 * 1024;            ///< Replies a slow reader may have waiting.
-  std::chrono::milliseconds handshake_max{30'000};          ///< Time to send VALIDATE.
-  std::chrono::milliseconds stall_max{60'000};              ///< Time without taking any of the waiting replies.
+  uint64_t request_bytes_max = 256ull * 1024 * 1024;  ///< One request as a whole.
+  uint64_t reply_bytes_max =
+      1024ull * 1024 * 1024;  ///< One reply; also what APPEND may grow a value to.
+  uint64_t queued_reply_bytes_max = 1024 * 1024;    ///< Replies a slow reader may have waiting.
+  std::chrono::milliseconds handshake_max{30'000};  ///< Time to send VALIDATE.
+  std::chrono::milliseconds stall_max{60'000};  ///< Time without taking any of the waiting replies.
 
   /// Warnings (true) and details (false), one line each, from the server's threads. Null: silence.
   std::function<void(bool warning, std::string_view line)> log{};
@@ -35,7 +37,8 @@ struct StoreServerOptions {
   void Validate() const;
 };
 
-/// Serves from construction to destruction, on threads of its own. Destroying it closes every connection.
+/// Serves from construction to destruction, on threads of its own. Destroying it closes every
+/// connection.
 class StoreServer {
  public:
   /// NetworkError if it cannot listen.
@@ -44,8 +47,9 @@ class StoreServer {
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
 
-  /// The server of this process on `options.port`: the one that is running, whatever its options, or else a new one
-  /// that the next caller with the same port shares. It ends with its last owner. Port 0 always starts a new one.
+  /// The server of this process on `options.port`: the one that is running, whatever its options,
+  /// or else a new one that the next caller with the same port shares. It ends with its last owner.
+  /// Port 0 always starts a new one.
   static std::shared_ptr<StoreServer> Shared(const StoreServerOptions& options);
 
   uint16_t port() const;

@@ -1,4 +1,5 @@
-// TcpStore: a client of a StoreServer, muster's or PyTorch's (2.4 to 2.13), wire-compatible with both.
+// TcpStore: a client of a StoreServer, muster's or PyTorch's (2.4 to 2.13), wire-compatible with
+// both.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +13,19 @@
 namespace muster {
 
 struct TcpStoreOptions {
-  uint16_t port = 29500;                        ///< With is_server, 0 lets the kernel choose.
-  std::optional<int> world_size{};              ///< How many TcpStores are to meet, this one included.
-  bool is_server = false;                       ///< Start (or share) a StoreServer on `port` in this process.
-  milliseconds timeout = kDefaultStoreTimeout;  ///< For connecting, and the store's Timeout() afterwards.
-  /// With a world size: count oneself in; the one that owns the server returns only when all are there.
+  uint16_t port = 29500;            ///< With is_server, 0 lets the kernel choose.
+  std::optional<int> world_size{};  ///< How many TcpStores are to meet, this one included.
+  bool is_server = false;           ///< Start (or share) a StoreServer on `port` in this process.
+  milliseconds timeout =
+      kDefaultStoreTimeout;  ///< For connecting, and the store's Timeout() afterwards.
+  /// With a world size: count oneself in; the one that owns the server returns only when all are
+  /// there.
   bool wait_for_workers = true;
-  bool multi_tenant = false;                    ///< With is_server: share the process's server on this port.
-  StoreServerOptions server{};                  ///< With is_server. Its port is the one above.
+  bool multi_tenant = false;    ///< With is_server: share the process's server on this port.
+  StoreServerOptions server{};  ///< With is_server. Its port is the one above.
 
-  /// Largest key and value this client sends; a larger one is refused here, where it costs nothing, because the server
-  /// would hang up. Raise them only with the server's.
+  /// Largest key and value this client sends; a larger one is refused here, where it costs nothing,
+  /// because the server would hang up. Raise them only with the server's.
   uint64_t key_bytes_max = 8 * 1024;
   uint64_t value_bytes_max = 8 * 1024 * 1024;
 
@@ -32,8 +35,8 @@ struct TcpStoreOptions {
 
 class TcpStore final : public Store {
  public:
-  /// Connects, trying again until the timeout while nobody answers. NetworkError if it stays that way;
-  /// StoreTimeoutError if the other workers do not come.
+  /// Connects, trying again until the timeout while nobody answers. NetworkError if it stays that
+  /// way; StoreTimeoutError if the other workers do not come.
   TcpStore(std::string host, const TcpStoreOptions& options);
   ~TcpStore() override;
 
@@ -42,7 +45,8 @@ class TcpStore final : public Store {
   void Set(std::string_view key, std::string_view value) override;
   std::string Get(std::string_view key) override;
   int64_t Add(std::string_view key, int64_t delta) override;
-  std::string CompareSet(std::string_view key, std::string_view expected, std::string_view desired) override;
+  std::string CompareSet(std::string_view key, std::string_view expected,
+                         std::string_view desired) override;
   bool Check(const std::vector<std::string>& keys) override;
   void Wait(const std::vector<std::string>& keys, milliseconds timeout) override;
   bool DeleteKey(std::string_view key) override;
@@ -50,12 +54,14 @@ class TcpStore final : public Store {
   std::vector<std::string> ListKeys() override;
   void Append(std::string_view key, std::string_view suffix) override;
   std::vector<std::string> MultiGet(const std::vector<std::string>& keys) override;
-  void MultiSet(const std::vector<std::string>& keys, const std::vector<std::string>& values) override;
+  void MultiSet(const std::vector<std::string>& keys,
+                const std::vector<std::string>& values) override;
   bool HasExtendedApi() const override { return true; }
   void QueuePush(std::string_view key, std::string_view value) override;
   std::string QueuePop(std::string_view key, PopMode mode = PopMode::kWait) override;
   int64_t QueueLen(std::string_view key) override;
-  /// One exchange, counted by the server at the key itself; needs muster's server or PyTorch's from 2.12 on.
+  /// One exchange, counted by the server at the key itself; needs muster's server or PyTorch's
+  /// from 2.12 on.
   void Barrier(std::string_view key, int64_t world_size, milliseconds timeout) override;
   /// A new connection; it does not keep the server alive.
   std::shared_ptr<Store> Clone() override;

@@ -1,5 +1,6 @@
-// MUSTER_ASSERT guards our own invariants and stays on in release builds: a machine that has lost its
-// footing must stop, not hand out wrong ranks. Data from a peer, a user or the kernel gets an Error.
+// MUSTER_ASSERT guards our own invariants and stays on in release builds: a machine that has lost
+// its footing must stop, not hand out wrong ranks. Data from a peer, a user or the kernel gets an
+// Error.
 #pragma once
 
 namespace muster {

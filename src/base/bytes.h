@@ -1,4 +1,5 @@
-// Little-endian integers in byte strings: the alphabet of every format that muster reads and writes.
+// Little-endian integers in byte strings: the alphabet of every format that muster reads and
+// writes.
 #pragma once
 
 #include <bit>

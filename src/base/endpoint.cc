@@ -26,7 +26,8 @@ Result<Endpoint> ParseHostPort(std::string_view text) {
   }
   const std::string_view digits = text.substr(colon + 1);
   Endpoint endpoint{.host = std::string(host)};
-  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), endpoint.port);
+  const auto [end, failure] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), endpoint.port);
   if (digits.empty() || failure != std::errc() || end != digits.data() + digits.size()) {
     return wrong("the port must be a number from 0 to 65535");
   }

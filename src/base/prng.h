@@ -1,5 +1,5 @@
-// A small deterministic generator. Standard distributions differ between libraries; a seed must replay
-// the same run everywhere.
+// A small deterministic generator. Standard distributions differ between libraries; a seed must
+// replay the same run everywhere.
 #pragma once
 
 #include <cstdint>

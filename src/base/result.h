@@ -1,5 +1,5 @@
-// Result<T>: a value, or an Error that says what the caller can do next. Expected failures travel as
-// values everywhere inside muster; only the public face turns them into exceptions.
+// Result<T>: a value, or an Error that says what the caller can do next. Expected failures travel
+// as values everywhere inside muster; only the public face turns them into exceptions.
 #pragma once
 
 #include <string>
@@ -36,8 +36,8 @@ struct Unit {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}        // NOLINT: implicit
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}    // NOLINT: implicit
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT: implicit
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit
 
   bool has_value() const { return state_.index() == 0; }
   explicit operator bool() const { return has_value(); }
@@ -70,15 +70,15 @@ inline Status Ok() { return Unit{}; }
 #define MUSTER_CONCAT(a, b) MUSTER_CONCAT_(a, b)
 
 /// MUSTER_TRY(declaration, expression): returns the error, or gives the value a name.
-#define MUSTER_TRY(declaration, ...)                                                          \
-  auto MUSTER_CONCAT(muster_try_, __LINE__) = (__VA_ARGS__);                                  \
-  if (!MUSTER_CONCAT(muster_try_, __LINE__))                                                  \
-    return std::move(MUSTER_CONCAT(muster_try_, __LINE__)).error();                           \
+#define MUSTER_TRY(declaration, ...)                                \
+  auto MUSTER_CONCAT(muster_try_, __LINE__) = (__VA_ARGS__);        \
+  if (!MUSTER_CONCAT(muster_try_, __LINE__))                        \
+    return std::move(MUSTER_CONCAT(muster_try_, __LINE__)).error(); \
   declaration = std::move(MUSTER_CONCAT(muster_try_, __LINE__)).value()
 
 /// The same for a Status, which has no value worth a name.
-#define MUSTER_CHECK_OK(...)                                                                  \
-  do {                                                                                        \
-    if (auto muster_status_ = (__VA_ARGS__); !muster_status_)                                 \
-      return std::move(muster_status_).error();                                               \
+#define MUSTER_CHECK_OK(...)                                  \
+  do {                                                        \
+    if (auto muster_status_ = (__VA_ARGS__); !muster_status_) \
+      return std::move(muster_status_).error();               \
   } while (false)

@@ -15,8 +15,8 @@ namespace text_internal {
 inline void AppendPiece(std::string& out, std::string_view piece) { out += piece; }
 inline void AppendPiece(std::string& out, char piece) { out += piece; }
 template <std::integral T>
-  requires(!std::same_as<T, char> && !std::same_as<T, bool>)
-void AppendPiece(std::string& out, T number) {
+requires(!std::same_as<T, char> && !std::same_as<T, bool>) void AppendPiece(std::string& out,
+                                                                            T number) {
   char digits[24];
   const auto end = std::to_chars(digits, digits + sizeof digits, number).ptr;
   out.append(digits, end);
@@ -34,12 +34,13 @@ std::string Concat(const Pieces&... pieces) {
 /// "8 MiB", "1.5 KiB", "17 bytes": for messages that a person reads.
 std::string HumanBytes(uint64_t bytes);
 
-/// Reads a counter as C's strtoll does: white space and one sign are skipped, reading stops at the first
-/// other character, the rest is ignored. kInvalid: no digits. kOutOfRange: does not fit 64 bits.
-/// TCPStore peers rely on "12abc" counting as 12.
+/// Reads a counter as C's strtoll does: white space and one sign are skipped, reading stops at the
+/// first other character, the rest is ignored. kInvalid: no digits. kOutOfRange: does not fit 64
+/// bits. TCPStore peers rely on "12abc" counting as 12.
 Result<int64_t> ParseCounter(std::string_view text);
 
-/// A key made fit for one line of a log or message: bytes that do not print become \xNN, long ones are cut.
+/// A key made fit for one line of a log or message: bytes that do not print become \xNN, long ones
+/// are cut.
 std::string Printable(std::string_view bytes, size_t length_max = 128);
 
 }  // namespace muster

@@ -9,8 +9,9 @@ namespace muster {
 using Duration = std::chrono::nanoseconds;
 using namespace std::chrono_literals;  // NOLINT: 30s reads better than seconds(30), everywhere.
 
-/// A point on the local monotonic clock. There is deliberately no Now(): the loop (or the Clock port)
-/// reads the clock and hands the value in, so that a machine can be replayed. Never leaves its process.
+/// A point on the local monotonic clock. There is deliberately no Now(): the loop (or the Clock
+/// port) reads the clock and hands the value in, so that a machine can be replayed. Never leaves
+/// its process.
 struct Instant {
   Duration since_start{};
 
@@ -20,7 +21,9 @@ struct Instant {
     // Saturates, so that "now + no limit" stays "never" instead of wrapping into the past.
     return d > Duration::max() - t.since_start ? Never() : Instant{t.since_start + d};
   }
-  friend constexpr Duration operator-(Instant a, Instant b) { return a.since_start - b.since_start; }
+  friend constexpr Duration operator-(Instant a, Instant b) {
+    return a.since_start - b.since_start;
+  }
   auto operator<=>(const Instant&) const = default;
 };
 

@@ -1,4 +1,5 @@
-// The `muster` program: reads the command line, runs the chosen subcommand, tells the outcome by its exit status.
+// The `muster` program: reads the command line, runs the chosen subcommand, tells the outcome by
+// its exit status.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -14,7 +15,8 @@ constexpr const char* kAbout =
     "muster gets a fleet of machines to agree on who is in a training job, in which order.\n"
     "\n"
     "  muster serve --listen :29500            a store server that PyTorch's TCPStore can use\n"
-    "  muster store --server HOST:29500 keys   look into any TCPStore server, muster's or PyTorch's\n"
+    "  muster store --server HOST:29500 keys   look into any TCPStore server, muster's or "
+    "PyTorch's\n"
     "  muster bench store --clients 64         measure one\n"
     "\n"
     "Exit status: 0 done, 1 failed, 2 the call cannot be meant, 3 timed out, 4 no server.";

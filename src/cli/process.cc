@@ -72,8 +72,8 @@ void LogToStderr(bool warning, std::string_view line) {
   gmtime_r(&now.tv_sec, &utc);
   char stamp[32];
   strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
-  std::fprintf(stderr, "%s.%03ldZ %s %.*s\n", stamp, now.tv_nsec / 1'000'000, warning ? "warning" : "info",
-               static_cast<int>(line.size()), line.data());
+  std::fprintf(stderr, "%s.%03ldZ %s %.*s\n", stamp, now.tv_nsec / 1'000'000,
+               warning ? "warning" : "info", static_cast<int>(line.size()), line.data());
 }
 
 }  // namespace muster::cli

@@ -1,4 +1,5 @@
-// What the program does with its own process: signals, descriptor limits, files that others wait for.
+// What the program does with its own process: signals, descriptor limits, files that others wait
+// for.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,8 @@
 
 namespace muster::cli {
 
-/// From its construction on, SIGINT and SIGTERM wait to be asked for, in all threads started later. Make it first.
+/// From its construction on, SIGINT and SIGTERM wait to be asked for, in all threads started later.
+/// Make it first.
 class StopSignals {
  public:
   StopSignals();
@@ -15,10 +17,12 @@ class StopSignals {
   int Await() const;
 };
 
-/// Raises the soft limit of open files to the hard one: thousands of nodes are thousands of descriptors.
+/// Raises the soft limit of open files to the hard one: thousands of nodes are thousands of
+/// descriptors.
 void RaiseDescriptorLimit();
 
-/// A file with a port number in it, for whoever started us. It appears whole or not at all, and goes with this object.
+/// A file with a port number in it, for whoever started us. It appears whole or not at all, and
+/// goes with this object.
 class PortFile {
  public:
   /// Does nothing with an empty path. std::runtime_error if it cannot be written.

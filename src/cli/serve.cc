@@ -68,30 +68,49 @@ void AddServe(CLI::App& app, Run* run) {
       "serve",
       "Run a store server that muster's and PyTorch's clients can use.\n"
       "\n"
-      "Prints one line with its real address once it accepts connections, and runs until SIGINT or SIGTERM,\n"
-      "which end it with status 0. Whoever can reach the address can use the store: listen on the network you\n"
+      "Prints one line with its real address once it accepts connections, and runs until SIGINT or "
+      "SIGTERM,\n"
+      "which end it with status 0. Whoever can reach the address can use the store: listen on the "
+      "network you\n"
       "trust, and no other.\n"
       "\n"
       "  muster serve --listen :29500                          all interfaces, IPv6 and IPv4\n"
       "  muster serve --listen 127.0.0.1:0 --port-file port    a free port, told through a file");
-  serve->add_option("--listen", flags->listen, "HOST:PORT; no HOST: all interfaces; PORT 0: a free one")
+  serve
+      ->add_option("--listen", flags->listen,
+                   "HOST:PORT; no HOST: all interfaces; PORT 0: a free one")
       ->capture_default_str();
-  serve->add_option("--threads", flags->options.threads, "Loop threads; 0: one for each core")->capture_default_str();
-  serve->add_option("--port-file", flags->port_file, "Write the real port to this file; removed at the end");
-  serve->add_option("--key-bytes-max", flags->options.key_bytes_max, "Largest key")->capture_default_str();
-  serve->add_option("--value-bytes-max", flags->options.value_bytes_max, "Largest value")->capture_default_str();
-  serve->add_option("--keys-per-request-max", flags->options.keys_per_request_max, "Most keys in one request")
+  serve->add_option("--threads", flags->options.threads, "Loop threads; 0: one for each core")
       ->capture_default_str();
-  serve->add_option("--request-bytes-max", flags->options.request_bytes_max, "Largest request as a whole")
+  serve->add_option("--port-file", flags->port_file,
+                    "Write the real port to this file; removed at the end");
+  serve->add_option("--key-bytes-max", flags->options.key_bytes_max, "Largest key")
       ->capture_default_str();
-  serve->add_option("--reply-bytes-max", flags->options.reply_bytes_max, "Largest reply, and grown value")
+  serve->add_option("--value-bytes-max", flags->options.value_bytes_max, "Largest value")
       ->capture_default_str();
-  serve->add_option("--queued-reply-bytes-max", flags->options.queued_reply_bytes_max,
-                    "Replies that may wait for a slow reader")
+  serve
+      ->add_option("--keys-per-request-max", flags->options.keys_per_request_max,
+                   "Most keys in one request")
       ->capture_default_str();
-  serve->add_option("--handshake-seconds", flags->handshake_seconds, "Time a client has for its first message")
+  serve
+      ->add_option("--request-bytes-max", flags->options.request_bytes_max,
+                   "Largest request as a whole")
       ->capture_default_str();
-  serve->add_option("--stall-seconds", flags->stall_seconds, "Time a client may leave its replies untaken")
+  serve
+      ->add_option("--reply-bytes-max", flags->options.reply_bytes_max,
+                   "Largest reply, and grown value")
+      ->capture_default_str();
+  serve
+      ->add_option("--queued-reply-bytes-max", flags->options.queued_reply_bytes_max,
+                   "Replies that may wait for a slow reader")
+      ->capture_default_str();
+  serve
+      ->add_option("--handshake-seconds", flags->handshake_seconds,
+                   "Time a client has for its first message")
+      ->capture_default_str();
+  serve
+      ->add_option("--stall-seconds", flags->stall_seconds,
+                   "Time a client may leave its replies untaken")
       ->capture_default_str();
   serve->add_flag("--json", flags->json, "Print the address as JSON");
   serve->add_flag("-v,--verbose", flags->verbose, "Log clients that vanish, too");

@@ -39,7 +39,8 @@ std::unique_ptr<TcpStore> Connect(const StoreFlags& flags) {
   const milliseconds patience = Milliseconds(flags.connect_seconds, "--connect-timeout");
   const std::string host = endpoint->host.empty() ? "localhost" : endpoint->host;
   auto store = std::make_unique<TcpStore>(
-      host, TcpStoreOptions{.port = endpoint->port, .timeout = patience, .wait_for_workers = false});
+      host,
+      TcpStoreOptions{.port = endpoint->port, .timeout = patience, .wait_for_workers = false});
   store->SetTimeout(timeout);
   return store;
 }
@@ -80,7 +81,8 @@ std::vector<std::string> Words(const std::string& line) {
 std::string OperationsHelp() {
   std::string help;
   for (const Operation& operation : Operations()) {
-    std::string call = Concat("  ", std::string_view(operation.name), ' ', std::string_view(operation.usage));
+    std::string call =
+        Concat("  ", std::string_view(operation.name), ' ', std::string_view(operation.usage));
     call.resize(std::max<size_t>(call.size() + 1, 30), ' ');
     help += Concat(call, std::string_view(operation.help), '\n');
   }
@@ -126,22 +128,29 @@ int Store(const StoreFlags& flags) {
 
 void AddStore(CLI::App& app, Run* run) {
   auto flags = std::make_shared<StoreFlags>();
-  CLI::App* store = app.add_subcommand("store", Concat(
-      "Look into a TCPStore server, muster's or PyTorch's, and change what is there.\n"
-      "\n"
-      "Without an operation: a prompt (or, from a pipe, one operation a line).\n"
-      "\n"
-      "  muster store --server node1:29500 get ready      wait for a key and print it\n"
-      "  muster store --server node1:29500 --json keys    list what is there, for programs\n"
-      "\n"
-      "Operations:\n", OperationsHelp(),
-      "\n"
-      "Exit status: 3 if what was waited for did not come, 4 if there is no server or it hung up.\n"
-      "Values that start with '-' go behind '--'."));
+  CLI::App* store = app.add_subcommand(
+      "store",
+      Concat("Look into a TCPStore server, muster's or PyTorch's, and change what is there.\n"
+             "\n"
+             "Without an operation: a prompt (or, from a pipe, one operation a line).\n"
+             "\n"
+             "  muster store --server node1:29500 get ready      wait for a key and print it\n"
+             "  muster store --server node1:29500 --json keys    list what is there, for programs\n"
+             "\n"
+             "Operations:\n",
+             OperationsHelp(),
+             "\n"
+             "Exit status: 3 if what was waited for did not come, 4 if there is no server or it "
+             "hung up.\n"
+             "Values that start with '-' go behind '--'."));
   store->add_option("--server", flags->server, "HOST:PORT of the server")->capture_default_str();
-  store->add_option("--timeout", flags->timeout_seconds, "Seconds to wait for keys, elements, others")
+  store
+      ->add_option("--timeout", flags->timeout_seconds,
+                   "Seconds to wait for keys, elements, others")
       ->capture_default_str();
-  store->add_option("--connect-timeout", flags->connect_seconds, "Seconds to keep trying to reach the server")
+  store
+      ->add_option("--connect-timeout", flags->connect_seconds,
+                   "Seconds to keep trying to reach the server")
       ->capture_default_str();
   store->add_flag("--json", flags->json, "Print one JSON object for each result");
   store->add_option("operation", flags->operation, "One of the above");

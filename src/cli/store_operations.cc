@@ -18,13 +18,16 @@ using nlohmann::json;
 
 constexpr size_t kMany = SIZE_MAX;
 
-std::string ServerOf(const TcpStore& store) { return Endpoint{store.host(), store.port()}.ToString(); }
+std::string ServerOf(const TcpStore& store) {
+  return Endpoint{store.host(), store.port()}.ToString();
+}
 
 int64_t Integer(const std::string& text, std::string_view what) {
   int64_t value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failure != std::errc() || end != text.data() + text.size() || text.empty()) {
-    throw std::invalid_argument(Concat(what, " must be a whole number, not '", Printable(text), "'"));
+    throw std::invalid_argument(
+        Concat(what, " must be a whole number, not '", Printable(text), "'"));
   }
   return value;
 }
@@ -73,13 +76,14 @@ std::vector<std::string> List(Arguments arguments) { return {arguments.begin(), 
 
 std::string Names(Arguments keys) {
   std::string names;
-  for (const std::string& key : keys) names += Concat(names.empty() ? "'" : ", '", Printable(key), "'");
+  for (const std::string& key : keys)
+    names += Concat(names.empty() ? "'" : ", '", Printable(key), "'");
   return names;
 }
 
 [[noreturn]] void NeverCame(const TcpStore& store, std::string_view what) {
-  throw StoreTimeoutError(Concat(what, " did not come within ", store.Timeout().count(), " ms on server ",
-                                 ServerOf(store)));
+  throw StoreTimeoutError(Concat(what, " did not come within ", store.Timeout().count(),
+                                 " ms on server ", ServerOf(store)));
 }
 
 Outcome Keys(TcpStore& store, Arguments arguments) {
@@ -121,7 +125,8 @@ Outcome Pop(TcpStore& store, Arguments arguments) {
     throw std::invalid_argument(Concat("pop KEY [now]: what is '", Printable(arguments[1]), "'?"));
   }
   try {
-    return Value(store.QueuePop(arguments[0], arguments.size() == 2 ? PopMode::kDoNotWait : PopMode::kWait));
+    return Value(
+        store.QueuePop(arguments[0], arguments.size() == 2 ? PopMode::kDoNotWait : PopMode::kWait));
   } catch (const StoreTimeoutError&) {
     NeverCame(store, Concat("an element of queue ", Names(arguments.first(1))));
   }
@@ -132,9 +137,9 @@ Outcome Barrier(TcpStore& store, Arguments arguments) {
   try {
     store.Barrier(arguments[0], world_size, store.Timeout());
   } catch (const StoreTimeoutError&) {
-    throw StoreTimeoutError(Concat("barrier '", Printable(arguments[0]), "' on server ", ServerOf(store), ": ",
-                                   store.Add(arguments[0], 0), " of ", world_size, " arrived within ",
-                                   store.Timeout().count(), " ms"));
+    throw StoreTimeoutError(Concat("barrier '", Printable(arguments[0]), "' on server ",
+                                   ServerOf(store), ": ", store.Add(arguments[0], 0), " of ",
+                                   world_size, " arrived within ", store.Timeout().count(), " ms"));
   }
   return {"ok", {{"ok", true}}};
 }
@@ -145,8 +150,11 @@ std::vector<Operation> MakeOperations() {
        [](TcpStore& store, Arguments a) { return store.Set(a[0], ValueOf(a[1])), Confirm(store); }},
       {"get", "KEY", "Wait for the key, print its value.", 1, 1, Get},
       {"add", "KEY [N]", "Add N (default 1) to a counter, print the sum.", 1, 2,
-       [](TcpStore& store, Arguments a) { return Number(store.Add(a[0], a.size() > 1 ? Integer(a[1], "N") : 1)); }},
-      {"cas", "KEY EXPECTED DESIRED", "Set if the value is EXPECTED ('': absent); print the value afterwards.", 3, 3,
+       [](TcpStore& store, Arguments a) {
+         return Number(store.Add(a[0], a.size() > 1 ? Integer(a[1], "N") : 1));
+       }},
+      {"cas", "KEY EXPECTED DESIRED",
+       "Set if the value is EXPECTED ('': absent); print the value afterwards.", 3, 3,
        [](TcpStore& store, Arguments a) { return Value(store.CompareSet(a[0], a[1], a[2])); }},
       {"wait", "KEY...", "Wait until all keys exist.", 1, kMany, Wait},
       {"check", "KEY...", "Print whether all keys exist.", 1, kMany,
@@ -157,15 +165,23 @@ std::vector<Operation> MakeOperations() {
        [](TcpStore& store, Arguments) { return Number(store.GetNumKeys()); }},
       {"keys", "[PREFIX]", "List the keys.", 0, 1, Keys},
       {"append", "KEY VALUE", "Add to the end of a value; VALUE - as for set.", 2, 2,
-       [](TcpStore& store, Arguments a) { return store.Append(a[0], ValueOf(a[1])), Confirm(store); }},
+       [](TcpStore& store, Arguments a) {
+         return store.Append(a[0], ValueOf(a[1])), Confirm(store);
+       }},
       {"push", "KEY VALUE", "Add to a queue; VALUE - as for set.", 2, 2,
-       [](TcpStore& store, Arguments a) { return store.QueuePush(a[0], ValueOf(a[1])), Confirm(store); }},
-      {"pop", "KEY [now]", "Take the oldest element of a queue, waiting for one unless 'now'.", 1, 2, Pop},
+       [](TcpStore& store, Arguments a) {
+         return store.QueuePush(a[0], ValueOf(a[1])), Confirm(store);
+       }},
+      {"pop", "KEY [now]", "Take the oldest element of a queue, waiting for one unless 'now'.", 1,
+       2, Pop},
       {"len", "KEY", "Print the length of a queue.", 1, 1,
        [](TcpStore& store, Arguments a) { return Number(store.QueueLen(a[0])); }},
-      {"barrier", "KEY WORLD_SIZE", "Wait until WORLD_SIZE clients have called this.", 2, 2, Barrier},
+      {"barrier", "KEY WORLD_SIZE", "Wait until WORLD_SIZE clients have called this.", 2, 2,
+       Barrier},
       {"ping", "", "One round trip that touches nothing.", 0, 0,
-       [](TcpStore& store, Arguments) { return store.Ping(), Outcome{"ok", {{"ok", true}}}; }},
+       [](TcpStore& store, Arguments) {
+         return store.Ping(), Outcome{"ok", {{"ok", true}}};
+       }},
   };
 }
 
@@ -185,7 +201,8 @@ Outcome RunOperation(TcpStore& store, const std::string& name, Arguments argumen
     return operation.run(store, arguments);
   }
   std::string names;
-  for (const Operation& operation : Operations()) names += Concat(" ", std::string_view(operation.name));
+  for (const Operation& operation : Operations())
+    names += Concat(" ", std::string_view(operation.name));
   throw std::invalid_argument(Concat("no operation '", Printable(name), "'; there are:", names));
 }
 

@@ -11,7 +11,8 @@
 
 namespace muster::cli {
 
-/// An operation's outcome. `text` is what a person or a script reads (may be bytes); `json` the same for programs.
+/// An operation's outcome. `text` is what a person or a script reads (may be bytes); `json` the
+/// same for programs.
 struct Outcome {
   std::string text;
   nlohmann::json json;

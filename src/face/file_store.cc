@@ -60,7 +60,8 @@ FileStore::FileStore(std::string path, int world_size)
 }
 
 FileStore::~FileStore() {
-  // A destructor has nobody to tell; whoever comes next finds the counts one short, and the file stays.
+  // A destructor has nobody to tell; whoever comes next finds the counts one short, and the file
+  // stays.
   (void)impl_->table.Leave(impl_->world_size, impl_->Deadline());
 }
 
@@ -75,8 +76,8 @@ std::string FileStore::Get(std::string_view key) {
   Result<std::string> value =
       impl_->LookUntil<std::string>(deadline, [&] { return impl_->table.Get(key, deadline); });
   if (!value && value.error().code == Code::kNotFound) {
-    throw StoreTimeoutError(Concat("Timeout waiting for key: ", Printable(key), " after ", impl_->timeout.count(),
-                                   " ms (file ", impl_->table.path(), ")"));
+    throw StoreTimeoutError(Concat("Timeout waiting for key: ", Printable(key), " after ",
+                                   impl_->timeout.count(), " ms (file ", impl_->table.path(), ")"));
   }
   return ValueOrThrow(std::move(value));
 }
@@ -86,7 +87,8 @@ int64_t FileStore::Add(std::string_view key, int64_t delta) {
   return ValueOrThrow(impl_->table.Add(key, delta, impl_->Deadline()));
 }
 
-std::string FileStore::CompareSet(std::string_view key, std::string_view expected, std::string_view desired) {
+std::string FileStore::CompareSet(std::string_view key, std::string_view expected,
+                                  std::string_view desired) {
   const std::lock_guard lock(impl_->mutex);
   return ValueOrThrow(impl_->table.CompareSet(key, expected, desired, impl_->Deadline()));
 }

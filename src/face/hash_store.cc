@@ -21,8 +21,8 @@ Views ToViews(const std::vector<std::string>& strings) { return {strings.begin()
 
 }  // namespace
 
-// Drives the store machine with threads in place of connections: each call is a client, a parked one waits on a
-// condition variable of its own.
+// Drives the store machine with threads in place of connections: each call is a client, a parked
+// one waits on a condition variable of its own.
 struct HashStore::Impl {
   PosixClock clock;
   mutable std::mutex mutex;  // guards all below
@@ -58,13 +58,15 @@ namespace {
 
 [[noreturn]] void ThrowTimeout(milliseconds timeout, const Views& keys) {
   std::string names;
-  for (const std::string_view key : keys) names += Concat(names.empty() ? "" : ", ", Printable(key));
+  for (const std::string_view key : keys)
+    names += Concat(names.empty() ? "" : ", ", Printable(key));
   throw StoreTimeoutError(Concat("Wait timeout after ", timeout.count(), " ms, keys: ", names));
 }
 
 }  // namespace
 
-/// One blocking call: a client of the machine from construction to destruction, with the store's lock held.
+/// One blocking call: a client of the machine from construction to destruction, with the store's
+/// lock held.
 class HashStore::Call {
  public:
   explicit Call(Impl& impl, std::optional<milliseconds> timeout = std::nullopt)
@@ -80,9 +82,11 @@ class HashStore::Call {
     impl_.Wake(released);
   }
 
-  /// Returns when every key has been seen to exist; StoreTimeoutError otherwise. Lets go of the lock meanwhile.
+  /// Returns when every key has been seen to exist; StoreTimeoutError otherwise. Lets go of the
+  /// lock meanwhile.
   void Wait(const Views& keys) {
-    if (impl_.Step(client_, {.op = Op::kWait, .keys = keys}).kind == Reply::Kind::kStopWaiting) return;
+    if (impl_.Step(client_, {.op = Op::kWait, .keys = keys}).kind == Reply::Kind::kStopWaiting)
+      return;
     Impl::Parked parked;
     impl_.parked.emplace(client_, &parked);
     const auto released = [&] { return parked.released; };
@@ -122,9 +126,11 @@ std::string HashStore::Get(std::string_view key) {
   const Views keys = {key};
   while (true) {
     call.Wait(keys);
-    // Gone again before this thread had its turn (or only a queue of that name): wait again, or give the value.
+    // Gone again before this thread had its turn (or only a queue of that name): wait again, or
+    // give the value.
     const Reply here = call.Step({.op = Op::kCheck, .keys = keys});
-    if (here.kind == Reply::Kind::kReady) return std::string(call.Step({.op = Op::kGet, .key = key}).value);
+    if (here.kind == Reply::Kind::kReady)
+      return std::string(call.Step({.op = Op::kGet, .key = key}).value);
   }
 }
 
@@ -137,10 +143,12 @@ int64_t HashStore::Add(std::string_view key, int64_t delta) {
   throw std::invalid_argument(what);
 }
 
-std::string HashStore::CompareSet(std::string_view key, std::string_view expected, std::string_view desired) {
+std::string HashStore::CompareSet(std::string_view key, std::string_view expected,
+                                  std::string_view desired) {
   const std::lock_guard lock(impl_->mutex);
   return std::string(
-      impl_->StepOnce({.op = Op::kCompareSet, .key = key, .expected = expected, .value = desired}).value);
+      impl_->StepOnce({.op = Op::kCompareSet, .key = key, .expected = expected, .value = desired})
+          .value);
 }
 
 bool HashStore::Check(const std::vector<std::string>& keys) {
@@ -184,10 +192,11 @@ std::vector<std::string> HashStore::MultiGet(const std::vector<std::string>& key
   return {reply.values.begin(), reply.values.end()};
 }
 
-void HashStore::MultiSet(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
+void HashStore::MultiSet(const std::vector<std::string>& keys,
+                         const std::vector<std::string>& values) {
   if (keys.size() != values.size()) {
-    throw std::invalid_argument(Concat("multiSet keys and values vectors must be of same size: ", keys.size(),
-                                       " keys, ", values.size(), " values"));
+    throw std::invalid_argument(Concat("multiSet keys and values vectors must be of same size: ",
+                                       keys.size(), " keys, ", values.size(), " values"));
   }
   const std::lock_guard lock(impl_->mutex);
   impl_->StepOnce({.op = Op::kMultiSet, .keys = ToViews(keys), .values = ToViews(values)});
@@ -204,7 +213,8 @@ std::string HashStore::QueuePop(std::string_view key, PopMode mode) {
     if (mode == PopMode::kWait) call.Wait({key});
     const Reply reply = call.Step({.op = Op::kQueuePop, .key = key});
     if (reply.number > 0) return std::string(reply.value);
-    if (mode == PopMode::kDoNotWait) throw QueueEmptyError(Concat("queue is empty: ", Printable(key)));
+    if (mode == PopMode::kDoNotWait)
+      throw QueueEmptyError(Concat("queue is empty: ", Printable(key)));
   }
 }
 

@@ -21,13 +21,20 @@ std::vector<std::string> PrefixStore::Prefixed(const std::vector<std::string>& k
   return prefixed;
 }
 
-void PrefixStore::Set(std::string_view key, std::string_view value) { store_->Set(Prefixed(key), value); }
+void PrefixStore::Set(std::string_view key, std::string_view value) {
+  store_->Set(Prefixed(key), value);
+}
 std::string PrefixStore::Get(std::string_view key) { return store_->Get(Prefixed(key)); }
-int64_t PrefixStore::Add(std::string_view key, int64_t delta) { return store_->Add(Prefixed(key), delta); }
-std::string PrefixStore::CompareSet(std::string_view key, std::string_view expected, std::string_view desired) {
+int64_t PrefixStore::Add(std::string_view key, int64_t delta) {
+  return store_->Add(Prefixed(key), delta);
+}
+std::string PrefixStore::CompareSet(std::string_view key, std::string_view expected,
+                                    std::string_view desired) {
   return store_->CompareSet(Prefixed(key), expected, desired);
 }
-bool PrefixStore::Check(const std::vector<std::string>& keys) { return store_->Check(Prefixed(keys)); }
+bool PrefixStore::Check(const std::vector<std::string>& keys) {
+  return store_->Check(Prefixed(keys));
+}
 void PrefixStore::Wait(const std::vector<std::string>& keys, milliseconds timeout) {
   store_->Wait(Prefixed(keys), timeout);
 }
@@ -43,11 +50,14 @@ std::vector<std::string> PrefixStore::ListKeys() {
   return own;
 }
 
-void PrefixStore::Append(std::string_view key, std::string_view suffix) { store_->Append(Prefixed(key), suffix); }
+void PrefixStore::Append(std::string_view key, std::string_view suffix) {
+  store_->Append(Prefixed(key), suffix);
+}
 std::vector<std::string> PrefixStore::MultiGet(const std::vector<std::string>& keys) {
   return store_->MultiGet(Prefixed(keys));
 }
-void PrefixStore::MultiSet(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
+void PrefixStore::MultiSet(const std::vector<std::string>& keys,
+                           const std::vector<std::string>& values) {
   store_->MultiSet(Prefixed(keys), values);
 }
 bool PrefixStore::HasExtendedApi() const { return store_->HasExtendedApi(); }

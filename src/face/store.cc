@@ -17,9 +17,8 @@ std::vector<std::string> Store::MultiGet(const std::vector<std::string>& keys) {
 
 void Store::MultiSet(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
   if (keys.size() != values.size()) {
-    throw std::invalid_argument(
-        Concat("multiSet keys and values vectors must be of same size: ", keys.size(), " keys, ",
-               values.size(), " values"));
+    throw std::invalid_argument(Concat("multiSet keys and values vectors must be of same size: ",
+                                       keys.size(), " keys, ", values.size(), " values"));
   }
   for (size_t i = 0; i < keys.size(); ++i) Set(keys[i], values[i]);
 }
@@ -36,8 +35,8 @@ int64_t Store::QueueLen(std::string_view) {
   throw NotImplementedError("QueueLen: this kind of store has no queues");
 }
 
-// Counts at one key and waits at another, as PyTorch's generic barrier and its elastic helpers do, so that all of them
-// can be participants of one barrier.
+// Counts at one key and waits at another, as PyTorch's generic barrier and its elastic helpers do,
+// so that all of them can be participants of one barrier.
 void Store::Barrier(std::string_view key, int64_t world_size, milliseconds timeout) {
   const std::string counter = Concat(key, "/num_members");
   const std::string gate = Concat(key, "/last_member");
@@ -46,8 +45,8 @@ void Store::Barrier(std::string_view key, int64_t world_size, milliseconds timeo
   try {
     Wait({gate}, timeout);
   } catch (const StoreTimeoutError&) {
-    throw StoreTimeoutError(Concat("barrier timeout after ", timeout.count(), "ms, key: ", key, " (this was arrival ",
-                                   arrived, " of ", world_size, ")"));
+    throw StoreTimeoutError(Concat("barrier timeout after ", timeout.count(), "ms, key: ", key,
+                                   " (this was arrival ", arrived, " of ", world_size, ")"));
   }
 }
 

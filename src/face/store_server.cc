@@ -19,7 +19,9 @@ namespace {
 
 LogSink ToSink(const StoreServerOptions& options) {
   if (!options.log) return nullptr;
-  return [log = options.log](LogLevel level, std::string_view line) { log(level >= LogLevel::kWarning, line); };
+  return [log = options.log](LogLevel level, std::string_view line) {
+    log(level >= LogLevel::kWarning, line);
+  };
 }
 
 StoreServiceOptions ServiceOptions(const StoreServerOptions& options) {
@@ -38,8 +40,9 @@ ListeningSocket BindOrThrow(const StoreServerOptions& options) {
                                        : ListeningSocket::Bind(options.host, options.port);
   if (socket) return std::move(*socket);
   if (socket.error().code == Code::kInvalid) throw StoreError(socket.error().message);
-  throw NetworkError(Concat("The server socket has failed to listen on any local network address. port: ",
-                            options.port, ": ", socket.error().message));
+  throw NetworkError(Concat(
+      "The server socket has failed to listen on any local network address. port: ", options.port,
+      ": ", socket.error().message));
 }
 
 size_t ThreadCount(const StoreServerOptions& options) {
@@ -52,7 +55,8 @@ size_t ThreadCount(const StoreServerOptions& options) {
 void StoreServerOptions::Validate() const {
   const auto positive = [](uint64_t value, std::string_view name, uint64_t most) {
     if (value == 0 || value > most) {
-      throw std::invalid_argument(Concat("StoreServerOptions::", name, " is ", value, ", allowed: 1 to ", most));
+      throw std::invalid_argument(
+          Concat("StoreServerOptions::", name, " is ", value, ", allowed: 1 to ", most));
     }
   };
   constexpr uint64_t kFrame = 4ull << 30;  // a write of libuv's is counted in 32 bits
@@ -62,10 +66,12 @@ void StoreServerOptions::Validate() const {
   positive(request_bytes_max, "request_bytes_max", 64 * kFrame);
   positive(reply_bytes_max, "reply_bytes_max", kFrame / 2);
   positive(queued_reply_bytes_max, "queued_reply_bytes_max", kFrame / 4);
-  positive(static_cast<uint64_t>(std::max<int64_t>(0, handshake_max.count())), "handshake_max", kFrame);
+  positive(static_cast<uint64_t>(std::max<int64_t>(0, handshake_max.count())), "handshake_max",
+           kFrame);
   positive(static_cast<uint64_t>(std::max<int64_t>(0, stall_max.count())), "stall_max", kFrame);
   if (threads < 0 || threads > 1024) {
-    throw std::invalid_argument(Concat("StoreServerOptions::threads is ", threads, ", allowed: 0 (one per core) to 1024"));
+    throw std::invalid_argument(
+        Concat("StoreServerOptions::threads is ", threads, ", allowed: 0 (one per core) to 1024"));
   }
 }
 
@@ -80,12 +86,13 @@ struct StoreServer::Impl {
     for (size_t i = 0; i < count; ++i) threads.push_back(std::make_unique<UvThread>());
     for (size_t i = 0; i < count; ++i) {
       threads[i]->RunAndWait([&] {
-        services[i] = std::make_unique<StoreService>(threads[i]->loop(), hub, i, ServiceOptions(options),
-                                                     ToSink(options));
+        services[i] = std::make_unique<StoreService>(threads[i]->loop(), hub, i,
+                                                     ServiceOptions(options), ToSink(options));
       });
     }
     threads[0]->RunAndWait([&] {
-      listener = std::make_unique<UvListener>(threads[0]->loop(), std::move(socket), ToSink(options));
+      listener =
+          std::make_unique<UvListener>(threads[0]->loop(), std::move(socket), ToSink(options));
       listener->Start([this](Listener::OpenSocket open) { HandOut(std::move(open)); });
     });
   }
@@ -130,7 +137,8 @@ StoreServer::StoreServer(const StoreServerOptions& options) {
 StoreServer::~StoreServer() = default;
 
 std::shared_ptr<StoreServer> StoreServer::Shared(const StoreServerOptions& options) {
-  // A table for the process is what "multi-tenant" means to PyTorch's users; it holds nothing alive.
+  // A table for the process is what "multi-tenant" means to PyTorch's users; it holds nothing
+  // alive.
   static std::mutex mutex;
   static std::map<uint16_t, std::weak_ptr<StoreServer>> servers;
   const std::lock_guard lock(mutex);

@@ -20,13 +20,14 @@ namespace {
 
 bool IsTrue(const char* text) {
   std::string lower = text == nullptr ? "" : text;
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return static_cast<char>(std::tolower(c)); });
   return lower == "1" || lower == "y" || lower == "yes" || lower == "t" || lower == "true";
 }
 
-// torchrun tells its workers by these variables that the agent already serves their store: the worker that was to
-// start it then finds the port taken, and that is fine. Only for that very endpoint: another store's port being
-// taken is an error as ever.
+// torchrun tells its workers by these variables that the agent already serves their store: the
+// worker that was to start it then finds the port taken, and that is fine. Only for that very
+// endpoint: another store's port being taken is an error as ever.
 bool AgentServes(const std::string& host, uint16_t port) {
   if (!IsTrue(std::getenv("TORCHELASTIC_USE_AGENT_STORE"))) return false;
   const char* agent_port = std::getenv("MASTER_PORT");
@@ -39,7 +40,8 @@ std::shared_ptr<StoreServer> StartServer(const std::string& host, const TcpStore
   StoreServerOptions server = options.server;
   server.port = options.port;
   try {
-    return options.multi_tenant ? StoreServer::Shared(server) : std::make_shared<StoreServer>(server);
+    return options.multi_tenant ? StoreServer::Shared(server)
+                                : std::make_shared<StoreServer>(server);
   } catch (const NetworkError&) {
     if (AgentServes(host, options.port)) return nullptr;
     throw;
@@ -49,9 +51,11 @@ std::shared_ptr<StoreServer> StartServer(const std::string& host, const TcpStore
 }  // namespace
 
 void TcpStoreOptions::Validate() const {
-  if (world_size && *world_size == 0) throw std::invalid_argument("TCPStore world size cannot be 0");
+  if (world_size && *world_size == 0)
+    throw std::invalid_argument("TCPStore world size cannot be 0");
   if (!is_server && port == 0) {
-    throw std::invalid_argument("TcpStoreOptions::port is 0: only a server may leave it to the kernel");
+    throw std::invalid_argument(
+        "TcpStoreOptions::port is 0: only a server may leave it to the kernel");
   }
 }
 
@@ -62,7 +66,7 @@ struct TcpStore::Impl {
   TcpStoreOptions options;
   std::shared_ptr<StoreServer> server;  // null for a pure client
   std::unique_ptr<StoreClient> client;
-  mutable std::mutex mutex;  // one call at a time on the client
+  mutable std::mutex mutex;          // one call at a time on the client
   mutable std::mutex timeout_mutex;  // apart: SetTimeout must not wait for a blocked Get
   milliseconds timeout{};
 
@@ -72,7 +76,8 @@ struct TcpStore::Impl {
         .key_bytes_max = options.key_bytes_max,
         .value_bytes_max = options.value_bytes_max,
         .nonce = static_cast<uint32_t>(getpid()),
-        .seed = static_cast<uint64_t>(getpid()) ^ static_cast<uint64_t>(clock.Now().since_start.count())};
+        .seed = static_cast<uint64_t>(getpid()) ^
+                static_cast<uint64_t>(clock.Now().since_start.count())};
     client = ValueOrThrow(
         StoreClient::Connect(dialer, clock, {host, options.port}, client_options, options.timeout));
   }
@@ -91,7 +96,8 @@ struct TcpStore::Impl {
   }
 };
 
-TcpStore::TcpStore(std::string host, const TcpStoreOptions& options) : impl_(std::make_unique<Impl>()) {
+TcpStore::TcpStore(std::string host, const TcpStoreOptions& options)
+    : impl_(std::make_unique<Impl>()) {
   options.Validate();
   impl_->host = std::move(host);
   impl_->options = options;
@@ -110,25 +116,30 @@ TcpStore::TcpStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 TcpStore::~TcpStore() = default;
 
 void TcpStore::Set(std::string_view key, std::string_view value) {
-  impl_->Ask([&](StoreClient& client, milliseconds limit) { return client.Set(key, value, limit); });
+  impl_->Ask(
+      [&](StoreClient& client, milliseconds limit) { return client.Set(key, value, limit); });
 }
 
 std::string TcpStore::Get(std::string_view key) {
-  return impl_->Ask([&](StoreClient& client, milliseconds limit) { return client.Get(key, limit); });
+  return impl_->Ask(
+      [&](StoreClient& client, milliseconds limit) { return client.Get(key, limit); });
 }
 
 int64_t TcpStore::Add(std::string_view key, int64_t delta) {
-  return impl_->Ask([&](StoreClient& client, milliseconds limit) { return client.Add(key, delta, limit); });
+  return impl_->Ask(
+      [&](StoreClient& client, milliseconds limit) { return client.Add(key, delta, limit); });
 }
 
-std::string TcpStore::CompareSet(std::string_view key, std::string_view expected, std::string_view desired) {
+std::string TcpStore::CompareSet(std::string_view key, std::string_view expected,
+                                 std::string_view desired) {
   return impl_->Ask([&](StoreClient& client, milliseconds limit) {
     return client.CompareSet(key, expected, desired, limit);
   });
 }
 
 bool TcpStore::Check(const std::vector<std::string>& keys) {
-  return impl_->Ask([&](StoreClient& client, milliseconds limit) { return client.Check(keys, limit); });
+  return impl_->Ask(
+      [&](StoreClient& client, milliseconds limit) { return client.Check(keys, limit); });
 }
 
 void TcpStore::Wait(const std::vector<std::string>& keys, milliseconds timeout) {
@@ -136,7 +147,8 @@ void TcpStore::Wait(const std::vector<std::string>& keys, milliseconds timeout) 
 }
 
 bool TcpStore::DeleteKey(std::string_view key) {
-  return impl_->Ask([&](StoreClient& client, milliseconds limit) { return client.Delete(key, limit); });
+  return impl_->Ask(
+      [&](StoreClient& client, milliseconds limit) { return client.Delete(key, limit); });
 }
 
 int64_t TcpStore::GetNumKeys() {
@@ -144,23 +156,30 @@ int64_t TcpStore::GetNumKeys() {
 }
 
 std::vector<std::string> TcpStore::ListKeys() {
-  return impl_->Ask([&](StoreClient& client, milliseconds limit) { return client.ListKeys(limit); });
+  return impl_->Ask(
+      [&](StoreClient& client, milliseconds limit) { return client.ListKeys(limit); });
 }
 
 void TcpStore::Append(std::string_view key, std::string_view suffix) {
-  impl_->Ask([&](StoreClient& client, milliseconds limit) { return client.Append(key, suffix, limit); });
+  impl_->Ask(
+      [&](StoreClient& client, milliseconds limit) { return client.Append(key, suffix, limit); });
 }
 
 std::vector<std::string> TcpStore::MultiGet(const std::vector<std::string>& keys) {
-  return impl_->Ask([&](StoreClient& client, milliseconds limit) { return client.MultiGet(keys, limit); });
+  return impl_->Ask(
+      [&](StoreClient& client, milliseconds limit) { return client.MultiGet(keys, limit); });
 }
 
-void TcpStore::MultiSet(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
-  impl_->Ask([&](StoreClient& client, milliseconds limit) { return client.MultiSet(keys, values, limit); });
+void TcpStore::MultiSet(const std::vector<std::string>& keys,
+                        const std::vector<std::string>& values) {
+  impl_->Ask([&](StoreClient& client, milliseconds limit) {
+    return client.MultiSet(keys, values, limit);
+  });
 }
 
 void TcpStore::QueuePush(std::string_view key, std::string_view value) {
-  impl_->Ask([&](StoreClient& client, milliseconds limit) { return client.Push(key, value, limit); });
+  impl_->Ask(
+      [&](StoreClient& client, milliseconds limit) { return client.Push(key, value, limit); });
 }
 
 std::string TcpStore::QueuePop(std::string_view key, PopMode mode) {
@@ -168,16 +187,19 @@ std::string TcpStore::QueuePop(std::string_view key, PopMode mode) {
   const std::lock_guard lock(impl_->mutex);
   Result<std::string> element =
       mode == PopMode::kWait ? impl_->client->Pop(key, limit) : impl_->client->TryPop(key, limit);
-  if (!element && element.error().code == Code::kNotFound) throw QueueEmptyError(element.error().message);
+  if (!element && element.error().code == Code::kNotFound)
+    throw QueueEmptyError(element.error().message);
   return ValueOrThrow(std::move(element));
 }
 
 int64_t TcpStore::QueueLen(std::string_view key) {
-  return impl_->Ask([&](StoreClient& client, milliseconds limit) { return client.QueueLength(key, limit); });
+  return impl_->Ask(
+      [&](StoreClient& client, milliseconds limit) { return client.QueueLength(key, limit); });
 }
 
 void TcpStore::Barrier(std::string_view key, int64_t world_size, milliseconds timeout) {
-  impl_->Ask([&](StoreClient& client, milliseconds) { return client.Barrier(key, world_size, timeout); });
+  impl_->Ask(
+      [&](StoreClient& client, milliseconds) { return client.Barrier(key, world_size, timeout); });
 }
 
 std::shared_ptr<Store> TcpStore::Clone() {

@@ -31,7 +31,8 @@ constexpr size_t kLineBytesMax = 4096;
 
 }  // namespace
 
-Result<std::unique_ptr<Child>> Child::Start(const std::vector<std::string>& command, Duration patience) {
+Result<std::unique_ptr<Child>> Child::Start(const std::vector<std::string>& command,
+                                            Duration patience) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return SystemError("pipe2");
   Descriptor reads(ends[0]);
@@ -54,7 +55,8 @@ Result<std::unique_ptr<Child>> Child::Start(const std::vector<std::string>& comm
 Status Child::ReadFirstLine(Duration patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (!first_line_.ends_with('\n')) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     pollfd readable{.fd = output_.get(), .events = POLLIN, .revents = 0};
     const int ready = left > 0ms ? poll(&readable, 1, static_cast<int>(left.count())) : 0;
     if (ready < 0 && errno == EINTR) continue;

@@ -1,5 +1,5 @@
-// A server that a benchmark starts for itself: a child process that says in its first line where it listens, ends when
-// it is told to, and dies with us if we die first.
+// A server that a benchmark starts for itself: a child process that says in its first line where it
+// listens, ends when it is told to, and dies with us if we die first.
 #pragma once
 
 #include <sys/types.h>
@@ -16,9 +16,11 @@ namespace muster::load {
 
 class Child {
  public:
-  /// Starts `command` (its first word is the program's path) and waits for its first line. Call it before starting
-  /// threads, on the thread that will live longest. kUnavailable: it ended, or said nothing within `patience`.
-  static Result<std::unique_ptr<Child>> Start(const std::vector<std::string>& command, Duration patience);
+  /// Starts `command` (its first word is the program's path) and waits for its first line. Call it
+  /// before starting threads, on the thread that will live longest. kUnavailable: it ended, or said
+  /// nothing within `patience`.
+  static Result<std::unique_ptr<Child>> Start(const std::vector<std::string>& command,
+                                              Duration patience);
 
   /// Asks it to end (SIGTERM), and makes it end (SIGKILL) if it has not within seconds. Reaps it.
   ~Child();

@@ -24,8 +24,9 @@ class Descriptor {
   int fd_ = -1;
 };
 
-/// Raises the soft limit to the hard one, for this process and those it starts. kInvalid, naming both numbers, if the
-/// hard one does not allow `connections` and the few descriptors that every process needs.
+/// Raises the soft limit to the hard one, for this process and those it starts. kInvalid, naming
+/// both numbers, if the hard one does not allow `connections` and the few descriptors that every
+/// process needs.
 Status AllowConnections(size_t connections);
 
 /// "what: why", after a system call that failed.

@@ -18,12 +18,11 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kOpNames = {"get", "set", "add", "check"};
 
-// What PINGs carry. One value for all: a reply that belongs to another request has another length or content.
+// What PINGs carry. One value for all: a reply that belongs to another request has another length
+// or content.
 constexpr uint32_t kNonce = 0x68636e62;
 
-void AppendPing(std::string& out) {
-  wire::AppendRequest(out, {.op = Op::kPing, .number = kNonce});
-}
+void AppendPing(std::string& out) { wire::AppendRequest(out, {.op = Op::kPing, .number = kNonce}); }
 
 std::string Ping() {
   std::string out;
@@ -48,7 +47,8 @@ void AppendTcpStoreChore(std::string& out, Chore chore, const KeySpace& space, u
   const std::string counter = space.CounterKey(key);
   switch (chore) {
     case Chore::kStoreValue:
-      return wire::AppendRequest(out, {.op = Op::kSet, .key = value_key, .value = space.Value(key)});
+      return wire::AppendRequest(out,
+                                 {.op = Op::kSet, .key = value_key, .value = space.Value(key)});
     case Chore::kStoreCounter:
       return wire::AppendRequest(out, {.op = Op::kSet, .key = counter, .value = "0"});
     case Chore::kReadCounter:
@@ -249,7 +249,8 @@ ReplyStep Script::ReadBytes(ReplyPlace& place, uint32_t key, std::string_view by
       const size_t from = place.offset - start;
       const size_t count = std::min(part.size() - from, bytes.size() - *used);
       const bool same = std::memcmp(bytes.data() + *used, part.data() + from, count) == 0;
-      // Another length or frame than promised, and the rest of the stream means nothing; another value is just wrong.
+      // Another length or frame than promised, and the rest of the stream means nothing; another
+      // value is just wrong.
       if (!same && &part != &parts[1]) return ReplyStep::kLost;
       place.wrong |= !same;
       place.offset += static_cast<uint32_t>(count);
@@ -282,7 +283,8 @@ ReplyStep Script::ReadNumberLine(ReplyPlace& place, std::string_view bytes, size
     place.digits[place.offset++] = byte;
     if (byte == '\n') {
       place.offset = 0;
-      return place.digits[1] != '-' && place.digits[1] != '0' ? ReplyStep::kGood : ReplyStep::kWrong;
+      return place.digits[1] != '-' && place.digits[1] != '0' ? ReplyStep::kGood
+                                                              : ReplyStep::kWrong;
     }
     if (place.offset == place.digits.size()) return ReplyStep::kLost;
   }

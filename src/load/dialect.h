@@ -1,7 +1,8 @@
 // What a benchmarked server is asked and what it must answer, in bytes. Pure: no sockets, no clock.
 //
-// The same load can be spoken in TCPStore's protocol (muster's server and PyTorch's; only opcodes that both know), in
-// Redis's, and to an echo server, which gets TCPStore's requests and is to send them back.
+// The same load can be spoken in TCPStore's protocol (muster's server and PyTorch's; only opcodes
+// that both know), in Redis's, and to an echo server, which gets TCPStore's requests and is to send
+// them back.
 #pragma once
 
 #include <array>
@@ -21,11 +22,12 @@ std::string_view Name(LoadOp op);
 Result<LoadOp> ParseLoadOp(std::string_view name);
 Result<Protocol> ParseProtocol(std::string_view name);
 
-/// The keys and values of a run. Keys are equally long, values belong to their keys: a server that mixes two up is
-/// found out.
+/// The keys and values of a run. Keys are equally long, values belong to their keys: a server that
+/// mixes two up is found out.
 class KeySpace {
  public:
-  /// `tag` keeps the keys of runs apart that use one server at the same time; at most 8 bytes of it are used.
+  /// `tag` keeps the keys of runs apart that use one server at the same time; at most 8 bytes of it
+  /// are used.
   KeySpace(std::string_view tag, uint32_t keys, size_t value_bytes, uint64_t seed);
 
   uint32_t keys() const { return keys_; }
@@ -52,7 +54,8 @@ std::string HelloAnswer(Protocol protocol);
 
 /// Housekeeping requests; replies are what ReplyShape says.
 enum class Chore { kStoreValue, kStoreCounter, kReadCounter, kDeleteValue, kDeleteCounter };
-void AppendChore(std::string& out, Protocol protocol, Chore chore, const KeySpace& space, uint32_t key);
+void AppendChore(std::string& out, Protocol protocol, Chore chore, const KeySpace& space,
+                 uint32_t key);
 
 enum class ReplyShape {
   kNothing,     ///< No reply: SET in TCPStore's protocol.
@@ -77,8 +80,8 @@ enum class ReplyStep {
   kLost,   ///< Not a reply at all: nothing behind it can be understood.
 };
 
-/// One operation's requests and replies, ready-made for every key, so that a client's turn is a few copies. The key
-/// space outlives it. Immutable: threads share it.
+/// One operation's requests and replies, ready-made for every key, so that a client's turn is a few
+/// copies. The key space outlives it. Immutable: threads share it.
 class Script {
  public:
   Script(Protocol protocol, LoadOp op, const KeySpace& space);
@@ -88,7 +91,8 @@ class Script {
   /// Copies bytes of a request, from `offset` on, at most `room`. Returns how many.
   size_t CopyRequest(uint32_t key, size_t offset, char* out, size_t room) const;
 
-  /// What ends a batch of requests: a PING where the requests themselves have no replies. May be empty.
+  /// What ends a batch of requests: a PING where the requests themselves have no replies. May be
+  /// empty.
   std::string_view closing() const { return closing_; }
   /// Whether one reply answers for the whole batch.
   bool one_reply_per_batch() const { return !closing_.empty(); }

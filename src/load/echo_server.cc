@@ -23,9 +23,12 @@ class EchoServer {
     listener_.data = this;
     Status outcome = Listen(ready);
     if (outcome) uv_run(&loop_, UV_RUN_DEFAULT);
-    uv_walk(&loop_, [](uv_handle_t* handle, void*) {
-      if (!uv_is_closing(handle)) uv_close(handle, nullptr);
-    }, nullptr);
+    uv_walk(
+        &loop_,
+        [](uv_handle_t* handle, void*) {
+          if (!uv_is_closing(handle)) uv_close(handle, nullptr);
+        },
+        nullptr);
     uv_run(&loop_, UV_RUN_DEFAULT);
     uv_loop_close(&loop_);
     return outcome;
@@ -44,13 +47,16 @@ class EchoServer {
     int size = sizeof address;
     int failure = uv_tcp_bind(&listener_, reinterpret_cast<sockaddr*>(&address), 0);
     if (failure == 0) {
-      failure = uv_listen(reinterpret_cast<uv_stream_t*>(&listener_), 128, [](uv_stream_t* from, int status) {
-        if (status == 0) static_cast<EchoServer*>(from->data)->Accept();
-      });
+      failure = uv_listen(reinterpret_cast<uv_stream_t*>(&listener_), 128,
+                          [](uv_stream_t* from, int status) {
+                            if (status == 0) static_cast<EchoServer*>(from->data)->Accept();
+                          });
     }
-    if (failure == 0) failure = uv_tcp_getsockname(&listener_, reinterpret_cast<sockaddr*>(&address), &size);
+    if (failure == 0)
+      failure = uv_tcp_getsockname(&listener_, reinterpret_cast<sockaddr*>(&address), &size);
     if (failure != 0) {
-      return Error{Code::kUnavailable, Concat("echo server: ", std::string_view(uv_strerror(failure)))};
+      return Error{Code::kUnavailable,
+                   Concat("echo server: ", std::string_view(uv_strerror(failure)))};
     }
     const auto stop = [](uv_signal_t* signal, int) { uv_stop(signal->loop); };
     for (uv_signal_t* signal : {&terminate_, &interrupt_}) uv_signal_init(&loop_, signal);
@@ -66,7 +72,8 @@ class EchoServer {
     peer.self = std::prev(peers_.end());
     peer.tcp.data = &peer;
     uv_tcp_init(&loop_, &peer.tcp);
-    uv_accept(reinterpret_cast<uv_stream_t*>(&listener_), reinterpret_cast<uv_stream_t*>(&peer.tcp));
+    uv_accept(reinterpret_cast<uv_stream_t*>(&listener_),
+              reinterpret_cast<uv_stream_t*>(&peer.tcp));
     uv_tcp_nodelay(&peer.tcp, 1);
     uv_read_start(
         reinterpret_cast<uv_stream_t*>(&peer.tcp),
@@ -75,14 +82,15 @@ class EchoServer {
           *into = uv_buf_init(buffer.data(), static_cast<unsigned>(buffer.size()));
         },
         [](uv_stream_t* from, ssize_t count, const uv_buf_t* bytes) {
-          static_cast<Peer*>(from->data)->server->OnRead(*static_cast<Peer*>(from->data), count, bytes->base);
+          static_cast<Peer*>(from->data)
+              ->server->OnRead(*static_cast<Peer*>(from->data), count, bytes->base);
         });
   }
 
   void OnRead(Peer& peer, ssize_t count, char* bytes) {
     if (count > 0) {
-      // Our one client sends little and reads at once, so a write that does not fit cannot happen; if it did, its
-      // missing bytes would be found out.
+      // Our one client sends little and reads at once, so a write that does not fit cannot happen;
+      // if it did, its missing bytes would be found out.
       const uv_buf_t reply = uv_buf_init(bytes, static_cast<unsigned>(count));
       if (uv_try_write(reinterpret_cast<uv_stream_t*>(&peer.tcp), &reply, 1) == count) return;
     }
@@ -103,6 +111,8 @@ class EchoServer {
 
 }  // namespace
 
-Status RunEchoServer(const std::function<void(uint16_t port)>& ready) { return EchoServer().Run(ready); }
+Status RunEchoServer(const std::function<void(uint16_t port)>& ready) {
+  return EchoServer().Run(ready);
+}
 
 }  // namespace muster::load

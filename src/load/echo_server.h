@@ -1,4 +1,5 @@
-// A bare libuv echo server: the least that a server on libuv can do. Latencies are judged against it.
+// A bare libuv echo server: the least that a server on libuv can do. Latencies are judged against
+// it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Latencies in logarithmic buckets: a fixed 35 KiB, whatever the number of samples, and every percentile within
-// 0.4 % of the truth. One thread; merge the histograms of several threads when they are done.
+// Latencies in logarithmic buckets: a fixed 35 KiB, whatever the number of samples, and every
+// percentile within 0.4 % of the truth. One thread; merge the histograms of several threads when
+// they are done.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +46,8 @@ class Histogram {
   }
 
  private:
-  // 128 buckets for each power of two; below 128 ns each nanosecond has its own. Above 18 minutes all is one.
+  // 128 buckets for each power of two; below 128 ns each nanosecond has its own. Above 18 minutes
+  // all is one.
   static constexpr int kSubBits = 7;
   static constexpr uint64_t kSub = 1u << kSubBits;
   static constexpr int kTopBits = 40;

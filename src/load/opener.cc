@@ -41,12 +41,15 @@ class Answers {
 
   size_t complete() const { return complete_; }
 
-  /// Waits for events. Answers are collected here; sockets that became writable are told to `writable`.
+  /// Waits for events. Answers are collected here; sockets that became writable are told to
+  /// `writable`.
   Status Turn(const std::function<Status(int fd, size_t number)>& writable) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - SteadyClock::now());
-    if (left <= 0ms) return Error{Code::kTimeout, Concat("only ", complete_, " of ", got_.size(), " answered")};
+    if (left <= 0ms)
+      return Error{Code::kTimeout, Concat("only ", complete_, " of ", got_.size(), " answered")};
     std::array<epoll_event, 256> events;
-    const int count = epoll_wait(epoll_.get(), events.data(), events.size(), static_cast<int>(left.count()));
+    const int count =
+        epoll_wait(epoll_.get(), events.data(), events.size(), static_cast<int>(left.count()));
     if (count < 0 && errno != EINTR) return SystemError("epoll_wait");
     for (int i = 0; i < count; ++i) {
       const uint64_t data = events[static_cast<size_t>(i)].data.u64;
@@ -71,7 +74,8 @@ class Answers {
     if (count == 0) return Error{Code::kUnavailable, "the server hung up on a greeting"};
     const auto size = static_cast<size_t>(count);
     if (answer_.compare(got_[number], size, bytes, size) != 0) {
-      return Error{Code::kUnavailable, Concat("a greeting was answered with '", Printable({bytes, size}), "'")};
+      return Error{Code::kUnavailable,
+                   Concat("a greeting was answered with '", Printable({bytes, size}), "'")};
     }
     got_[number] = static_cast<uint8_t>(got_[number] + size);
     if (got_[number] < answer_.size()) return Ok();
@@ -114,7 +118,8 @@ class Opener {
     if (!socket.is_open()) return SystemError("socket");
     const int on = 1;
     setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    const socklen_t size = address_.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+    const socklen_t size =
+        address_.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
     const int made = connect(socket.get(), reinterpret_cast<const sockaddr*>(&address_), size);
     if (made != 0 && errno != EINPROGRESS) return SystemError("connect");
     const int fd = socket.get();

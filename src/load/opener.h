@@ -1,5 +1,6 @@
-// Opens many connections at once, as a fleet does that starts: a bounded number of them in the making, so that the
-// server's backlog is not overrun, and each one used only after the server has answered its greeting.
+// Opens many connections at once, as a fleet does that starts: a bounded number of them in the
+// making, so that the server's backlog is not overrun, and each one used only after the server has
+// answered its greeting.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +22,8 @@ struct OpenOptions {
   std::function<std::string(size_t i)> hello;
   /// What must come back, to the byte.
   std::string answer;
-  size_t in_flight_max = 256;     ///< Redis's backlog is 511, the kernel's default 4096.
-  Duration patience = 30s;        ///< For all of them together.
+  size_t in_flight_max = 256;  ///< Redis's backlog is 511, the kernel's default 4096.
+  Duration patience = 30s;     ///< For all of them together.
 };
 
 struct Opened {
@@ -30,10 +31,12 @@ struct Opened {
   Duration elapsed{};               ///< From the first connect to the last answer.
 };
 
-/// Blocks. kUnavailable: nobody there, hung up, or answered something else. kTimeout: `patience` has passed.
+/// Blocks. kUnavailable: nobody there, hung up, or answered something else. kTimeout: `patience`
+/// has passed.
 Result<Opened> OpenConnections(const OpenOptions& options);
 
-/// Sends `question` on every socket and waits for `answer` on each: shows that all are alive. Same errors.
+/// Sends `question` on every socket and waits for `answer` on each: shows that all are alive. Same
+/// errors.
 Status AskAll(const std::vector<Descriptor>& sockets, const std::string& question,
               const std::string& answer, Duration patience);
 

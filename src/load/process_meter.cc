@@ -35,7 +35,9 @@ Result<Memory> MemoryOf(pid_t pid) {
   if (!status) return NoProcess(pid);
   Memory memory;
   for (std::string line; std::getline(status, line);) {
-    const auto bytes = [&] { return std::strtoull(line.c_str() + line.find(':') + 1, nullptr, 10) * 1024; };
+    const auto bytes = [&] {
+      return std::strtoull(line.c_str() + line.find(':') + 1, nullptr, 10) * 1024;
+    };
     if (line.starts_with("VmRSS:")) memory.resident_bytes = bytes();
     if (line.starts_with("VmHWM:")) memory.peak_bytes = bytes();
   }

@@ -1,4 +1,5 @@
-// What a process has used: CPU time to the nanosecond, and memory. For a server that somebody else may have started.
+// What a process has used: CPU time to the nanosecond, and memory. For a server that somebody else
+// may have started.
 #pragma once
 
 #include <sys/types.h>
@@ -10,7 +11,8 @@
 
 namespace muster::load {
 
-/// Of all its threads, those that have ended too, in user and kernel mode. kNotFound: there is no such process.
+/// Of all its threads, those that have ended too, in user and kernel mode. kNotFound: there is no
+/// such process.
 Result<Duration> CpuTime(pid_t pid);
 
 /// Of this process.

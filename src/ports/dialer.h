@@ -21,8 +21,8 @@ class BlockingStream {
   /// Sends all of `bytes`. kTimeout (an unknown part was sent) or kUnavailable (connection lost).
   virtual Status Send(std::string_view bytes, Instant deadline) = 0;
 
-  /// Waits for at least one byte and takes what is there, at most into.size(). kTimeout: nothing was taken.
-  /// kClosed: the peer ended the connection in order. kUnavailable: it failed.
+  /// Waits for at least one byte and takes what is there, at most into.size(). kTimeout: nothing
+  /// was taken. kClosed: the peer ended the connection in order. kUnavailable: it failed.
   virtual Result<size_t> Receive(std::span<char> into, Instant deadline) = 0;
 
   /// "(127.0.0.1:4711 -> 127.0.0.1:29500)": for messages.
@@ -33,8 +33,9 @@ class Dialer {
  public:
   virtual ~Dialer() = default;
 
-  /// One attempt at every address of `to`, IPv6 first. kUnavailable when nobody answers (yet): refused, reset,
-  /// unresolvable; kTimeout when the deadline passed first; kInvalid when repeating cannot help.
+  /// One attempt at every address of `to`, IPv6 first. kUnavailable when nobody answers (yet):
+  /// refused, reset, unresolvable; kTimeout when the deadline passed first; kInvalid when repeating
+  /// cannot help.
   virtual Result<std::unique_ptr<BlockingStream>> Dial(const Endpoint& to, Instant deadline) = 0;
 };
 

@@ -24,8 +24,8 @@ class Loop {
   /// Whether the caller is on the loop's thread.
   virtual bool IsCurrent() const = 0;
 
-  /// Runs `work` on the loop's thread, after what was posted before. Any thread. Work posted to a loop that has
-  /// ended is destroyed unrun.
+  /// Runs `work` on the loop's thread, after what was posted before. Any thread. Work posted to a
+  /// loop that has ended is destroyed unrun.
   virtual void Post(std::function<void()> work) = 0;
 
   /// Calls `tick` every `period`, first after one period. Loop thread only.

@@ -33,10 +33,10 @@ class SharedFiles {
   enum class Lock { kShared, kExclusive };
   enum class Missing { kCreate, kFail };
 
-  /// Opens and locks `path`, waiting for the lock until `deadline`. kNotFound: there is no such file (with
-  /// kFail). kTimeout: somebody else held the lock. kInvalid: the path cannot be used.
-  virtual Result<std::unique_ptr<LockedFile>> Open(const std::string& path, Lock lock, Missing missing,
-                                                   Instant deadline) = 0;
+  /// Opens and locks `path`, waiting for the lock until `deadline`. kNotFound: there is no such
+  /// file (with kFail). kTimeout: somebody else held the lock. kInvalid: the path cannot be used.
+  virtual Result<std::unique_ptr<LockedFile>> Open(const std::string& path, Lock lock,
+                                                   Missing missing, Instant deadline) = 0;
   virtual bool Exists(const std::string& path) = 0;
   virtual void Remove(const std::string& path) = 0;
 };

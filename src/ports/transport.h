@@ -36,8 +36,8 @@ class Stream {
   /// Starts reading. The handler outlives the stream.
   virtual void Start(StreamHandler& handler) = 0;
 
-  /// Sends `bytes` after those written before; what the network does not take now is copied and queued.
-  /// A failure is reported through OnClosed, later.
+  /// Sends `bytes` after those written before; what the network does not take now is copied and
+  /// queued. A failure is reported through OnClosed, later.
   virtual void Write(std::string_view bytes) = 0;
 
   /// Bytes written and not yet taken by the network.
@@ -60,8 +60,9 @@ class Listener {
  public:
   virtual ~Listener() = default;
 
-  /// `accept` is called once for each new connection, on the listener's loop. The callee chooses the loop that will
-  /// serve it and calls `open(loop)` there; a connection that is never opened is closed.
+  /// `accept` is called once for each new connection, on the listener's loop. The callee chooses
+  /// the loop that will serve it and calls `open(loop)` there; a connection that is never opened is
+  /// closed.
   using OpenSocket = std::function<StreamPtr(Loop& loop)>;
   virtual void Start(std::function<void(OpenSocket open)> accept) = 0;
 

@@ -8,7 +8,8 @@
 
 namespace muster {
 
-/// Exponential with jitter: each delay is uniform in [1/2, 3/2] of a base that grows by half each time.
+/// Exponential with jitter: each delay is uniform in [1/2, 3/2] of a base that grows by half each
+/// time.
 class Backoff {
  public:
   Backoff(Duration first, Duration longest, uint64_t seed)

@@ -59,7 +59,8 @@ Status FileTable::Replay(LockedFile& file, SharedFiles::Lock lock) {
     const auto key = TakeField(rest);
     const auto value = key ? TakeField(rest) : std::nullopt;
     if (!value) {
-      // We hold the lock, so nobody is writing: a writer died here. The next one starts over where it began.
+      // We hold the lock, so nobody is writing: a writer died here. The next one starts over where
+      // it began.
       if (lock == SharedFiles::Lock::kExclusive) return file.Truncate(start);
       return Ok();
     }
@@ -68,8 +69,8 @@ Status FileTable::Replay(LockedFile& file, SharedFiles::Lock lock) {
     } else if (key->starts_with('/') || *key == kUsers || *key == kLeft) {
       entries_.insert_or_assign(std::string(*key), std::string(*value));
     } else {
-      return Error{Code::kProtocol, Concat(path_, ": not a FileStore file: at byte ", start, " stands '",
-                                           Printable(*key, 40), "'")};
+      return Error{Code::kProtocol, Concat(path_, ": not a FileStore file: at byte ", start,
+                                           " stands '", Printable(*key, 40), "'")};
     }
     replayed_ += before - rest.size();
   }
@@ -79,7 +80,8 @@ Status FileTable::Replay(LockedFile& file, SharedFiles::Lock lock) {
 Status FileTable::Write(LockedFile& file, const std::string& key, std::string_view value) {
   constexpr uint64_t kFieldMax = UINT32_MAX;
   if (key.size() > kFieldMax || value.size() > kFieldMax) {
-    return Error{Code::kInvalid, Concat(path_, ": a key or value of over 4 GiB cannot be stored in a file")};
+    return Error{Code::kInvalid,
+                 Concat(path_, ": a key or value of over 4 GiB cannot be stored in a file")};
   }
   std::string record;
   AppendRecord(record, key, value);
@@ -94,7 +96,8 @@ Result<int64_t> FileTable::AddRaw(LockedFile& file, const std::string& key, int6
   if (const auto entry = entries_.find(key); entry != entries_.end() && !entry->second.empty()) {
     MUSTER_TRY(current, ParseCounter(entry->second));
   }
-  const auto sum = static_cast<int64_t>(static_cast<uint64_t>(current) + static_cast<uint64_t>(delta));
+  const auto sum =
+      static_cast<int64_t>(static_cast<uint64_t>(current) + static_cast<uint64_t>(delta));
   MUSTER_CHECK_OK(Write(file, key, Concat(sum)));
   return sum;
 }
@@ -107,7 +110,8 @@ Status FileTable::Enter(Instant deadline) {
 }
 
 Status FileTable::Leave(int world_size, Instant deadline) {
-  Result<Open> file = OpenFresh(SharedFiles::Lock::kExclusive, SharedFiles::Missing::kFail, deadline);
+  Result<Open> file =
+      OpenFresh(SharedFiles::Lock::kExclusive, SharedFiles::Missing::kFail, deadline);
   if (!file) return file.error().code == Code::kNotFound ? Ok() : Status(file.error());
   MUSTER_TRY(const int64_t left, AddRaw(**file, std::string(kLeft), 1));
   MUSTER_TRY(const int64_t users, AddRaw(**file, std::string(kUsers), -1));
@@ -144,7 +148,8 @@ Status FileTable::Append(std::string_view key, std::string_view suffix, Instant 
              OpenFresh(SharedFiles::Lock::kExclusive, SharedFiles::Missing::kCreate, deadline));
   const std::string file_key = FileKey(key);
   const auto entry = entries_.find(file_key);
-  return Write(*file, file_key, Concat(entry == entries_.end() ? std::string() : entry->second, suffix));
+  return Write(*file, file_key,
+               Concat(entry == entries_.end() ? std::string() : entry->second, suffix));
 }
 
 Status FileTable::Delete(std::string_view key, Instant deadline) {
@@ -160,14 +165,16 @@ Status FileTable::Delete(std::string_view key, Instant deadline) {
 }
 
 Result<std::string> FileTable::Get(std::string_view key, Instant deadline) {
-  MUSTER_TRY(const Open file, OpenFresh(SharedFiles::Lock::kShared, SharedFiles::Missing::kFail, deadline));
+  MUSTER_TRY(const Open file,
+             OpenFresh(SharedFiles::Lock::kShared, SharedFiles::Missing::kFail, deadline));
   const auto entry = entries_.find(FileKey(key));
   if (entry == entries_.end()) return Error{Code::kNotFound, Printable(key)};
   return entry->second;
 }
 
 Result<bool> FileTable::Has(std::span<const std::string> keys, Instant deadline) {
-  MUSTER_TRY(const Open file, OpenFresh(SharedFiles::Lock::kShared, SharedFiles::Missing::kFail, deadline));
+  MUSTER_TRY(const Open file,
+             OpenFresh(SharedFiles::Lock::kShared, SharedFiles::Missing::kFail, deadline));
   for (const std::string& key : keys) {
     if (!entries_.contains(FileKey(key))) return false;
   }
@@ -175,12 +182,14 @@ Result<bool> FileTable::Has(std::span<const std::string> keys, Instant deadline)
 }
 
 Result<int64_t> FileTable::Count(Instant deadline) {
-  MUSTER_TRY(const Open file, OpenFresh(SharedFiles::Lock::kShared, SharedFiles::Missing::kFail, deadline));
+  MUSTER_TRY(const Open file,
+             OpenFresh(SharedFiles::Lock::kShared, SharedFiles::Missing::kFail, deadline));
   return static_cast<int64_t>(entries_.size());
 }
 
 Result<std::vector<std::string>> FileTable::ListKeys(Instant deadline) {
-  MUSTER_TRY(const Open file, OpenFresh(SharedFiles::Lock::kShared, SharedFiles::Missing::kFail, deadline));
+  MUSTER_TRY(const Open file,
+             OpenFresh(SharedFiles::Lock::kShared, SharedFiles::Missing::kFail, deadline));
   std::vector<std::string> keys;
   for (const auto& [key, value] : entries_) {
     if (key.starts_with('/')) keys.push_back(key.substr(1));

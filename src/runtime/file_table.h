@@ -1,7 +1,8 @@
-// A key space kept in a shared log file, in the format of PyTorch's FileStore (docs/protocol.md, "The file").
+// A key space kept in a shared log file, in the format of PyTorch's FileStore (docs/protocol.md,
+// "The file").
 //
-// Every operation opens the file, takes its lock, replays what others appended since the last time, does its work and
-// lets go. One thread at a time.
+// Every operation opens the file, takes its lock, replays what others appended since the last time,
+// does its work and lets go. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +27,16 @@ class FileTable {
 
   /// Counts this user of the file in. The file is created if need be.
   Status Enter(Instant deadline);
-  /// Counts it out again, and removes the file if it was the last and `world_size` (unless negative) users have left.
+  /// Counts it out again, and removes the file if it was the last and `world_size` (unless
+  /// negative) users have left.
   Status Leave(int world_size, Instant deadline);
 
-  /// kTimeout: the lock (or, where the file must exist, the file) did not come in time. kProtocol: the file is
-  /// something else. kUnavailable: the disk failed.
+  /// kTimeout: the lock (or, where the file must exist, the file) did not come in time. kProtocol:
+  /// the file is something else. kUnavailable: the disk failed.
   Status Set(std::string_view key, std::string_view value, Instant deadline);
   Result<int64_t> Add(std::string_view key, int64_t delta, Instant deadline);
-  Result<std::string> CompareSet(std::string_view key, std::string_view expected, std::string_view desired,
-                                 Instant deadline);
+  Result<std::string> CompareSet(std::string_view key, std::string_view expected,
+                                 std::string_view desired, Instant deadline);
   Status Append(std::string_view key, std::string_view suffix, Instant deadline);
   Status Delete(std::string_view key, Instant deadline);
 
@@ -59,9 +61,9 @@ class FileTable {
 
   SharedFiles& files_;
   const std::string path_;
-  Entries entries_;            // by the file's own keys
-  uint64_t replayed_ = 0;      // bytes of the file that entries_ reflects
-  uint64_t identity_ = 0;      // of the file they were read from
+  Entries entries_;        // by the file's own keys
+  uint64_t replayed_ = 0;  // bytes of the file that entries_ reflects
+  uint64_t identity_ = 0;  // of the file they were read from
 };
 
 }  // namespace muster

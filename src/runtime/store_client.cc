@@ -31,16 +31,21 @@ std::vector<std::string> WireKeys(StoreClient::Keys keys) {
   return wire;
 }
 
-std::vector<std::string_view> Views(StoreClient::Keys strings) { return {strings.begin(), strings.end()}; }
+std::vector<std::string_view> Views(StoreClient::Keys strings) {
+  return {strings.begin(), strings.end()};
+}
 
 std::string Milliseconds(StoreClient::Timeout timeout) { return Concat(timeout.count(), "ms"); }
 
 }  // namespace
 
-// ---------------------------------------------------------------------------------------------- connecting
+// ----------------------------------------------------------------------------------------------
+// connecting
 
-Result<std::unique_ptr<StoreClient>> StoreClient::Connect(Dialer& dialer, Clock& clock, const Endpoint& server,
-                                                          const StoreClientOptions& options, Timeout timeout) {
+Result<std::unique_ptr<StoreClient>> StoreClient::Connect(Dialer& dialer, Clock& clock,
+                                                          const Endpoint& server,
+                                                          const StoreClientOptions& options,
+                                                          Timeout timeout) {
   const Instant deadline = DeadlineAfter(clock.Now(), timeout);
   Backoff backoff(kFirstRetry, kLongestRetry, options.seed);
   bool with_ping = true;
@@ -48,7 +53,8 @@ Result<std::unique_ptr<StoreClient>> StoreClient::Connect(Dialer& dialer, Clock&
     auto stream = dialer.Dial(server, deadline);
     std::optional<Error> failure;
     if (stream) {
-      std::unique_ptr<StoreClient> client(new StoreClient(clock, server, options, std::move(*stream)));
+      std::unique_ptr<StoreClient> client(
+          new StoreClient(clock, server, options, std::move(*stream)));
       Status greeted = client->Handshake(with_ping, deadline);
       if (greeted) return client;
       failure = greeted.error();
@@ -60,8 +66,8 @@ Result<std::unique_ptr<StoreClient>> StoreClient::Connect(Dialer& dialer, Clock&
     }
     if (failure->code == Code::kInvalid) {
       return Error{Code::kUnavailable,
-                   Concat("The client socket has failed to connect to any network address of (", server.host, ", ",
-                          server.port, "): ", failure->message)};
+                   Concat("The client socket has failed to connect to any network address of (",
+                          server.host, ", ", server.port, "): ", failure->message)};
     }
     if (clock.Now() >= deadline) {
       return Error{Code::kUnavailable,
@@ -91,7 +97,8 @@ Status StoreClient::Handshake(bool with_ping, Instant deadline) {
     got += *count;
   }
   if (LoadInt<uint32_t>(echo) != options_.nonce) {
-    return Error{Code::kUnavailable, "the peer answered PING with something else: it is no TCPStore server"};
+    return Error{Code::kUnavailable,
+                 "the peer answered PING with something else: it is no TCPStore server"};
   }
   return Ok();
 }
@@ -100,14 +107,16 @@ Status StoreClient::Join(int world_size, bool owns_server, Timeout timeout) {
   const Call call = Begin(Op::kAdd, timeout);
   MUSTER_CHECK_OK(Send(call, {.op = Op::kAdd, .key = kWorkersKey, .number = 1}));
   MUSTER_TRY(int64_t joined, ReadNumber(call));
-  // PyTorch polls every 10 ms; workers that come together are noticed sooner here, late ones no later.
+  // PyTorch polls every 10 ms; workers that come together are noticed sooner here, late ones no
+  // later.
   Backoff pause(1ms, 10ms, options_.seed);
   while (owns_server && joined < world_size) {
     const Instant next = clock_.Now() + pause.Next();
     if (next >= call.deadline) {
       const int64_t seconds = (timeout.count() + 999) / 1000;
-      return Error{Code::kTimeout, Concat("Timed out after ", seconds, " seconds waiting for clients. ", joined, "/",
-                                          world_size, " clients joined.")};
+      return Error{Code::kTimeout,
+                   Concat("Timed out after ", seconds, " seconds waiting for clients. ", joined,
+                          "/", world_size, " clients joined.")};
     }
     clock_.SleepUntil(next);
     MUSTER_CHECK_OK(Send(call, {.op = Op::kAdd, .key = kWorkersKey, .number = 0}));
@@ -116,7 +125,8 @@ Status StoreClient::Join(int world_size, bool owns_server, Timeout timeout) {
   return Ok();
 }
 
-// ---------------------------------------------------------------------------------------------- operations
+// ----------------------------------------------------------------------------------------------
+// operations
 
 Status StoreClient::Set(std::string_view key, std::string_view value, Timeout timeout) {
   return Send(Begin(Op::kSet, timeout), {.op = Op::kSet, .key = WireKey(key), .value = value});
@@ -134,7 +144,8 @@ Result<std::string> StoreClient::Get(std::string_view key, Timeout timeout) {
 }
 
 Result<std::string> StoreClient::GetIfThere(const std::string& wire_key, const Call& call) {
-  // CHECK and GET in one message: one round trip for a key that is there, where WAIT and GET would be two.
+  // CHECK and GET in one message: one round trip for a key that is there, where WAIT and GET would
+  // be two.
   const std::string_view keys[] = {wire_key};
   const Request get{.op = Op::kGet, .key = wire_key};
   MUSTER_CHECK_OK(Send(call, {.op = Op::kCheck, .keys = keys}, &get));
@@ -153,7 +164,8 @@ Result<int64_t> StoreClient::Add(std::string_view key, int64_t delta, Timeout ti
 Result<std::string> StoreClient::CompareSet(std::string_view key, std::string_view expected,
                                             std::string_view desired, Timeout timeout) {
   const Call call = Begin(Op::kCompareSet, timeout);
-  MUSTER_CHECK_OK(Send(call, {.op = Op::kCompareSet, .key = WireKey(key), .expected = expected, .value = desired}));
+  MUSTER_CHECK_OK(Send(
+      call, {.op = Op::kCompareSet, .key = WireKey(key), .expected = expected, .value = desired}));
   return ReadBlob(call);
 }
 
@@ -174,7 +186,8 @@ Status StoreClient::Wait(Keys keys, Timeout timeout) {
 Status StoreClient::WaitOnWire(Keys wire_keys, const Call& call) {
   MUSTER_CHECK_OK(Send(call, {.op = Op::kWait, .keys = Views(wire_keys)}));
   std::string late = Concat("wait timeout after ", Milliseconds(call.timeout), ", keys: ");
-  for (size_t i = 0; i < wire_keys.size(); ++i) late += Concat(i == 0 ? "" : ", ", Printable(wire_keys[i]));
+  for (size_t i = 0; i < wire_keys.size(); ++i)
+    late += Concat(i == 0 ? "" : ", ", Printable(wire_keys[i]));
   return AwaitStop(call, late);
 }
 
@@ -204,7 +217,8 @@ Result<std::vector<std::string>> StoreClient::ListKeys(Timeout timeout) {
 }
 
 Status StoreClient::Append(std::string_view key, std::string_view suffix, Timeout timeout) {
-  return Send(Begin(Op::kAppend, timeout), {.op = Op::kAppend, .key = WireKey(key), .value = suffix});
+  return Send(Begin(Op::kAppend, timeout),
+              {.op = Op::kAppend, .key = WireKey(key), .value = suffix});
 }
 
 Result<std::vector<std::string>> StoreClient::MultiGet(Keys keys, Timeout timeout) {
@@ -223,8 +237,8 @@ Result<std::vector<std::string>> StoreClient::MultiGet(Keys keys, Timeout timeou
 
 Status StoreClient::MultiSet(Keys keys, Keys values, Timeout timeout) {
   if (keys.size() != values.size()) {
-    return Error{Code::kInvalid, Concat("multiSet keys and values vectors must be of same size: ", keys.size(),
-                                        " keys, ", values.size(), " values")};
+    return Error{Code::kInvalid, Concat("multiSet keys and values vectors must be of same size: ",
+                                        keys.size(), " keys, ", values.size(), " values")};
   }
   const std::vector<std::string> wire_keys = WireKeys(keys);
   return Send(Begin(Op::kMultiSet, timeout),
@@ -232,7 +246,8 @@ Status StoreClient::MultiSet(Keys keys, Keys values, Timeout timeout) {
 }
 
 Status StoreClient::Push(std::string_view key, std::string_view value, Timeout timeout) {
-  return Send(Begin(Op::kQueuePush, timeout), {.op = Op::kQueuePush, .key = WireKey(key), .value = value});
+  return Send(Begin(Op::kQueuePush, timeout),
+              {.op = Op::kQueuePush, .key = WireKey(key), .value = value});
 }
 
 Result<std::string> StoreClient::TryPop(std::string_view key, Timeout timeout) {
@@ -247,8 +262,8 @@ Result<std::string> StoreClient::Pop(std::string_view key, Timeout timeout) {
   const Call call = Begin(Op::kQueuePop, timeout);
   const std::string wire_key = WireKey(key);
   while (true) {
-    // Tried first: an element that is there costs one round trip. Where others wait already, the server has none
-    // to spare, so nobody is overtaken.
+    // Tried first: an element that is there costs one round trip. Where others wait already, the
+    // server has none to spare, so nobody is overtaken.
     Result<std::string> element = TryPop(key, timeout);
     if (element || element.error().code != Code::kNotFound) return element;
     MUSTER_CHECK_OK(WaitOnWire(std::span(&wire_key, 1), call));
@@ -278,28 +293,31 @@ Status StoreClient::Ping(Timeout timeout) {
   return Ok();
 }
 
-// ------------------------------------------------------------------------------------------ sending, receiving
+// ------------------------------------------------------------------------------------------
+// sending, receiving
 
 StoreClient::Call StoreClient::Begin(Op op, Timeout timeout) {
   return {op, timeout, DeadlineAfter(clock_.Now(), timeout)};
 }
 
 Status StoreClient::Judge(const Request& request) const {
-  const auto check = [&](std::string_view what, std::string_view bytes, uint64_t allowed) -> Status {
+  const auto check = [&](std::string_view what, std::string_view bytes,
+                         uint64_t allowed) -> Status {
     if (bytes.size() <= allowed) return Ok();
-    return Error{Code::kInvalid, Concat(Name(request.op), ": ", what, " of ", bytes.size(), " bytes, limit ", allowed,
-                                        ": ", Printable(bytes, 40))};
+    return Error{Code::kInvalid, Concat(Name(request.op), ": ", what, " of ", bytes.size(),
+                                        " bytes, limit ", allowed, ": ", Printable(bytes, 40))};
   };
   MUSTER_CHECK_OK(check("key", request.key, options_.key_bytes_max));
   MUSTER_CHECK_OK(check("value", request.value, options_.value_bytes_max));
   MUSTER_CHECK_OK(check("expected value", request.expected, options_.value_bytes_max));
-  for (const std::string_view key : request.keys) MUSTER_CHECK_OK(check("key", key, options_.key_bytes_max));
+  for (const std::string_view key : request.keys)
+    MUSTER_CHECK_OK(check("key", key, options_.key_bytes_max));
   for (const std::string_view value : request.values) {
     MUSTER_CHECK_OK(check("value", value, options_.value_bytes_max));
   }
   if (request.keys.size() > kKeysPerRequestMax) {
-    return Error{Code::kInvalid, Concat(Name(request.op), ": ", request.keys.size(), " keys, limit ",
-                                        kKeysPerRequestMax, ": split the call")};
+    return Error{Code::kInvalid, Concat(Name(request.op), ": ", request.keys.size(),
+                                        " keys, limit ", kKeysPerRequestMax, ": split the call")};
   }
   return Ok();
 }
@@ -307,28 +325,34 @@ Status StoreClient::Judge(const Request& request) const {
 Status StoreClient::Send(const Call& call, const Request& request, const Request* also) {
   MUSTER_CHECK_OK(Judge(request));
   if (broken_) {
-    return Error{Code::kUnavailable, Concat("the connection to ", server_.ToString(), " was lost earlier: ", *broken_)};
+    return Error{Code::kUnavailable,
+                 Concat("the connection to ", server_.ToString(), " was lost earlier: ", *broken_)};
   }
   std::string bytes;
   wire::AppendRequest(bytes, request);
   if (also != nullptr) wire::AppendRequest(bytes, *also);
   Status sent = stream_->Send(bytes, call.deadline);
   if (sent) return sent;
-  return Break(sent.error().code == Code::kTimeout
-                   ? Error{Code::kUnavailable, Concat(Name(call.op), ": the server took no bytes for ",
-                                                      Milliseconds(call.timeout))}
-                   : sent.error());
+  return Break(
+      sent.error().code == Code::kTimeout
+          ? Error{Code::kUnavailable, Concat(Name(call.op), ": the server took no bytes for ",
+                                             Milliseconds(call.timeout))}
+          : sent.error());
 }
 
 Status StoreClient::AwaitStop(const Call& call, const std::string& late) {
   char answer = 0;
-  if (input_at_ < input_.size()) return Break({Code::kProtocol, "bytes came that nobody asked for"});
+  if (input_at_ < input_.size())
+    return Break({Code::kProtocol, "bytes came that nobody asked for"});
   const Result<size_t> in_time = stream_->Receive({&answer, 1}, call.deadline);
   if (in_time && answer == 0) return Ok();
-  if (in_time) return Break({Code::kProtocol, Concat(Name(call.op), " was answered with byte ", static_cast<uint8_t>(answer))});
+  if (in_time)
+    return Break({Code::kProtocol,
+                  Concat(Name(call.op), " was answered with byte ", static_cast<uint8_t>(answer))});
   if (in_time.error().code != Code::kTimeout) return Break(in_time.error());
 
-  const Call cancel{Op::kCancelWait, std::chrono::duration_cast<Timeout>(kCancelGrace), clock_.Now() + kCancelGrace};
+  const Call cancel{Op::kCancelWait, std::chrono::duration_cast<Timeout>(kCancelGrace),
+                    clock_.Now() + kCancelGrace};
   MUSTER_CHECK_OK(Send(cancel, {.op = Op::kCancelWait}));
   MUSTER_TRY(uint8_t first, ReadByte(cancel));
   // The answer and the cancel crossed: the wait did succeed, and only its news came late.
@@ -336,7 +360,8 @@ Status StoreClient::AwaitStop(const Call& call, const std::string& late) {
   if (crossed) {
     MUSTER_TRY(first, ReadByte(cancel));
   }
-  if (first != 1) return Break({Code::kProtocol, Concat("CANCEL_WAIT was answered with byte ", first)});
+  if (first != 1)
+    return Break({Code::kProtocol, Concat("CANCEL_WAIT was answered with byte ", first)});
   if (crossed) return Ok();
   return Error{Code::kTimeout, Concat(late, " (server ", server_.ToString(), ")")};
 }
@@ -355,11 +380,13 @@ Status StoreClient::ReadExactly(char* into, size_t count, const Call& call) {
     input_.clear();
     input_at_ = 0;
     if (!direct) input_.resize(kReceiveBytes);
-    Result<size_t> got = stream_->Receive(direct ? std::span(into, count) : std::span(input_), call.deadline);
+    Result<size_t> got =
+        stream_->Receive(direct ? std::span(into, count) : std::span(input_), call.deadline);
     if (!direct) input_.resize(got ? *got : 0);
     if (!got && got.error().code == Code::kTimeout) {
-      return Break({Code::kUnavailable, Concat("no reply to ", Name(call.op), " from ", server_.ToString(), " within ",
-                                               Milliseconds(call.timeout), ": the connection is given up")});
+      return Break({Code::kUnavailable,
+                    Concat("no reply to ", Name(call.op), " from ", server_.ToString(), " within ",
+                           Milliseconds(call.timeout), ": the connection is given up")});
     }
     if (!got) return Break(got.error());
     if (direct) {
@@ -386,9 +413,10 @@ Result<std::string> StoreClient::ReadBlob(const Call& call) {
   MUSTER_TRY(const int64_t announced, ReadNumber(call));
   const auto size = static_cast<uint64_t>(announced);
   if (size > options_.reply_bytes_max) {
-    return Break({Code::kProtocol, Concat(Name(call.op), ": the peer announces a value of ", HumanBytes(size),
-                                          ", limit ", HumanBytes(options_.reply_bytes_max),
-                                          ": it is no TCPStore server")});
+    return Break(
+        {Code::kProtocol,
+         Concat(Name(call.op), ": the peer announces a value of ", HumanBytes(size), ", limit ",
+                HumanBytes(options_.reply_bytes_max), ": it is no TCPStore server")});
   }
   // Grows with what arrives, not with what was promised.
   constexpr uint64_t kStep = 4u << 20;

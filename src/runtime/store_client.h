@@ -1,8 +1,10 @@
-// A blocking client of a TCPStore server, muster's or PyTorch's. Speaks the plain protocol, in the caller's thread.
+// A blocking client of a TCPStore server, muster's or PyTorch's. Speaks the plain protocol, in the
+// caller's thread.
 //
-// One thread at a time. Every call is bounded: what a server owes at once (all replies but those to WAIT and BARRIER)
-// is awaited for the call's timeout and no longer. A call that leaves the stream out of step (no reply in time,
-// connection lost, nonsense received) ends the connection; every later call says so.
+// One thread at a time. Every call is bounded: what a server owes at once (all replies but those to
+// WAIT and BARRIER) is awaited for the call's timeout and no longer. A call that leaves the stream
+// out of step (no reply in time, connection lost, nonsense received) ends the connection; every
+// later call says so.
 #pragma once
 
 #include <chrono>
@@ -37,19 +39,22 @@ class StoreClient {
   using Timeout = std::chrono::milliseconds;
   using Keys = std::span<const std::string>;
 
-  /// Connects, validates and pings, and tries again until the timeout while nobody answers properly.
-  /// kUnavailable when it stays that way.
-  static Result<std::unique_ptr<StoreClient>> Connect(Dialer& dialer, Clock& clock, const Endpoint& server,
-                                                      const StoreClientOptions& options, Timeout timeout);
+  /// Connects, validates and pings, and tries again until the timeout while nobody answers
+  /// properly. kUnavailable when it stays that way.
+  static Result<std::unique_ptr<StoreClient>> Connect(Dialer& dialer, Clock& clock,
+                                                      const Endpoint& server,
+                                                      const StoreClientOptions& options,
+                                                      Timeout timeout);
 
-  /// The operations of docs/protocol.md, on application keys (the wire's leading '/' is added here). kTimeout: a key,
-  /// element or participant did not come, the client is fine. kUnavailable: the connection is lost. kInvalid: a key or
-  /// value that the server would not take; nothing was sent. kProtocol: the peer answered nonsense.
+  /// The operations of docs/protocol.md, on application keys (the wire's leading '/' is added
+  /// here). kTimeout: a key, element or participant did not come, the client is fine. kUnavailable:
+  /// the connection is lost. kInvalid: a key or value that the server would not take; nothing was
+  /// sent. kProtocol: the peer answered nonsense.
   Status Set(std::string_view key, std::string_view value, Timeout timeout);
   Result<std::string> Get(std::string_view key, Timeout timeout);
   Result<int64_t> Add(std::string_view key, int64_t delta, Timeout timeout);
-  Result<std::string> CompareSet(std::string_view key, std::string_view expected, std::string_view desired,
-                                 Timeout timeout);
+  Result<std::string> CompareSet(std::string_view key, std::string_view expected,
+                                 std::string_view desired, Timeout timeout);
   Result<bool> Check(Keys keys, Timeout timeout);
   Status Wait(Keys keys, Timeout timeout);
   Result<bool> Delete(std::string_view key, Timeout timeout);
@@ -66,7 +71,8 @@ class StoreClient {
   Status Barrier(std::string_view key, int64_t world_size, Timeout timeout);
   Status Ping(Timeout timeout);
 
-  /// Counts itself in among the workers; the owner of the server then waits until there are `world_size`.
+  /// Counts itself in among the workers; the owner of the server then waits until there are
+  /// `world_size`.
   Status Join(int world_size, bool owns_server, Timeout timeout);
 
   const Endpoint& server() const { return server_; }
@@ -105,7 +111,7 @@ class StoreClient {
   const Endpoint server_;
   const StoreClientOptions options_;
   std::unique_ptr<BlockingStream> stream_;
-  std::string input_;      // received, not yet asked for
+  std::string input_;  // received, not yet asked for
   size_t input_at_ = 0;
   std::optional<std::string> broken_;
 };

@@ -8,7 +8,8 @@
 namespace muster {
 
 namespace {
-// Enough for any client that pipelines; small enough that another loop never waits long for the machine.
+// Enough for any client that pipelines; small enough that another loop never waits long for the
+// machine.
 constexpr size_t kBatchMax = 64;
 // Buffers above this are given back when they become empty: idle connections are many.
 constexpr size_t kKeptBufferBytes = 1024;
@@ -46,7 +47,8 @@ void StoreConnection::OnBytes(std::string_view bytes) {
     bytes = input_;
   }
   Result<size_t> done = Consume(bytes);
-  if (!done) return service_.Close(*this, LogLevel::kWarning, done.error().message);  // destroys this
+  if (!done)
+    return service_.Close(*this, LogLevel::kWarning, done.error().message);  // destroys this
   KeepRest(bytes, *done);
 }
 
@@ -55,7 +57,8 @@ void StoreConnection::OnDrained() {
   blocked_ = false;
   stream_->ResumeReading();
   Result<size_t> done = Consume(input_);
-  if (!done) return service_.Close(*this, LogLevel::kWarning, done.error().message);  // destroys this
+  if (!done)
+    return service_.Close(*this, LogLevel::kWarning, done.error().message);  // destroys this
   KeepRest(input_, *done);
 }
 
@@ -115,10 +118,11 @@ Status StoreConnection::FillBatch(std::string_view bytes, size_t at) {
 
 Result<size_t> StoreConnection::Handshake(std::string_view bytes) {
   constexpr size_t kSize = 1 + sizeof wire::kMagic;
-  // Judged by its first byte already: an HTTP request must not be waited for as if it were a long SET.
+  // Judged by its first byte already: an HTTP request must not be waited for as if it were a long
+  // SET.
   if (bytes[0] != static_cast<char>(Op::kValidate)) {
-    return Error{Code::kProtocol,
-                 Concat("starts with byte ", static_cast<uint8_t>(bytes[0]), ", not with VALIDATE")};
+    return Error{Code::kProtocol, Concat("starts with byte ", static_cast<uint8_t>(bytes[0]),
+                                         ", not with VALIDATE")};
   }
   if (bytes.size() < kSize) return size_t{0};
   if (LoadInt<uint32_t>(bytes.data() + 1) != wire::kMagic) {

@@ -1,4 +1,5 @@
-// One client's connection to the store server: handshake, requests, replies, and what it may cost us.
+// One client's connection to the store server: handshake, requests, replies, and what it may cost
+// us.
 #pragma once
 
 #include <string>
@@ -29,13 +30,14 @@ class StoreConnection final : public StreamHandler {
   void OnClosed(const std::string& why) override;
 
  private:
-  /// Executes the complete requests in `bytes`. Returns how many bytes are done with, or why the connection
-  /// must end. Stops early while too many replies are queued.
+  /// Executes the complete requests in `bytes`. Returns how many bytes are done with, or why the
+  /// connection must end. Stops early while too many replies are queued.
   Result<size_t> Consume(std::string_view bytes);
-  /// Scans and decodes requests from `at` on, a batch at most. An unacceptable one ends the batch with an error
-  /// only if it comes first: what was asked before it is executed before.
+  /// Scans and decodes requests from `at` on, a batch at most. An unacceptable one ends the batch
+  /// with an error only if it comes first: what was asked before it is executed before.
   Status FillBatch(std::string_view bytes, size_t at);
-  /// Runs the batch on the machine and sends the replies. Returns the offset behind the last executed request.
+  /// Runs the batch on the machine and sends the replies. Returns the offset behind the last
+  /// executed request.
   Result<size_t> RunBatch();
   /// Judges the first bytes. Returns the size of VALIDATE once it is there, 0 while it is not.
   Result<size_t> Handshake(std::string_view bytes);

@@ -1,10 +1,11 @@
 // One store machine, shared by several loops.
 //
-// A loop runs the requests of one read as one batch under the hub's lock: the machine's steps and the copying of
-// their replies, no system call. Waits that the batch ended belong to connections of any loop; they are put into
-// that loop's mailbox, still under the lock, and every loop empties its mailbox first thing when it next holds the
-// lock. So the bytes of one connection always leave in the order in which the machine decided: a cancelled
-// wait's "stop waiting" can never follow its "cancelled".
+// A loop runs the requests of one read as one batch under the hub's lock: the machine's steps and
+// the copying of their replies, no system call. Waits that the batch ended belong to connections of
+// any loop; they are put into that loop's mailbox, still under the lock, and every loop empties its
+// mailbox first thing when it next holds the lock. So the bytes of one connection always leave in
+// the order in which the machine decided: a cancelled wait's "stop waiting" can never follow its
+// "cancelled".
 #pragma once
 
 #include <cstdint>
@@ -22,15 +23,18 @@ namespace muster {
 
 class StoreHub {
  public:
-  /// `knock(loop)` asks a loop to call Collect() soon; called without the lock, from any loop's thread.
-  StoreHub(const StoreMachineOptions& options, size_t loops, std::function<void(size_t loop)> knock);
+  /// `knock(loop)` asks a loop to call Collect() soon; called without the lock, from any loop's
+  /// thread.
+  StoreHub(const StoreMachineOptions& options, size_t loops,
+           std::function<void(size_t loop)> knock);
 
   /// The loop's index travels in its clients' ids.
   static ClientId MakeClientId(size_t loop, uint64_t number) {
     return static_cast<ClientId>((static_cast<uint64_t>(loop) << kLoopShift) | number);
   }
 
-  /// A loop's turn at the machine. The lock is held from construction to Finish(), which must be called.
+  /// A loop's turn at the machine. The lock is held from construction to Finish(), which must be
+  /// called.
   class Turn {
    public:
     Turn(StoreHub& hub, size_t loop);
@@ -38,8 +42,8 @@ class StoreHub {
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
-    /// Whether `client` of this loop has a "stop waiting" to get before anything this turn's steps answer. Says so
-    /// once.
+    /// Whether `client` of this loop has a "stop waiting" to get before anything this turn's steps
+    /// answer. Says so once.
     bool TakeArrived(ClientId client);
 
     /// Executes a request. `*let_go` tells whether it ended the client's own outstanding wait.
@@ -49,8 +53,8 @@ class StoreHub {
     void Expire(Instant now) { hub_.machine_.Expire(now, released_); }
     StoreMachineStats Stats() const { return hub_.machine_.Stats(); }
 
-    /// Gives the lock back and knocks at the other loops. Returns this loop's clients whose waits are over, to be
-    /// told now.
+    /// Gives the lock back and knocks at the other loops. Returns this loop's clients whose waits
+    /// are over, to be told now.
     Released Finish();
 
    private:
@@ -67,8 +71,8 @@ class StoreHub {
 
   std::function<void(size_t)> knock_;
   std::mutex mutex_;
-  StoreMachine machine_;                // guarded by mutex_
-  std::vector<Released> mailboxes_;     // guarded by mutex_, one per loop
+  StoreMachine machine_;             // guarded by mutex_
+  std::vector<Released> mailboxes_;  // guarded by mutex_, one per loop
 };
 
 }  // namespace muster

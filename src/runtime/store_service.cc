@@ -19,8 +19,8 @@ Duration TickPeriod(const StoreServiceOptions& options) {
 }
 }  // namespace
 
-StoreService::StoreService(Loop& loop, StoreHub& hub, size_t index, const StoreServiceOptions& options,
-                           LogSink log)
+StoreService::StoreService(Loop& loop, StoreHub& hub, size_t index,
+                           const StoreServiceOptions& options, LogSink log)
     : loop_(loop), hub_(hub), index_(index), options_(options), log_(std::move(log)) {
   MUSTER_ASSERT(loop_.IsCurrent());
 }
@@ -78,7 +78,8 @@ void StoreService::Log(LogLevel level, const std::string& line) {
   const Instant now = loop_.Now();
   if (now - log_second_ >= 1s) {
     if (logged_this_second_ > kLinesPerSecondMax) {
-      log_(LogLevel::kWarning, Concat(logged_this_second_ - kLinesPerSecondMax, " lines like the last withheld"));
+      log_(LogLevel::kWarning,
+           Concat(logged_this_second_ - kLinesPerSecondMax, " lines like the last withheld"));
     }
     log_second_ = now;
     logged_this_second_ = 0;

@@ -20,9 +20,10 @@ namespace muster {
 
 struct StoreServiceOptions {
   wire::RequestLimits request{};
-  uint64_t queued_reply_bytes_max = kQueuedReplyBytesMax;  ///< Per connection; above it, its requests wait.
+  uint64_t queued_reply_bytes_max =
+      kQueuedReplyBytesMax;      ///< Per connection; above it, its requests wait.
   Duration handshake_max = 30s;  ///< A connection that has not sent VALIDATE by then is closed.
-  Duration stall_max = 60s;      ///< A connection that takes none of its replies for so long is closed.
+  Duration stall_max = 60s;  ///< A connection that takes none of its replies for so long is closed.
 };
 
 class StoreConnection;
@@ -30,7 +31,8 @@ class StoreConnection;
 class StoreService {
  public:
   /// `index` is this loop's number in the hub. All references outlive the service.
-  StoreService(Loop& loop, StoreHub& hub, size_t index, const StoreServiceOptions& options, LogSink log);
+  StoreService(Loop& loop, StoreHub& hub, size_t index, const StoreServiceOptions& options,
+               LogSink log);
   ~StoreService();
   StoreService(const StoreService&) = delete;
   StoreService& operator=(const StoreService&) = delete;
@@ -46,7 +48,8 @@ class StoreService {
  private:
   friend class StoreConnection;
 
-  /// What one batch of requests needs while it runs; kept here so that idle connections own nothing.
+  /// What one batch of requests needs while it runs; kept here so that idle connections own
+  /// nothing.
   struct Workspace {
     struct Decoded {
       Request request;

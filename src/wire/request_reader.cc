@@ -10,8 +10,7 @@ namespace muster::wire {
 namespace {
 
 Error TooLarge(Op op, std::string_view what, uint64_t came, uint64_t allowed) {
-  return Error{Code::kProtocol,
-               Concat(Name(op), ": ", what, " of ", came, ", limit ", allowed)};
+  return Error{Code::kProtocol, Concat(Name(op), ": ", what, " of ", came, ", limit ", allowed)};
 }
 
 }  // namespace
@@ -20,7 +19,8 @@ Result<size_t> RequestScanner::Scan(std::string_view bytes, const RequestLimits&
   if (bytes.empty()) return size_t{0};
   const auto opcode = static_cast<uint8_t>(bytes[0]);
   if (opcode >= kOpCount) {
-    return Error{Code::kProtocol, Concat("opcode ", opcode, ", the highest known is ", kOpCount - 1)};
+    return Error{Code::kProtocol,
+                 Concat("opcode ", opcode, ", the highest known is ", kOpCount - 1)};
   }
   const std::string_view layout = kLayouts[opcode];
   if (offset_ == 0) offset_ = 1;

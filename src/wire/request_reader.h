@@ -1,6 +1,6 @@
-// Bytes to requests. The reader finds where a request ends, whatever the fragmentation, and then gives it as
-// views into the bytes: nothing is copied, nothing is read twice, and a length is judged as soon as it is
-// there, before anyone reserves memory for what it promises.
+// Bytes to requests. The reader finds where a request ends, whatever the fragmentation, and then
+// gives it as views into the bytes: nothing is copied, nothing is read twice, and a length is
+// judged as soon as it is there, before anyone reserves memory for what it promises.
 #pragma once
 
 #include <cstddef>
@@ -22,32 +22,34 @@ struct RequestLimits {
   uint64_t request_bytes_max = kRequestBytesMax;
 };
 
-/// Finds the end of one request. Resumable: feed it the same bytes with more behind them, and it goes on where
-/// it stopped, so that a request of a million pieces costs no more than one that comes whole.
+/// Finds the end of one request. Resumable: feed it the same bytes with more behind them, and it
+/// goes on where it stopped, so that a request of a million pieces costs no more than one that
+/// comes whole.
 class RequestScanner {
  public:
-  /// `bytes` starts at the request's opcode. Returns the request's size when it is complete, 0 when more bytes
-  /// are needed, kProtocol when it can never become a request we accept.
+  /// `bytes` starts at the request's opcode. Returns the request's size when it is complete, 0 when
+  /// more bytes are needed, kProtocol when it can never become a request we accept.
   Result<size_t> Scan(std::string_view bytes, const RequestLimits& limits);
 
   /// Forget the request that was being scanned.
   void Reset() { *this = RequestScanner(); }
 
-  /// Bytes that the request has at least, as far as its lengths are known: what a buffer may grow to.
+  /// Bytes that the request has at least, as far as its lengths are known: what a buffer may grow
+  /// to.
   size_t known_bytes() const { return offset_; }
 
  private:
   Status Field(char field, std::string_view bytes, const RequestLimits& limits);
 
-  size_t offset_ = 0;         // where the next field starts; beyond the bytes while a blob is incomplete
-  size_t letter_ = 0;         // index of that field in the layout
-  size_t repeat_from_ = 0;    // letter after '*'
+  size_t offset_ = 0;  // where the next field starts; beyond the bytes while a blob is incomplete
+  size_t letter_ = 0;  // index of that field in the layout
+  size_t repeat_from_ = 0;  // letter after '*'
   uint64_t repeats_left_ = 0;
-  bool stuck_ = false;        // the field's own header is incomplete
+  bool stuck_ = false;  // the field's own header is incomplete
 };
 
-/// Takes a complete request (as the scanner found it) apart. Keeps the memory behind Request::keys and
-/// Request::values of the requests decoded since Clear().
+/// Takes a complete request (as the scanner found it) apart. Keeps the memory behind Request::keys
+/// and Request::values of the requests decoded since Clear().
 class RequestDecoder {
  public:
   Request Decode(std::string_view bytes);

@@ -53,7 +53,8 @@ std::ostream& operator<<(std::ostream& out, const Owned& request) {
 rc::Gen<Owned> AnyRequest() {
   return rc::gen::exec([] {
     const auto text = rc::gen::arbitrary<std::string>();
-    Owned out{.op = static_cast<Op>(*rc::gen::inRange<int>(0, kOpCount))};
+    Owned out;
+    out.op = static_cast<Op>(*rc::gen::inRange<int>(0, kOpCount));
     switch (out.op) {
       case Op::kValidate:
       case Op::kPing:

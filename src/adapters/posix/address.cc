@@ -56,8 +56,9 @@ std::string ToString(const sockaddr_storage& address) {
 }
 
 uint16_t PortOf(const sockaddr_storage& address) {
-  return ntohs(address.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in&>(address).sin_port
-                                            : reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+  return ntohs(address.ss_family == AF_INET
+                   ? reinterpret_cast<const sockaddr_in&>(address).sin_port
+                   : reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
 }
 
 void ShutdownSocket(int fd) { shutdown(fd, SHUT_RDWR); }

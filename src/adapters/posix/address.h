@@ -13,7 +13,8 @@
 
 namespace muster {
 
-/// "127.0.0.1:4711", "[::1]:4711"; an IPv4 address mapped into IPv6 is shown as IPv4. Never looks a name up.
+/// "127.0.0.1:4711", "[::1]:4711"; an IPv4 address mapped into IPv6 is shown as IPv4. Never looks a
+/// name up.
 std::string ToString(const sockaddr_storage& address);
 
 /// The port of an IPv4 or IPv6 address.
@@ -22,8 +23,10 @@ uint16_t PortOf(const sockaddr_storage& address);
 /// Ends both directions, which wakes whoever reads or polls the socket.
 void ShutdownSocket(int fd);
 
-/// All addresses of `host`, IPv6 first. Literals are answered at once; names are looked up on a thread of their own,
-/// because a resolver can hang for longer than its caller may. kUnavailable: no such name (now). kTimeout.
-Result<std::vector<sockaddr_storage>> Resolve(const Endpoint& endpoint, Instant now, Instant deadline);
+/// All addresses of `host`, IPv6 first. Literals are answered at once; names are looked up on a
+/// thread of their own, because a resolver can hang for longer than its caller may. kUnavailable:
+/// no such name (now). kTimeout.
+Result<std::vector<sockaddr_storage>> Resolve(const Endpoint& endpoint, Instant now,
+                                              Instant deadline);
 
 }  // namespace muster

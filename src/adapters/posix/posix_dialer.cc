@@ -25,14 +25,16 @@ Status Await(int fd, short events, Clock& clock, Instant deadline) {
   while (true) {
     int wait_ms = -1;
     if (deadline != Instant::Never()) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - clock.Now()).count();
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(deadline - clock.Now()).count();
       wait_ms = static_cast<int>(std::clamp<int64_t>(left, 0, 1'000'000'000));
     }
     pollfd watched{.fd = fd, .events = events, .revents = 0};
     const int ready = poll(&watched, 1, wait_ms);
     if (ready > 0) return Ok();
     if (ready == 0 && clock.Now() >= deadline) return Error{Code::kTimeout, "timed out"};
-    if (ready < 0 && errno != EINTR) return Error{Code::kUnavailable, std::string(ErrorText(errno))};
+    if (ready < 0 && errno != EINTR)
+      return Error{Code::kUnavailable, std::string(ErrorText(errno))};
   }
 }
 
@@ -57,14 +59,15 @@ class PosixStream final : public BlockingStream {
 
   Result<size_t> Receive(std::span<char> into, Instant deadline) override {
     while (true) {
-      // Waiting first costs one system call more than trying first when the bytes are there already, but a client
-      // that has just asked would nearly always try in vain.
+      // Waiting first costs one system call more than trying first when the bytes are there
+      // already, but a client that has just asked would nearly always try in vain.
       MUSTER_CHECK_OK(Await(fd_, POLLIN, clock_, deadline));
       const ssize_t got = recv(fd_, into.data(), into.size(), 0);
       if (got > 0) return static_cast<size_t>(got);
       if (got == 0) {
-        return Error{Code::kClosed,
-                     Concat("Failed to recv, got 0 bytes: the server closed the connection ", Describe())};
+        return Error{
+            Code::kClosed,
+            Concat("Failed to recv, got 0 bytes: the server closed the connection ", Describe())};
       }
       if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return Lost(errno);
     }
@@ -75,7 +78,7 @@ class PosixStream final : public BlockingStream {
       sockaddr_storage address{};
       socklen_t size = sizeof address;
       return get_name(fd_, reinterpret_cast<sockaddr*>(&address), &size) == 0 ? ToString(address)
-                                                                                : std::string("?");
+                                                                              : std::string("?");
     };
     return Concat('(', name(&getsockname), " -> ", name(&getpeername), ')');
   }
@@ -106,9 +109,11 @@ Result<std::unique_ptr<BlockingStream>> ConnectOne(const sockaddr_storage& addre
     getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &length);
   }
   if (failure == 0) return std::unique_ptr<BlockingStream>(std::move(stream));
-  // EMFILE, EADDRNOTAVAIL and the like pass, too: what cannot pass is an address family that is not there.
+  // EMFILE, EADDRNOTAVAIL and the like pass, too: what cannot pass is an address family that is not
+  // there.
   const bool hopeless = failure == EAFNOSUPPORT || failure == EACCES || failure == EPERM;
-  return Error{hopeless ? Code::kInvalid : Code::kUnavailable, Concat(ToString(address), ": ", ErrorText(failure))};
+  return Error{hopeless ? Code::kInvalid : Code::kUnavailable,
+               Concat(ToString(address), ": ", ErrorText(failure))};
 }
 
 }  // namespace
@@ -120,7 +125,8 @@ Result<std::unique_ptr<BlockingStream>> PosixDialer::Dial(const Endpoint& to, In
     auto stream = ConnectOne(address, clock_, deadline);
     if (stream) return stream;
     // One address worth another try makes the endpoint worth it.
-    if (failure.code == Code::kInvalid || stream.error().code != Code::kInvalid) failure = stream.error();
+    if (failure.code == Code::kInvalid || stream.error().code != Code::kInvalid)
+      failure = stream.error();
   }
   return failure;
 }

@@ -1,4 +1,5 @@
-// Blocking TCP connections behind the Dialer port: poll(2) in the caller's thread, no loop, no hand-over.
+// Blocking TCP connections behind the Dialer port: poll(2) in the caller's thread, no loop, no
+// hand-over.
 #pragma once
 
 #include <memory>

@@ -15,7 +15,8 @@ namespace muster {
 
 namespace {
 
-// PyTorch's FileStore blocks in flock; we must be able to give up, so we ask again, soon and then less soon.
+// PyTorch's FileStore blocks in flock; we must be able to give up, so we ask again, soon and then
+// less soon.
 constexpr Duration kLockRetryFirst = 50us;
 constexpr Duration kLockRetryLongest = 5ms;
 
@@ -73,7 +74,8 @@ class PosixLockedFile final : public LockedFile {
   }
 
   Status Truncate(uint64_t size) override {
-    if (ftruncate(fd_, static_cast<off_t>(size)) != 0) return FileError(Code::kUnavailable, path_, errno);
+    if (ftruncate(fd_, static_cast<off_t>(size)) != 0)
+      return FileError(Code::kUnavailable, path_, errno);
     return Ok();
   }
 
@@ -84,8 +86,8 @@ class PosixLockedFile final : public LockedFile {
 
 }  // namespace
 
-Result<std::unique_ptr<LockedFile>> PosixFiles::Open(const std::string& path, Lock lock, Missing missing,
-                                                     Instant deadline) {
+Result<std::unique_ptr<LockedFile>> PosixFiles::Open(const std::string& path, Lock lock,
+                                                     Missing missing, Instant deadline) {
   const int flags = O_RDWR | O_CLOEXEC | (missing == Missing::kCreate ? O_CREAT : 0);
   const int fd = open(path.c_str(), flags, 0644);
   if (fd < 0) {

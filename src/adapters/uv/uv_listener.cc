@@ -25,7 +25,8 @@ Error SystemError(std::string_view what) {
 }
 
 void SetOption(int fd, int level, int name, int value) {
-  setsockopt(fd, level, name, &value, sizeof value);  // best effort: none of them is needed to serve
+  setsockopt(fd, level, name, &value,
+             sizeof value);  // best effort: none of them is needed to serve
 }
 
 Result<int> BindOne(const sockaddr_storage& address) {
@@ -42,7 +43,8 @@ Result<int> BindOne(const sockaddr_storage& address) {
   return fd;
 }
 
-// Closes its descriptor unless released: the function that holds it may be destroyed unrun when its loop ends.
+// Closes its descriptor unless released: the function that holds it may be destroyed unrun when its
+// loop ends.
 class OwnedDescriptor {
  public:
   explicit OwnedDescriptor(int fd) : fd_(fd) {}
@@ -73,7 +75,8 @@ std::vector<sockaddr_storage> AnyAddresses(uint16_t port) {
 Result<ListeningSocket> ListeningSocket::Bind(const std::string& host, uint16_t port) {
   std::vector<sockaddr_storage> addresses = AnyAddresses(port);
   if (!host.empty()) {
-    // No deadline: a server that cannot resolve the address it was told to listen on has nothing else to do.
+    // No deadline: a server that cannot resolve the address it was told to listen on has nothing
+    // else to do.
     MUSTER_TRY(addresses, Resolve({host, port}, Instant{}, Instant::Never()));
   }
   Error failure{Code::kUnavailable, "no address"};
@@ -110,7 +113,8 @@ Result<ListeningSocket> ListeningSocket::Listen(int fd) {
   SetOption(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
   sockaddr_storage bound{};
   socklen_t size = sizeof bound;
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0) return SystemError("getsockname");
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0)
+    return SystemError("getsockname");
   if (bound.ss_family != AF_INET && bound.ss_family != AF_INET6) {
     return Error{Code::kInvalid, Concat("descriptor ", fd, " is not a TCP socket")};
   }
@@ -163,13 +167,15 @@ struct UvListener::Poll {
     });
   }
 
-  // A peer that stayed in the backlog would keep the socket readable and this loop busy for nothing; one that is
-  // closed at once can try again later. Those already connected notice nothing.
+  // A peer that stayed in the backlog would keep the socket readable and this loop busy for
+  // nothing; one that is closed at once can try again later. Those already connected notice
+  // nothing.
   bool TurnOneAway() {
     const uint64_t now = uv_hrtime();
     if (log && (last_complaint == 0 || now - last_complaint > 1'000'000'000)) {
       last_complaint = now;
-      log(LogLevel::kError, "out of file descriptors: new connections are turned away; raise 'ulimit -n'");
+      log(LogLevel::kError,
+          "out of file descriptors: new connections are turned away; raise 'ulimit -n'");
     }
     if (spare < 0) return false;
     close(spare);
@@ -197,9 +203,8 @@ UvListener::~UvListener() {
 
 void UvListener::Start(std::function<void(OpenSocket open)> accept) {
   poll_->accept = std::move(accept);
-  uv_poll_start(&poll_->handle, UV_READABLE, [](uv_poll_t* handle, int, int) {
-    static_cast<Poll*>(handle->data)->AcceptAll();
-  });
+  uv_poll_start(&poll_->handle, UV_READABLE,
+                [](uv_poll_t* handle, int, int) { static_cast<Poll*>(handle->data)->AcceptAll(); });
 }
 
 }  // namespace muster

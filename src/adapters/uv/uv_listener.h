@@ -1,8 +1,8 @@
 // A listening TCP socket on a libuv loop, behind the Listener port.
 //
-// Connections are accepted here and handed out as bare descriptors, so that one listener can feed several loops
-// evenly. (A libuv handle cannot move between loops, and SO_REUSEPORT would let a second server take the same port
-// without anybody noticing.)
+// Connections are accepted here and handed out as bare descriptors, so that one listener can feed
+// several loops evenly. (A libuv handle cannot move between loops, and SO_REUSEPORT would let a
+// second server take the same port without anybody noticing.)
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,13 @@ namespace muster {
 /// A bound and listening descriptor; closes it unless released.
 class ListeningSocket {
  public:
-  /// `host` "": all interfaces, IPv6 and IPv4 on one socket, falling back to IPv4 alone. Port 0: the kernel chooses.
-  /// kConflict: the port is taken. kUnavailable, kInvalid: what the message says.
+  /// `host` "": all interfaces, IPv6 and IPv4 on one socket, falling back to IPv4 alone. Port 0:
+  /// the kernel chooses. kConflict: the port is taken. kUnavailable, kInvalid: what the message
+  /// says.
   static Result<ListeningSocket> Bind(const std::string& host, uint16_t port);
 
-  /// Takes over a bound socket (listening or not). `port`, unless 0, must be the one it is bound to: kInvalid.
+  /// Takes over a bound socket (listening or not). `port`, unless 0, must be the one it is bound
+  /// to: kInvalid.
   static Result<ListeningSocket> Adopt(int fd, uint16_t port);
 
   ListeningSocket(ListeningSocket&& other) noexcept;

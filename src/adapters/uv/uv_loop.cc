@@ -10,15 +10,16 @@ namespace muster {
 
 namespace {
 
-// A quarter of what a pipelining client can have in flight; large enough that big values take few reads.
+// A quarter of what a pipelining client can have in flight; large enough that big values take few
+// reads.
 constexpr size_t kReadBufferBytes = 64 * 1024;
 
 class UvTimer final : public Timer {
  public:
   UvTimer(uv_loop_t* loop, Duration period, std::function<void()> tick)
       : shot_(new Shot{.tick = std::move(tick)}) {
-    const auto ms = static_cast<uint64_t>(
-        std::max<int64_t>(1, std::chrono::duration_cast<std::chrono::milliseconds>(period).count()));
+    const auto ms = static_cast<uint64_t>(std::max<int64_t>(
+        1, std::chrono::duration_cast<std::chrono::milliseconds>(period).count()));
     uv_timer_init(loop, &shot_->handle);
     shot_->handle.data = shot_;
     uv_timer_start(
@@ -55,7 +56,8 @@ UvLoop::UvLoop() : read_buffer_(kReadBufferBytes) {
 }
 
 UvLoop::~UvLoop() {
-  // Work that nobody ran may own streams and timers of this loop: it goes first, while they can still close.
+  // Work that nobody ran may own streams and timers of this loop: it goes first, while they can
+  // still close.
   std::vector<std::function<void()>> unrun;
   {
     const std::lock_guard lock(mutex_);

@@ -35,7 +35,9 @@ class UvLoop final : public Loop {
   uv_loop_t* raw() { return &loop_; }
 
   /// Where every stream of this loop reads into: a read is consumed before the next one starts.
-  uv_buf_t read_buffer() { return uv_buf_init(read_buffer_.data(), static_cast<unsigned>(read_buffer_.size())); }
+  uv_buf_t read_buffer() {
+    return uv_buf_init(read_buffer_.data(), static_cast<unsigned>(read_buffer_.size()));
+  }
 
  private:
   void RunPosted();

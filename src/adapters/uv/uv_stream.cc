@@ -64,7 +64,8 @@ struct UvStream::Socket {
   void FailLater(int status) {
     if (failure != 0) return;
     failure = status;
-    // A read callback with the same error usually follows; shutting the fd down makes sure that one does.
+    // A read callback with the same error usually follows; shutting the fd down makes sure that one
+    // does.
     uv_os_fd_t fd;
     if (uv_fileno(handle(), &fd) == 0) ShutdownSocket(fd);
   }
@@ -89,7 +90,8 @@ StreamPtr UvStream::Open(UvLoop& loop, int fd) {
 
 UvStream::~UvStream() {
   socket_->handler = nullptr;
-  uv_close(socket_->handle(), [](uv_handle_t* handle) { delete static_cast<Socket*>(handle->data); });
+  uv_close(socket_->handle(),
+           [](uv_handle_t* handle) { delete static_cast<Socket*>(handle->data); });
 }
 
 void UvStream::Start(StreamHandler& handler) {
@@ -102,7 +104,8 @@ void UvStream::Write(std::string_view bytes) {
   if (socket.failure != 0) return;
   if (queued_bytes() == 0) {
     // Straight to the kernel: no request to allocate, no callback to wait for.
-    uv_buf_t buffer = uv_buf_init(const_cast<char*>(bytes.data()), static_cast<unsigned>(bytes.size()));
+    uv_buf_t buffer =
+        uv_buf_init(const_cast<char*>(bytes.data()), static_cast<unsigned>(bytes.size()));
     const int sent = uv_try_write(socket.stream(), &buffer, 1);
     if (sent < 0 && sent != UV_EAGAIN) return socket.FailLater(sent);
     if (sent > 0) {
@@ -115,10 +118,13 @@ void UvStream::Write(std::string_view bytes) {
   if (socket.in_flight.empty()) socket.Flush();
 }
 
-size_t UvStream::queued_bytes() const { return socket_->in_flight.size() + socket_->waiting.size(); }
+size_t UvStream::queued_bytes() const {
+  return socket_->in_flight.size() + socket_->waiting.size();
+}
 
 uint64_t UvStream::taken_bytes() const {
-  // What libuv has written of the buffer in flight, too: a large reply may take long and still move.
+  // What libuv has written of the buffer in flight, too: a large reply may take long and still
+  // move.
   const size_t unsent = uv_stream_get_write_queue_size(socket_->stream());
   const size_t in_flight = socket_->in_flight.size();
   return socket_->taken + (in_flight > unsent ? in_flight - unsent : 0);

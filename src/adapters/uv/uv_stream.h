@@ -13,7 +13,8 @@ namespace muster {
 
 class UvStream final : public Stream {
  public:
-  /// Takes over a connected, non-blocking socket. Loop thread. Null if libuv refuses it (the socket is closed).
+  /// Takes over a connected, non-blocking socket. Loop thread. Null if libuv refuses it (the socket
+  /// is closed).
   static StreamPtr Open(UvLoop& loop, int fd);
   ~UvStream() override;
 

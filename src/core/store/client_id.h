@@ -1,4 +1,5 @@
-// Who asks: a number that the driver gives to each connection (or blocked call) and never uses twice.
+// Who asks: a number that the driver gives to each connection (or blocked call) and never uses
+// twice.
 #pragma once
 
 #include <cstdint>

@@ -99,9 +99,9 @@ Reply StoreMachine::Add(const Request& request, Released& released) {
 }
 
 Reply StoreMachine::Check(const Request& request) const {
-  const bool ready = std::all_of(request.keys.begin(), request.keys.end(), [&](std::string_view key) {
-    return entries_.contains(key) || queues_.Length(key) > 0;
-  });
+  const bool ready = std::all_of(
+      request.keys.begin(), request.keys.end(),
+      [&](std::string_view key) { return entries_.contains(key) || queues_.Length(key) > 0; });
   return Reply::Of(ready ? Reply::Kind::kReady : Reply::Kind::kNotReady);
 }
 
@@ -173,7 +173,8 @@ Reply StoreMachine::QueuePush(const Request& request, Instant now, Released& rel
   return Reply::None();
 }
 
-Reply StoreMachine::QueuePop(ClientId client, const Request& request, Instant now, Released& released) {
+Reply StoreMachine::QueuePop(ClientId client, const Request& request, Instant now,
+                             Released& released) {
   const auto length = static_cast<int64_t>(queues_.Length(request.key));
   // A reservation for another queue is given up, as by any other request.
   if (const auto held = queues_.ReservedBy(client); held && *held != request.key) {
@@ -253,7 +254,7 @@ Reply StoreMachine::ReadCounter(Entries::const_iterator entry) const {
   const Result<int64_t> value = ParseCounter(entry->second);
   if (value) return Reply::Number(*value);
   return Reply::Refused(value.error().code == Code::kOutOfRange ? Reply::Why::kOutOfRange
-                                                              : Reply::Why::kNotANumber);
+                                                                : Reply::Why::kNotANumber);
 }
 
 void StoreMachine::StoreCounter(Entries::iterator entry, std::string_view key, int64_t value,

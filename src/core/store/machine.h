@@ -1,8 +1,8 @@
 // The store machine: the key space, its queues, and the clients parked in WAIT and BARRIER.
 //
-// A request and the time go in; the reply comes out, and with it the clients whose waiting is over. No I/O, no
-// clock, no thread: the driver serialises calls and sends what comes out. HashStore and StoreServer both drive
-// this one machine.
+// A request and the time go in; the reply comes out, and with it the clients whose waiting is over.
+// No I/O, no clock, no thread: the driver serialises calls and sends what comes out. HashStore and
+// StoreServer both drive this one machine.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,11 @@
 namespace muster {
 
 struct StoreMachineOptions {
-  uint64_t reply_bytes_max = kReplyBytesMax;    ///< Largest value APPEND may grow, largest multi-value reply.
-  uint64_t waited_keys_max = kWaitedKeysMax;    ///< Keys named by all parked waits together.
-  Duration reservation_max = 1s;                ///< How long a queue element is kept for a released client.
-  bool empty_counts_as_zero = false;            ///< ADD on an empty value: HashStore says 0, TCPStore closes.
+  uint64_t reply_bytes_max =
+      kReplyBytesMax;  ///< Largest value APPEND may grow, largest multi-value reply.
+  uint64_t waited_keys_max = kWaitedKeysMax;  ///< Keys named by all parked waits together.
+  Duration reservation_max = 1s;      ///< How long a queue element is kept for a released client.
+  bool empty_counts_as_zero = false;  ///< ADD on an empty value: HashStore says 0, TCPStore closes.
 };
 
 /// What the machine holds, as counts; for metrics and tests.
@@ -41,14 +42,16 @@ class StoreMachine {
  public:
   explicit StoreMachine(const StoreMachineOptions& options = {});
 
-  /// Executes one request for `client`. Clients whose wait it ended are appended to `released` (never `client`
-  /// itself: its own answer is the reply). Views in the reply are valid until the next call.
+  /// Executes one request for `client`. Clients whose wait it ended are appended to `released`
+  /// (never `client` itself: its own answer is the reply). Views in the reply are valid until the
+  /// next call.
   Reply Step(ClientId client, const Request& request, Instant now, Released& released);
 
   /// The client is gone: its wait and its reservation are forgotten, which may release others.
   void Drop(ClientId client, Instant now, Released& released);
 
-  /// Ends reservations that have lasted too long. Cheap when there are none; call it every second or so.
+  /// Ends reservations that have lasted too long. Cheap when there are none; call it every second
+  /// or so.
   void Expire(Instant now, Released& released);
 
   StoreMachineStats Stats() const;
@@ -75,7 +78,8 @@ class StoreMachine {
   void Store(std::string_view key, std::string_view value, Released& released);
   /// The stored counter; 0 where there is none. Otherwise why the value cannot be counted.
   Reply ReadCounter(Entries::const_iterator entry) const;
-  void StoreCounter(Entries::iterator entry, std::string_view key, int64_t value, Released& released);
+  void StoreCounter(Entries::iterator entry, std::string_view key, int64_t value,
+                    Released& released);
   /// Gives free elements of a queue to those parked on it, oldest first.
   void OfferElements(std::string_view key, Instant now, Released& released);
   bool IsParked(ClientId client) const;
@@ -85,7 +89,8 @@ class StoreMachine {
   Entries entries_;
   Queues queues_;
   Waiters waiters_;
-  // Barrier participants are kept apart from waiters: a SET on the key must not let them through early.
+  // Barrier participants are kept apart from waiters: a SET on the key must not let them through
+  // early.
   std::unordered_map<std::string, std::vector<ClientId>, KeyHash, std::equal_to<>> barriers_;
   std::unordered_map<ClientId, std::string> at_barrier_;
   // Memory behind the views of the latest reply.

@@ -1,5 +1,5 @@
-// For tests only: a store machine that is asked in calls and answers in words, so that a test reads as a story
-// and a line of it shows all that came of a request.
+// For tests only: a store machine that is asked in calls and answers in words, so that a test reads
+// as a story and a line of it shows all that came of a request.
 #pragma once
 
 #include <algorithm>
@@ -42,9 +42,11 @@ inline std::string Words(const Reply& reply) {
       break;
   }
   std::vector<std::string_view> values(reply.values.begin(), reply.values.end());
-  if (reply.kind == Reply::Kind::kKeys) std::sort(values.begin(), values.end());  // their order means nothing
+  if (reply.kind == Reply::Kind::kKeys)
+    std::sort(values.begin(), values.end());  // their order means nothing
   std::string out = "[";
-  for (const std::string_view value : values) out += Concat(out.size() == 1 ? "'" : " '", value, "'");
+  for (const std::string_view value : values)
+    out += Concat(out.size() == 1 ? "'" : " '", value, "'");
   return out + "]";
 }
 
@@ -55,8 +57,8 @@ inline std::string Names(const Released& released) {
   return out;
 }
 
-/// A store and its clients. Each call answers in words all that came of it: the reply, "-" for silence, and
-/// who was released: "7", "-, releases a b".
+/// A store and its clients. Each call answers in words all that came of it: the reply, "-" for
+/// silence, and who was released: "7", "-, releases a b".
 class SpokenStore {
  public:
   explicit SpokenStore(const StoreMachineOptions& options = {}) : machine_(options) {}
@@ -70,30 +72,41 @@ class SpokenStore {
   std::string Set(ClientId c, std::string_view key, std::string_view value) {
     return Ask(c, {.op = Op::kSet, .key = key, .value = value});
   }
-  std::string CompareSet(ClientId c, std::string_view key, std::string_view expected, std::string_view desired) {
+  std::string CompareSet(ClientId c, std::string_view key, std::string_view expected,
+                         std::string_view desired) {
     return Ask(c, {.op = Op::kCompareSet, .key = key, .expected = expected, .value = desired});
   }
   std::string Get(ClientId c, std::string_view key) { return Ask(c, {.op = Op::kGet, .key = key}); }
   std::string Add(ClientId c, std::string_view key, int64_t delta) {
     return Ask(c, {.op = Op::kAdd, .key = key, .number = delta});
   }
-  std::string Check(ClientId c, const Keys& keys) { return Ask(c, {.op = Op::kCheck, .keys = keys}); }
+  std::string Check(ClientId c, const Keys& keys) {
+    return Ask(c, {.op = Op::kCheck, .keys = keys});
+  }
   std::string Wait(ClientId c, const Keys& keys) { return Ask(c, {.op = Op::kWait, .keys = keys}); }
   std::string Cancel(ClientId c) { return Ask(c, {.op = Op::kCancelWait}); }
   std::string NumKeys(ClientId c) { return Ask(c, {.op = Op::kGetNumKeys}); }
-  std::string Delete(ClientId c, std::string_view key) { return Ask(c, {.op = Op::kDeleteKey, .key = key}); }
+  std::string Delete(ClientId c, std::string_view key) {
+    return Ask(c, {.op = Op::kDeleteKey, .key = key});
+  }
   std::string Append(ClientId c, std::string_view key, std::string_view suffix) {
     return Ask(c, {.op = Op::kAppend, .key = key, .value = suffix});
   }
-  std::string MultiGet(ClientId c, const Keys& keys) { return Ask(c, {.op = Op::kMultiGet, .keys = keys}); }
+  std::string MultiGet(ClientId c, const Keys& keys) {
+    return Ask(c, {.op = Op::kMultiGet, .keys = keys});
+  }
   std::string MultiSet(ClientId c, const Keys& keys, const Keys& values) {
     return Ask(c, {.op = Op::kMultiSet, .keys = keys, .values = values});
   }
   std::string Push(ClientId c, std::string_view key, std::string_view element) {
     return Ask(c, {.op = Op::kQueuePush, .key = key, .value = element});
   }
-  std::string Pop(ClientId c, std::string_view key) { return Ask(c, {.op = Op::kQueuePop, .key = key}); }
-  std::string Length(ClientId c, std::string_view key) { return Ask(c, {.op = Op::kQueueLen, .key = key}); }
+  std::string Pop(ClientId c, std::string_view key) {
+    return Ask(c, {.op = Op::kQueuePop, .key = key});
+  }
+  std::string Length(ClientId c, std::string_view key) {
+    return Ask(c, {.op = Op::kQueueLen, .key = key});
+  }
   std::string ListKeys(ClientId c) { return Ask(c, {.op = Op::kListKeys}); }
   std::string Barrier(ClientId c, std::string_view key, int64_t world_size) {
     return Ask(c, {.op = Op::kBarrier, .key = key, .number = world_size});

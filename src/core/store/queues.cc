@@ -25,8 +25,8 @@ void Queues::Reserve(ClientId client, std::string_view key, Instant now) {
   MUSTER_ASSERT(HasFree(key));
   MUSTER_ASSERT(!by_client_.contains(client));
   ++queues_.find(key)->second.reserved;
-  const auto place = oldest_first_.insert(
-      oldest_first_.end(), {client, std::string(key), now + reservation_max_});
+  const auto place =
+      oldest_first_.insert(oldest_first_.end(), {client, std::string(key), now + reservation_max_});
   by_client_.emplace(client, place);
 }
 

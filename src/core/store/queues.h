@@ -1,10 +1,10 @@
 // The queues of a store and the elements that are spoken for.
 //
-// A blocking pop is two requests on the wire, WAIT and then QUEUE_POP. Between the two, somebody else could
-// take the element, and the first client's blocking pop would fail with "queue is empty". So an element is
-// reserved for the client whose WAIT it answered until that client pops, asks for anything else, leaves, or
-// lets `reservation_max` pass (a client that only wanted to look must not starve those who work).
-// Pure; one owner.
+// A blocking pop is two requests on the wire, WAIT and then QUEUE_POP. Between the two, somebody
+// else could take the element, and the first client's blocking pop would fail with "queue is
+// empty". So an element is reserved for the client whose WAIT it answered until that client pops,
+// asks for anything else, leaves, or lets `reservation_max` pass (a client that only wanted to look
+// must not starve those who work). Pure; one owner.
 #pragma once
 
 #include <deque>

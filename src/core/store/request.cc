@@ -6,9 +6,9 @@ namespace muster {
 
 std::string_view Name(Op op) {
   constexpr std::array<std::string_view, kOpCount> kNames = {
-      "VALIDATE",   "SET",    "COMPARE_SET", "GET",       "ADD",         "CHECK", "WAIT",
-      "GETNUMKEYS", "DELETE_KEY", "APPEND",  "MULTI_GET", "MULTI_SET",   "CANCEL_WAIT", "PING",
-      "QUEUE_PUSH", "QUEUE_POP",  "QUEUE_LEN", "LIST_KEYS", "BARRIER"};
+      "VALIDATE",   "SET",        "COMPARE_SET", "GET",       "ADD",       "CHECK",       "WAIT",
+      "GETNUMKEYS", "DELETE_KEY", "APPEND",      "MULTI_GET", "MULTI_SET", "CANCEL_WAIT", "PING",
+      "QUEUE_PUSH", "QUEUE_POP",  "QUEUE_LEN",   "LIST_KEYS", "BARRIER"};
   const auto number = static_cast<size_t>(op);
   return number < kNames.size() ? kNames[number] : "unknown";
 }

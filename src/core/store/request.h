@@ -1,5 +1,5 @@
-// What a store can be asked and what it answers: the vocabulary between the wire and the store machine.
-// All views point into memory of whoever made the value; the comments say for how long.
+// What a store can be asked and what it answers: the vocabulary between the wire and the store
+// machine. All views point into memory of whoever made the value; the comments say for how long.
 #pragma once
 
 #include <cstdint>
@@ -39,11 +39,11 @@ std::string_view Name(Op op);
 struct Request {
   Op op = Op::kPing;
   std::string_view key{};
-  std::string_view expected{};                  ///< COMPARE_SET
+  std::string_view expected{};                 ///< COMPARE_SET
   std::string_view value{};                    ///< also desired, suffix, queue element
   int64_t number = 0;                          ///< delta, world size, nonce, magic
   std::span<const std::string_view> keys{};    ///< CHECK, WAIT, MULTI_GET, MULTI_SET
-  std::span<const std::string_view> values{};    ///< MULTI_SET, as many as keys
+  std::span<const std::string_view> values{};  ///< MULTI_SET, as many as keys
 };
 
 /// The answer to one request. Views stay valid until the next call on the machine that gave them.
@@ -59,7 +59,8 @@ struct Reply {
     kValue,
     kValues,   ///< MULTI_GET: `values`, in the order asked for.
     kKeys,     ///< LIST_KEYS: `values` are keys.
-    kPopped,   ///< QUEUE_POP: `number` is the length before the pop; `value` only if that is positive.
+    kPopped,   ///< QUEUE_POP: `number` is the length before the pop; `value` only if that is
+               ///< positive.
     kRefused,  ///< Close the connection: `why` says what was wrong. The state is unchanged.
   };
   enum class Why : uint8_t {

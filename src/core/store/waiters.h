@@ -1,5 +1,5 @@
-// Clients parked in WAIT, kept per key, oldest first: a write touches only those it can wake, at any world
-// size. Pure; one owner.
+// Clients parked in WAIT, kept per key, oldest first: a write touches only those it can wake, at
+// any world size. Pure; one owner.
 #pragma once
 
 #include <cstddef>
@@ -24,17 +24,18 @@ class Waiters {
   size_t waited_keys() const { return waited_keys_; }
   size_t clients() const { return waiters_.size(); }
 
-  /// Parks `client` until every one of `missing` has been created. The client must not be parked already and
-  /// `missing` must not be empty. Duplicates are harmless.
+  /// Parks `client` until every one of `missing` has been created. The client must not be parked
+  /// already and `missing` must not be empty. Duplicates are harmless.
   void Park(ClientId client, std::span<const std::string_view> missing);
 
-  /// `key` came into existence: all who wait for it lose it from their list, and those with nothing left to
-  /// wait for go to `released`.
+  /// `key` came into existence: all who wait for it lose it from their list, and those with nothing
+  /// left to wait for go to `released`.
   void Created(std::string_view key, Released& released);
 
-  /// One element of a queue became free. Walks the waiters of `key`, oldest first: whoever has other keys
-  /// missing just loses this one (a satisfied key stays satisfied); the first who is thereby done ends the
-  /// walk, goes to `released` and has the element. Returns whether there was such a one.
+  /// One element of a queue became free. Walks the waiters of `key`, oldest first: whoever has
+  /// other keys missing just loses this one (a satisfied key stays satisfied); the first who is
+  /// thereby done ends the walk, goes to `released` and has the element. Returns whether there was
+  /// such a one.
   bool Offer(std::string_view key, Released& released);
 
   /// Forgets the client's wait; false if it had none.

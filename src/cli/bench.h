@@ -1,0 +1,58 @@
+// What the `muster bench` subcommands share.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/endpoint.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "cli/commands.h"
+#include "load/child.h"
+
+namespace muster::cli {
+
+void AddBenchStore(CLI::App& bench, Run* run);
+void AddBenchLatency(CLI::App& bench, Run* run);
+void AddBenchWake(CLI::App& bench, Run* run);
+
+/// The server under test: one that runs already, or one of our own that lives as long as this.
+struct BenchServer {
+  std::unique_ptr<load::Child> child;  ///< Null if it is somebody else's.
+  Endpoint endpoint;
+  pid_t pid = 0;  ///< 0: unknown, so nothing can be said about its CPU time and memory.
+};
+
+/// `address` "": starts `muster serve` with `threads` threads on a free port of 127.0.0.1.
+Result<BenchServer> ReachServer(const std::string& address, pid_t pid, int threads);
+/// Starts this program with `arguments` and takes the port from its first line, a JSON object.
+Result<BenchServer> StartOwn(std::vector<std::string> arguments);
+
+/// Keeps the keys of benchmarks apart that use one server at the same time: always eight
+/// characters.
+std::string RunTag();
+
+/// The value, or the end of the command with one line that says why not, and the status for that.
+template <typename T>
+T OrExit(Result<T> result, const std::string& what);
+[[noreturn]] void ThrowAsCliError(const Error& error, const std::string& what);
+
+template <typename T>
+T OrExit(Result<T> result, const std::string& what) {
+  if (!result) ThrowAsCliError(result.error(), what);
+  return std::move(result).value();
+}
+
+Duration ToDuration(double seconds);
+/// Rounded to a hundredth: the clock is not better.
+double Microseconds(Duration duration);
+double PerOperation(Duration duration, uint64_t operations);
+
+/// An array with one object in each line.
+void PrintJsonLines(const std::vector<nlohmann::ordered_json>& objects);
+
+}  // namespace muster::cli

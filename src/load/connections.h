@@ -1,0 +1,34 @@
+// Many connections that do nothing but exist: how fast they come, what they cost the server.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <optional>
+
+#include "base/endpoint.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "load/dialect.h"
+#include "load/process_meter.h"
+
+namespace muster::load {
+
+struct ConnectionsOptions {
+  Endpoint server;
+  Protocol protocol = Protocol::kTcpStore;
+  pid_t server_pid = 0;  ///< Whose memory to report; 0: nobody's.
+  size_t count = 1000;
+};
+
+struct ConnectionsReport {
+  Duration elapsed{};  ///< From the first connect to the last first answer.
+  std::optional<Memory> memory_before;
+  std::optional<Memory> memory;  ///< While all were held.
+  std::optional<Duration> server_cpu;
+};
+
+/// Opens them, has each answered, holds all, has each answered once more, and lets go. Blocks.
+Result<ConnectionsReport> HoldConnections(const ConnectionsOptions& options);
+
+}  // namespace muster::load

@@ -1,0 +1,48 @@
+// Creates the keys of a run before it, counts its counters after it, and removes them in the end.
+// One blocking connection, many requests in flight.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "adapters/posix/posix_clock.h"
+#include "adapters/posix/posix_dialer.h"
+#include "base/endpoint.h"
+#include "base/result.h"
+#include "load/dialect.h"
+
+namespace muster::load {
+
+class KeyKeeper {
+ public:
+  /// Connects. The key space outlives the keeper. kUnavailable, kTimeout: there is no such server.
+  static Result<std::unique_ptr<KeyKeeper>> Open(const Endpoint& server, Protocol protocol,
+                                                 const KeySpace& space);
+
+  /// Every value stored and every counter at zero, seen by whoever asks from now on.
+  Status Create();
+  /// The sum of all counters.
+  Result<int64_t> CountCounters();
+  Status Delete();
+
+ private:
+  KeyKeeper(Protocol protocol, const KeySpace& space) : protocol_(protocol), space_(space) {}
+
+  /// Does the chore for every key; returns the sum of the numbers answered.
+  Result<int64_t> ForAll(Chore chore);
+  /// Sends what is in `request` and reads `replies` replies of that shape.
+  Result<int64_t> Exchange(const std::string& request, ReplyShape shape, size_t replies);
+  Result<std::string> Take(size_t bytes);
+  Result<std::string> TakeLine();
+  Status Fill();
+
+  const Protocol protocol_;
+  const KeySpace& space_;
+  PosixClock clock_;
+  PosixDialer dialer_{clock_};
+  std::unique_ptr<BlockingStream> stream_;
+  std::string input_;
+};
+
+}  // namespace muster::load

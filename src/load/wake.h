@@ -1,0 +1,35 @@
+// How long a waiter sleeps on after its key was set, while others wait for other keys.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/endpoint.h"
+#include "base/result.h"
+#include "load/histogram.h"
+
+namespace muster::load {
+
+struct WakeOptions {
+  Endpoint server;
+  std::vector<size_t> waiters;  ///< The numbers of other waiters to measure with.
+  size_t wakes = 500;           ///< Measured in each pass at each number.
+  size_t passes =
+      3;  ///< Over all the numbers, so that a slow second does not hit one of them alone.
+  std::string tag = "0";  ///< Part of the keys.
+
+  Status Validate() const;
+};
+
+struct WakePoint {
+  size_t waiters = 0;
+  Histogram latency;  ///< From before the SET is sent until the waiter has its answer.
+};
+
+/// One point for each number of waiters, in the order asked for. Blocks. kUnavailable, kTimeout,
+/// kInvalid; kProtocol: the server woke somebody else, or nobody.
+Result<std::vector<WakePoint>> MeasureWakes(const WakeOptions& options);
+
+}  // namespace muster::load

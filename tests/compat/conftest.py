@@ -1,0 +1,183 @@
+"""Fixtures of the tests that put the real PyTorch against muster. README.md says how to run them, and why."""
+
+import faulthandler
+import functools
+import json
+import os
+import pathlib
+import sys
+import time
+
+import pytest
+
+# Torch warns about every timeout that the tests provoke; set before the import, which reads it once.
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
+# What a launcher around the tests may have left behind would turn servers into clients.
+for variable in ("TORCHELASTIC_USE_AGENT_STORE", "MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "USE_LIBUV"):
+    os.environ.pop(variable, None)
+
+torch_is_missing = ""
+try:
+    import torch
+except ImportError as failure:
+    torch_is_missing = str(failure)
+
+import peers
+
+SKIPPED_STATUS = 77  # what ctest takes for "skipped"
+FAILED_STATUS = 1
+HANGING_S = 240
+
+
+def reference_mode() -> bool:
+    """Whether PyTorch's own server stands in for muster's, to show that the tests ask for what PyTorch does."""
+    return os.environ.get("MUSTER_COMPAT_SERVER", "muster") == "torch"
+
+
+def pytest_configure(config):
+    config.addinivalue_line(
+        "markers",
+        "muster_differs(reason, strict=True, run=True): muster deliberately does better than PyTorch's server here; "
+        "with MUSTER_COMPAT_SERVER=torch the test is expected to fail (strict), may fail (not strict), or would hang",
+    )
+    config.addinivalue_line("markers", "muster_only: says nothing about PyTorch's server")
+
+
+def pytest_report_header():
+    if torch_is_missing:
+        return None
+    server = "PyTorch's (reference mode)" if reference_mode() else os.environ.get("MUSTER_BIN", "MUSTER_BIN is not set")
+    return f"torch {torch.__version__}; server: {server}"
+
+
+def pytest_sessionstart(session):
+    # Before any test file is read, for they import torch.
+    if torch_is_missing:
+        files = ", ".join(pathlib.Path(argument).name for argument in session.config.args)
+        is_required = os.environ.get("MUSTER_REQUIRE_TORCH") == "1"
+        verdict = "FAILED (MUSTER_REQUIRE_TORCH=1)" if is_required else "SKIPPED"
+        pytest.exit(
+            f"{verdict}: {files}: {sys.executable} cannot import torch: {torch_is_missing}",
+            returncode=FAILED_STATUS if is_required else SKIPPED_STATUS,
+        )
+    # A test that hangs shows where, and ends; its children go with it (peers.die_with_parent).
+    faulthandler.dump_traceback_later(HANGING_S, exit=True, file=os.fdopen(os.dup(2), "w"))
+
+
+def pytest_sessionfinish():
+    faulthandler.cancel_dump_traceback_later()
+
+
+def pytest_collection_modifyitems(items):
+    if reference_mode():
+        for item in items:
+            expect_reference_to_differ(item)
+
+
+def expect_reference_to_differ(item):
+    for marker in item.iter_markers("muster_differs"):
+        item.add_marker(
+            pytest.mark.xfail(
+                reason=marker.args[0],
+                strict=marker.kwargs.get("strict", True),
+                run=marker.kwargs.get("run", True),
+            )
+        )
+    if item.get_closest_marker("muster_only"):
+        item.add_marker(pytest.mark.skip(reason="needs muster's server"))
+
+
+def children() -> set[int]:
+    """Processes that this one has started and that are still there."""
+    return {
+        int(pid)
+        for task in pathlib.Path("/proc/self/task").iterdir()
+        for pid in (task / "children").read_text().split()
+    }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nobody_is_left_behind():
+    before = children()
+    yield
+    assert children() <= before
+
+
+@pytest.fixture
+def start_server(tmp_path):
+    """Starts servers, each fresh, and ends all of them; muster's must then end cleanly."""
+    started = []
+
+    def start(listen: str = "127.0.0.1:0", *options: str):
+        if reference_mode():
+            assert listen.endswith(":0") and not options, "PyTorch's server has no such options"
+            server = peers.TorchServer()
+        else:
+            server = peers.MusterServer(tmp_path, listen, *options)
+        started.append(server)
+        return server
+
+    yield start
+    failures = []
+    for server in started:
+        try:
+            server.stop()
+        except AssertionError as failure:
+            failures.append(str(failure))
+    assert not failures, failures
+
+
+@pytest.fixture
+def server(start_server):
+    return start_server()
+
+
+@pytest.fixture
+def client(server):
+    """Makes torch clients of this test's server."""
+    return functools.partial(peers.connect, server)
+
+
+@pytest.fixture
+def store(client):
+    return client()
+
+
+@pytest.fixture
+def other(client):
+    """A second client, with a connection of its own."""
+    return client()
+
+
+class Workers:
+    """Processes that have torch loaded already (workers.py)."""
+
+    def __init__(self, directory: pathlib.Path):
+        command = [sys.executable, "-B", peers.HERE / "workers.py"]
+        self._child = peers.Child(command, directory / f"workers-{time.monotonic_ns()}.log")
+        assert self._child.output.line(peers.IMPORT_S) == "ready", self._child.errors()
+
+    def start(self, task: str, workers: int, **arguments) -> None:
+        self._child.say(json.dumps({"task": task, "workers": workers, "arguments": arguments}))
+
+    def outcomes(self) -> list[dict]:
+        """Of what was started last: "returned" or "error" of each, in rank order."""
+        return json.loads(self._child.output.line(patience_s=60))
+
+    def run(self, task: str, workers: int, **arguments) -> list:
+        self.start(task, workers, **arguments)
+        outcomes = self.outcomes()
+        errors = [outcome["error"] for outcome in outcomes if "error" in outcome]
+        assert not errors, f"{errors[0]}\n{self._child.errors()}"
+        return [outcome["returned"] for outcome in outcomes]
+
+    def end(self) -> None:
+        self._child.process.stdin.close()
+        assert self._child.ended() == 0, self._child.errors()
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory):
+    processes = Workers(tmp_path_factory.mktemp("workers"))
+    yield processes
+    processes.end()

@@ -1,0 +1,173 @@
+// FileStore: its file, byte by byte, and how long the file lives.
+#include "muster/file_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "muster/error.h"
+#include "support/bytes.h"
+#include "support/errors.h"
+#include "support/temp_dir.h"
+
+namespace muster::test {
+
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+namespace {
+
+std::string Record(std::string_view key, std::string_view value) {
+  return U32(static_cast<uint32_t>(key.size())) + std::string(key) +
+         U32(static_cast<uint32_t>(value.size())) + std::string(value);
+}
+
+}  // namespace
+
+class FileStoreTest : public ::testing::Test {
+ protected:
+  const TempDir dir_;
+  const std::string path_ = dir_.File("store");
+};
+
+TEST_F(FileStoreTest, Item093_TheFileIsTheLogThatTheFormatSays) {
+  {
+    FileStore store(path_);
+    store.Set("k", "v");
+    store.Add("c", 5);
+    store.Add("c", -2);
+    store.DeleteKey("k");
+    EXPECT_EQ(ToHex(ReadFile(path_)),
+              ToHex(Hex("09 00 00 00 72 65 66 63 6f 75 6e 74 2f 01 00 00 00 31"  // refcount/ 1
+                        "02 00 00 00 2f 6b 01 00 00 00 76"                       // /k v
+                        "02 00 00 00 2f 63 01 00 00 00 35"                       // /c 5
+                        "02 00 00 00 2f 63 01 00 00 00 33"                       // /c 3
+                        "03 00 00 00 2d 2f 6b 00 00 00 00")));                   // -/k
+  }
+  const std::string left = Hex("08 00 00 00 63 6c 65 61 6e 75 70 2f 01 00 00 00 31"         // cleanup/ 1
+                               "09 00 00 00 72 65 66 63 6f 75 6e 74 2f 01 00 00 00 30");  // refcount/ 0
+  EXPECT_TRUE(ReadFile(path_).ends_with(left)) << ToHex(ReadFile(path_));
+}
+
+TEST_F(FileStoreTest, Item093_AFileWrittenByOthersIsRead) {
+  WriteFile(path_, Record("refcount/", "1") + Record("/a", "first") + Record("/n", "41") +
+                       Record("/a", "second") + Record("/gone", "x") + Record("-/gone", "") +
+                       Record("/-minus", "kept") + Record("/", "nameless"));
+  FileStore store(path_);
+  EXPECT_EQ(store.Get("a"), "second");
+  EXPECT_EQ(store.Add("n", 1), 42);
+  EXPECT_FALSE(store.Check({"gone"}));
+  EXPECT_EQ(store.Get("-minus"), "kept");
+  EXPECT_EQ(store.Get(""), "nameless");
+  EXPECT_THAT(store.ListKeys(), UnorderedElementsAre("a", "n", "-minus", ""));
+  EXPECT_EQ(store.GetNumKeys(), 5);  // with refcount/
+  EXPECT_TRUE(ReadFile(path_).ends_with(Record("refcount/", "2") + Record("/n", "42")));
+}
+
+TEST_F(FileStoreTest, Item093_WhatOthersAppendWhileItIsOpenIsSeen) {
+  FileStore store(path_);
+  store.Set("k", "old");
+  WriteFile(path_, ReadFile(path_) + Record("/k", "new") + Record("/late", "v"));
+  EXPECT_EQ(store.Get("k"), "new");
+  EXPECT_EQ(store.Get("late"), "v");
+}
+
+TEST_F(FileStoreTest, Item093_AHalfWrittenLastRecordIsNeitherReadNorBuiltUpon) {
+  // A writer died in the middle: everything before it counts, and the next write starts where it began.
+  const std::string whole = Record("refcount/", "1") + Record("/k", "v");
+  const std::string half = Record("/broken", "never finished").substr(0, 15);
+  FileStore store(path_);
+  WriteFile(path_, whole + half);
+  EXPECT_EQ(store.Get("k"), "v");
+  EXPECT_FALSE(store.Check({"broken"}));
+  store.Set("next", "w");
+  EXPECT_EQ(ToHex(ReadFile(path_)), ToHex(whole + Record("/next", "w")));
+}
+
+TEST_F(FileStoreTest, Item093_AFileOfSomethingElseIsRefusedAndLeftAlone) {
+  WriteFile(path_, Record("no slash in front", "x") + "anything");
+  EXPECT_THAT(ErrorOf<StoreError>([&] { FileStore store(path_); }), HasSubstr("not a FileStore file"));
+  EXPECT_EQ(ReadFile(path_), Record("no slash in front", "x") + "anything");
+}
+
+TEST_F(FileStoreTest, Item093_ANewFileUnderTheOldNameIsANewStore) {
+  FileStore store(path_);
+  store.Set("k", "a long value of the first file");
+  const std::string other = dir_.File("other");
+  WriteFile(other, Record("/fresh", "v"));
+  ASSERT_EQ(std::rename(other.c_str(), path_.c_str()), 0);
+  EXPECT_FALSE(store.Check({"k"}));
+  EXPECT_EQ(store.Get("fresh"), "v");
+}
+
+TEST_F(FileStoreTest, Item094_TheFileGoesWithTheLastOfItsUsers) {
+  auto first = std::make_unique<FileStore>(path_, 1);
+  auto second = std::make_unique<FileStore>(path_, 1);
+  first->Set("k", "v");
+  first.reset();
+  EXPECT_TRUE(FileExists(path_));
+  EXPECT_EQ(second->Get("k"), "v");
+  second.reset();
+  EXPECT_FALSE(FileExists(path_));
+}
+
+TEST_F(FileStoreTest, Item094_TheFileWaitsForAsManyUsersAsItWasToldOf) {
+  std::make_unique<FileStore>(path_, 2).reset();
+  EXPECT_TRUE(FileExists(path_));  // the second one has not been there yet
+  std::make_unique<FileStore>(path_, 2).reset();
+  EXPECT_FALSE(FileExists(path_));
+}
+
+TEST_F(FileStoreTest, Item094_AnEndAfterTheFileIsGoneIsQuiet) {
+  auto store = std::make_unique<FileStore>(path_, 1);
+  ASSERT_EQ(std::remove(path_.c_str()), 0);
+  store.reset();
+  EXPECT_FALSE(FileExists(path_));
+}
+
+TEST_F(FileStoreTest, Item095_WithoutAWorldSizeTheFileStays) {
+  {
+    FileStore first(path_);
+    FileStore second(path_);
+    first.Set("k", "v");
+  }
+  EXPECT_TRUE(FileExists(path_));
+  EXPECT_EQ(FileStore(path_).Get("k"), "v");
+}
+
+TEST_F(FileStoreTest, Item097_FiveKeysCountSix) {
+  FileStore store(path_);
+  for (const char* key : {"key", "key0", "key1", "key2", "key3"}) store.Set(key, "v");
+  EXPECT_EQ(store.GetNumKeys(), 6);
+}
+
+TEST_F(FileStoreTest, Item088_ACloneIsOneMoreUserOfTheFile) {
+  auto store = std::make_unique<FileStore>(path_, 1);
+  auto clone = store->Clone();
+  store.reset();
+  EXPECT_TRUE(FileExists(path_));
+  clone->Set("k", "v");
+  clone.reset();
+  EXPECT_FALSE(FileExists(path_));
+}
+
+TEST_F(FileStoreTest, Item046_AStoreWhoseFileVanishedTimesOut) {
+  FileStore store(path_);
+  store.SetTimeout(std::chrono::milliseconds(100));
+  ASSERT_EQ(std::remove(path_.c_str()), 0);
+  EXPECT_THROW(store.Get("k"), StoreTimeoutError);
+  EXPECT_THROW(store.Check({"k"}), StoreError);
+  store.Set("k", "v");  // writers create it
+  EXPECT_EQ(store.Get("k"), "v");
+}
+
+TEST_F(FileStoreTest, Item093_APathThatCannotBeIsRefused) {
+  EXPECT_THAT(ErrorOf<std::exception>([&] { FileStore store(dir_.File("no/such/folder/store")); }),
+              HasSubstr("no/such/folder"));
+}
+
+TEST_F(FileStoreTest, Item093_ThePathIsWhatWasGiven) { EXPECT_EQ(FileStore(path_).path(), path_); }
+
+}  // namespace muster::test
