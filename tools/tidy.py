@@ -210,7 +210,7 @@ def check_arrows(file):
         if file.path.startswith("include/"):
             if not path.startswith("muster/"):
                 yield line, f'a public header includes "{path}"; use muster/* and C++ headers only'
-        elif folder is not None and file.is_test and target == "support":
+        elif folder is not None and file.is_test and target in ("support", "tests"):
             continue  # What the tests share, in tests/support.
         elif folder is not None and folder not in ARROWS:
             yield line, f"src/{folder} has no place in the architecture; give it one in tools/tidy.py"

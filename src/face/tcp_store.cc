@@ -1,7 +1,5 @@
 #include "muster/tcp_store.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
@@ -10,6 +8,7 @@
 
 #include "adapters/posix/posix_clock.h"
 #include "adapters/posix/posix_dialer.h"
+#include "adapters/posix/process.h"
 #include "base/text.h"
 #include "face/throw.h"
 #include "runtime/store_client.h"
@@ -75,8 +74,8 @@ struct TcpStore::Impl {
     const StoreClientOptions client_options{
         .key_bytes_max = options.key_bytes_max,
         .value_bytes_max = options.value_bytes_max,
-        .nonce = static_cast<uint32_t>(getpid()),
-        .seed = static_cast<uint64_t>(getpid()) ^
+        .nonce = ProcessId(),
+        .seed = uint64_t{ProcessId()} ^
                 static_cast<uint64_t>(clock.Now().since_start.count())};
     client = ValueOrThrow(
         StoreClient::Connect(dialer, clock, {host, options.port}, client_options, options.timeout));

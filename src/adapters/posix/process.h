@@ -1,0 +1,10 @@
+// Facts about this process.
+#pragma once
+
+#include <cstdint>
+
+namespace muster {
+
+uint32_t ProcessId();
+
+}  // namespace muster
