@@ -56,7 +56,7 @@ class Histogram {
 
   static size_t IndexOf(uint64_t nanoseconds) {
     if (nanoseconds < kSub) return nanoseconds;
-    const int shift = std::bit_width(nanoseconds) - kSubBits - 1;
+    const int shift = static_cast<int>(std::bit_width(nanoseconds)) - kSubBits - 1;
     return static_cast<size_t>(shift) * kSub + (nanoseconds >> shift);
   }
 

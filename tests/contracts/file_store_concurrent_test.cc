@@ -54,7 +54,7 @@ TEST(FileStoreProcessesTest, Item096_AProcessThatIsKilledHoldsNobodyUp) {
   FileStore store(path);
   store.SetTimeout(kPatience);
   {
-    ChildProcess busy = ChildProcess::Fork([&](int, int) {
+    ChildProcess busy = ChildProcess::Fork([&](int, int) -> int {
       FileStore child(path);
       while (true) child.Add("n", 1);
     });

@@ -83,17 +83,18 @@ std::string RawClient::SaidSoFar() {
   return said;
 }
 
-void SendInPieces(RawSocket& client, std::string_view bytes, size_t piece, RawClient& other) {
+void SendInPieces(RawSocket& client, std::string_view bytes, size_t piece,
+                  const std::function<void()>& settle) {
   while (!bytes.empty()) {
     const std::string_view next = bytes.substr(0, piece);
     client.Send(next);
-    other.Settle();
+    settle();
     bytes.remove_prefix(next.size());
   }
 }
 
 size_t SendUntilRefused(RawSocket& client, std::string_view chunk, size_t bytes_max,
-                        RawClient& other) {
+                        const std::function<void()>& settle) {
   constexpr int kOpportunities = 200;
   size_t total = 0;
   size_t at = 0;  // in the chunk: requests must not be torn apart
@@ -105,7 +106,7 @@ size_t SendUntilRefused(RawSocket& client, std::string_view chunk, size_t bytes_
       refused = 0;
     } else {
       ++refused;
-      other.Settle();
+      settle();
     }
   }
   return total;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -36,12 +37,14 @@ class RawClient : public RawSocket {
   uint32_t next_nonce_ = 0x7e7d7c01;
 };
 
-/// Reads all at once what a client and its server have agreed on so far: sends `bytes` in pieces of `piece` bytes and
-/// lets `other`, a client of the same server, make a round trip after each, so that they arrive one by one.
-void SendInPieces(RawSocket& client, std::string_view bytes, size_t piece, RawClient& other);
+/// Sends `bytes` in pieces of `piece` bytes; `settle` runs after each and returns when the server has had time to read
+/// it, so that the pieces arrive one by one.
+void SendInPieces(RawSocket& client, std::string_view bytes, size_t piece,
+                  const std::function<void()>& settle);
 
-/// Sends `chunk` again and again, until the server takes no more although it had every opportunity (many round trips of
-/// `other`), or `bytes_max` have been sent. Returns the bytes sent.
-size_t SendUntilRefused(RawSocket& client, std::string_view chunk, size_t bytes_max, RawClient& other);
+/// Sends `chunk` again and again, until the server takes no more although it had every opportunity (many rounds of
+/// `settle`), or `bytes_max` have been sent. Returns the bytes sent.
+size_t SendUntilRefused(RawSocket& client, std::string_view chunk, size_t bytes_max,
+                        const std::function<void()>& settle);
 
 }  // namespace muster::test
