@@ -57,6 +57,8 @@ ROOMS = [
 TEST_LIBRARIES = r"(gtest|gmock|rapidcheck)(/|\.h)"
 # System headers (all <...> that are neither C++'s nor a guest's).
 SYSTEM_ROOMS = ("adapters/posix", "adapters/uv", "load", "cli")
+# Those that unit tests may include everywhere: to measure memory.
+SYSTEM_FOR_TESTS = {"malloc.h"}
 
 STANDARD_HEADERS = set("""
     algorithm any array atomic barrier bit bitset charconv chrono codecvt compare complex concepts
@@ -235,6 +237,8 @@ def check_rooms(file):
             if folder not in room[1]:
                 where = " and ".join("src/" + name for name in room[1])
                 yield line, f"<{path}> is a guest of {where}; use {room[2]}"
+        elif file.is_test and path in SYSTEM_FOR_TESTS:
+            continue
         elif kind == "<" and path not in STANDARD_HEADERS and folder not in SYSTEM_ROOMS:
             if path.endswith(".h") and "c" + path[:-2] in STANDARD_HEADERS:
                 yield line, f"<{path}> is C's name for a C++ header; use <c{path[:-2]}>"

@@ -123,6 +123,11 @@ class TidyTest(unittest.TestCase):
                 for folder in ["adapters/posix", "adapters/uv", "load", "cli"]:
                     self.assert_quiet(f"src/{folder}/a.cc", f"#include <{header}>\n")
 
+    def test_a_unit_test_may_measure_memory_but_no_more(self):
+        self.assert_quiet("src/core/store/a_test.cc", "#include <malloc.h>\nTEST(A, B) {}\n")
+        self.assert_fires("src/core/store/a.cc", "#include <malloc.h>\n", "use a port")
+        self.assert_fires("src/core/store/a_test.cc", "#include <unistd.h>\nTEST(A, B) {}\n", "use a port")
+
     def test_the_c_name_of_a_standard_header_fires(self):
         self.assert_fires("src/base/a.cc", "#include <string.h>\n", "use <cstring>")
 

@@ -18,17 +18,19 @@ TEST(ParseHostPortTest, ReadsNamesLiteralsAndAnEmptyHost) {
 }
 
 TEST(ParseHostPortTest, PortMustBeANumberOfSixteenBits) {
-  for (const std::string_view text : {"h:", "h:65536", "h:-1", "h:+1", "h: 1", "h:1 ", "h:http", "h:1x",
-                                      "h:99999999999999999999", "[::1]:"}) {
+  for (const std::string_view text : {"h:", "h:65536", "h:-1", "h:+1", "h: 1", "h:1 ", "h:http",
+                                      "h:1x", "h:99999999999999999999", "[::1]:"}) {
     const Result<Endpoint> read = ParseHostPort(text);
     ASSERT_FALSE(read) << text;
     EXPECT_EQ(read.error().code, Code::kInvalid) << text;
-    EXPECT_THAT(read.error().message, HasSubstr("the port must be a number from 0 to 65535")) << text;
+    EXPECT_THAT(read.error().message, HasSubstr("the port must be a number from 0 to 65535"))
+        << text;
   }
 }
 
 TEST(ParseHostPortTest, MissingPortIsNamed) {
-  EXPECT_EQ(ParseHostPort("localhost").error().message, "'localhost' is not HOST:PORT: the port is missing");
+  EXPECT_EQ(ParseHostPort("localhost").error().message,
+            "'localhost' is not HOST:PORT: the port is missing");
   EXPECT_EQ(ParseHostPort("").error().message, "'' is not HOST:PORT: the port is missing");
 }
 
@@ -45,7 +47,8 @@ TEST(ParseHostPortTest, UnclosedBracketIsRefused) {
 }
 
 RC_GTEST_PROP(EndpointTest, ReadsBackWhatItWrote, (uint16_t port)) {
-  const auto host = *rc::gen::container<std::string>(rc::gen::element('a', 'Z', '0', '9', '.', '-', ':', '_'));
+  const auto host =
+      *rc::gen::container<std::string>(rc::gen::element('a', 'Z', '0', '9', '.', '-', ':', '_'));
   const Endpoint endpoint{host, port};
   const Result<Endpoint> read = ParseHostPort(endpoint.ToString());
   RC_ASSERT(read.has_value());
@@ -53,7 +56,8 @@ RC_GTEST_PROP(EndpointTest, ReadsBackWhatItWrote, (uint16_t port)) {
 }
 
 RC_GTEST_PROP(EndpointTest, AnyTextIsReadOrRefused, ()) {
-  const auto text = *rc::gen::container<std::string>(rc::gen::element('[', ']', ':', '1', 'h', '\0', '\xff'));
+  const auto text =
+      *rc::gen::container<std::string>(rc::gen::element('[', ']', ':', '1', 'h', '\0', '\xff'));
   const Result<Endpoint> read = ParseHostPort(text);
   if (!read) RC_ASSERT(read.error().code == Code::kInvalid);
 }

@@ -9,7 +9,8 @@
 namespace muster {
 namespace {
 
-// SplitMix64's published reference outputs. If they change, every recorded seed of every run is worthless.
+// SplitMix64's published reference outputs. If they change, every recorded seed of every run is
+// worthless.
 TEST(PrngTest, GivesTheReferenceSequence) {
   Prng prng(1234567);
   for (const uint64_t expected : {6457827717110365317u, 3203168211198807973u, 9817491932198370423u,

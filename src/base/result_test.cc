@@ -21,9 +21,10 @@ TEST(ResultTest, HoldsAValueOrAnError) {
 }
 
 TEST(ResultTest, AFalseLookingValueIsStillAValue) {
-  EXPECT_TRUE(Result<int>(0).has_value());
-  EXPECT_TRUE(Result<bool>(false).has_value());
-  EXPECT_TRUE(Result<std::string>(std::string()).has_value());
+  const Result<int> zero = 0;
+  const Result<std::string> empty = std::string();
+  EXPECT_TRUE(zero);
+  EXPECT_TRUE(empty);
 }
 
 TEST(ResultTest, MoveOnlyValuesCanBeTakenOut) {

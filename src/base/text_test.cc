@@ -12,8 +12,9 @@ namespace {
 
 TEST(ConcatTest, JoinsStringsCharactersAndIntegers) {
   const std::string owned = "ed";
-  EXPECT_EQ(Concat("key of ", 17, ' ', std::string_view("bytes"), ", limit", owned, ' ', int64_t{-4}),
-            "key of 17 bytes, limited -4");
+  EXPECT_EQ(
+      Concat("key of ", 17, ' ', std::string_view("bytes"), ", limit", owned, ' ', int64_t{-4}),
+      "key of 17 bytes, limited -4");
   EXPECT_EQ(Concat(), "");
 }
 
@@ -43,7 +44,8 @@ TEST(ParseCounterTest, SkipsWhiteSpaceAndOneSignAndStopsAtTheFirstNonDigit) {
 }
 
 TEST(ParseCounterTest, WithoutDigitsIsInvalid) {
-  for (const std::string_view text : {"", " ", "abc", "+", "-", "+-5", "-+5", "--5", "- 5", "+ 5", "\v"}) {
+  for (const std::string_view text :
+       {"", " ", "abc", "+", "-", "+-5", "-+5", "--5", "- 5", "+ 5", "\v"}) {
     const Result<int64_t> read = ParseCounter(text);
     ASSERT_FALSE(read) << "'" << text << "' was read as " << *read;
     EXPECT_EQ(read.error().code, Code::kInvalid) << text;
@@ -53,8 +55,8 @@ TEST(ParseCounterTest, WithoutDigitsIsInvalid) {
 TEST(ParseCounterTest, BeyondSixtyFourBitsIsOutOfRange) {
   EXPECT_EQ(*ParseCounter("9223372036854775807"), std::numeric_limits<int64_t>::max());
   EXPECT_EQ(*ParseCounter("-9223372036854775808"), std::numeric_limits<int64_t>::min());
-  for (const std::string_view text :
-       {"9223372036854775808", "-9223372036854775809", "+99999999999999999999999", "9223372036854775808x"}) {
+  for (const std::string_view text : {"9223372036854775808", "-9223372036854775809",
+                                      "+99999999999999999999999", "9223372036854775808x"}) {
     const Result<int64_t> read = ParseCounter(text);
     ASSERT_FALSE(read) << text;
     EXPECT_EQ(read.error().code, Code::kOutOfRange) << text;
@@ -65,7 +67,8 @@ TEST(ParseCounterTest, ErrorQuotesWhatWasStoredOnOneLine) {
   EXPECT_EQ(ParseCounter("a\nb").error().message, "'a\\x0ab' is not a number");
 }
 
-// strtoll is what PyTorch's server counts with; the two must not differ on anything a user may have stored.
+// strtoll is what PyTorch's server counts with; the two must not differ on anything a user may have
+// stored.
 RC_GTEST_PROP(ParseCounterTest, ReadsWhatStrtollReads, ()) {
   const auto text = *rc::gen::container<std::string>(
       rc::gen::oneOf(rc::gen::element(' ', '\t', '\n', '\v', '\f', '\r', '+', '-', '0', 'a', '.'),

@@ -27,7 +27,8 @@ RC_GTEST_PROP(InstantTest, WaitingLongerNeverEndsEarlier, ()) {
   const Instant now{Duration(*amount)};
   const Duration some(*amount), more(*amount);
   RC_ASSERT(now + some >= now);
-  RC_ASSERT(((now + some) <=> (now + more)) == (some <=> more) || now + std::max(some, more) == Instant::Never());
+  RC_ASSERT(((now + some) <=> (now + more)) == (some <=> more) ||
+            now + std::max(some, more) == Instant::Never());
 }
 
 TEST(DeadlineAfterTest, PositiveTimeoutEndsThatMuchLater) {

@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "load/echo_server.h"
+#include "load/process_meter.h"
 #include "muster/error.h"
 
 namespace muster::cli {
@@ -51,6 +52,7 @@ Result<BenchServer> ReachServer(const std::string& address, pid_t pid, int threa
   BenchServer server;
   MUSTER_TRY(server.endpoint, ParseHostPort(address));
   if (server.endpoint.host.empty()) server.endpoint.host = "localhost";
+  if (pid != 0) MUSTER_CHECK_OK(load::CpuTime(pid));  // said now, not after the load
   server.pid = pid;
   return server;
 }

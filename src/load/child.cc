@@ -1,9 +1,10 @@
 #include "load/child.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -74,7 +75,8 @@ Status Child::ReadFirstLine(Duration patience) {
 }
 
 Child::~Child() {
-  const Descriptor handle(pidfd_open(pid_, 0));
+  // By its number: the header of glibc 2.36 declares pidfd_open() as if it were C++.
+  const Descriptor handle(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
   kill(pid_, SIGTERM);
   pollfd ended{.fd = handle.get(), .events = POLLIN, .revents = 0};
   if (!handle.is_open() || poll(&ended, 1, kGraceMs) != 1) kill(pid_, SIGKILL);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/spinning_mutex.h"
 #include "base/time.h"
 #include "core/store/machine.h"
 
@@ -60,7 +61,7 @@ class StoreHub {
    private:
     StoreHub& hub_;
     const size_t loop_;
-    std::unique_lock<std::mutex> lock_;
+    std::unique_lock<SpinningMutex> lock_;
     Released arrived_;   // decided before this turn
     Released released_;  // decided in it
   };
@@ -70,7 +71,7 @@ class StoreHub {
   static size_t LoopOf(ClientId client) { return static_cast<uint64_t>(client) >> kLoopShift; }
 
   std::function<void(size_t)> knock_;
-  std::mutex mutex_;
+  SpinningMutex mutex_;
   StoreMachine machine_;             // guarded by mutex_
   std::vector<Released> mailboxes_;  // guarded by mutex_, one per loop
 };

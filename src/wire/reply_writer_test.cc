@@ -62,7 +62,8 @@ TEST(ReplyWriterTest, MultiGetHasNoCountAndListKeysHasOne) {
   const Views values = {"1", ""};
   const std::string listed = "01 00 00 00 00 00 00 00 31 00 00 00 00 00 00 00 00";
   EXPECT_EQ(Encoded({.kind = Reply::Kind::kValues, .values = values}), listed);
-  EXPECT_EQ(Encoded({.kind = Reply::Kind::kKeys, .values = values}), "02 00 00 00 00 00 00 00 " + listed);
+  EXPECT_EQ(Encoded({.kind = Reply::Kind::kKeys, .values = values}),
+            "02 00 00 00 00 00 00 00 " + listed);
   EXPECT_EQ(Encoded({.kind = Reply::Kind::kValues}), "");
   EXPECT_EQ(Encoded({.kind = Reply::Kind::kKeys}), "00 00 00 00 00 00 00 00");
 }
@@ -81,9 +82,11 @@ TEST(ReplyWriterTest, RepliesAreAppended) {
   EXPECT_EQ(Dump(out), "00 01");
 }
 
-// --- The worked examples of the specification: what the client sends, and the bytes that it then reads
+// --- The worked examples of the specification: what the client sends, and the bytes that it then
+// reads
 
-/// Two clients of one store; `One` and `Two` say what comes back, each in hex, as if they stood on the wire.
+/// Two clients of one store; `One` and `Two` say what comes back, each in hex, as if they stood on
+/// the wire.
 class WorkedReplyTest : public ::testing::Test {
  protected:
   std::string One(std::string_view dump) { return Send(ClientId{1}, dump); }
@@ -108,7 +111,8 @@ class WorkedReplyTest : public ::testing::Test {
   StoreMachine machine_;
 };
 
-constexpr std::string_view kSetFooBar = "01 04 00 00 00 00 00 00 00 2f 66 6f 6f 03 00 00 00 00 00 00 00 62 61 72";
+constexpr std::string_view kSetFooBar =
+    "01 04 00 00 00 00 00 00 00 2f 66 6f 6f 03 00 00 00 00 00 00 00 62 61 72";
 constexpr std::string_view kGetFoo = "03 04 00 00 00 00 00 00 00 2f 66 6f 6f";
 
 TEST_F(WorkedReplyTest, Item001_PingIsEchoed) { EXPECT_EQ(One("0d 34 12 00 00"), "34 12 00 00"); }
@@ -133,8 +137,10 @@ TEST_F(WorkedReplyTest, SetWaitGetAndDelete) {
 }
 
 TEST_F(WorkedReplyTest, AddsOfFiveAndMinusTwo) {
-  EXPECT_EQ(One("04 04 00 00 00 00 00 00 00 2f 63 74 72 05 00 00 00 00 00 00 00"), "05 00 00 00 00 00 00 00");
-  EXPECT_EQ(One("04 04 00 00 00 00 00 00 00 2f 63 74 72 fe ff ff ff ff ff ff ff"), "03 00 00 00 00 00 00 00");
+  EXPECT_EQ(One("04 04 00 00 00 00 00 00 00 2f 63 74 72 05 00 00 00 00 00 00 00"),
+            "05 00 00 00 00 00 00 00");
+  EXPECT_EQ(One("04 04 00 00 00 00 00 00 00 2f 63 74 72 fe ff ff ff ff ff ff ff"),
+            "03 00 00 00 00 00 00 00");
   EXPECT_EQ(One("03 04 00 00 00 00 00 00 00 2f 63 74 72"), "01 00 00 00 00 00 00 00 33");
 }
 
@@ -172,7 +178,8 @@ TEST_F(WorkedReplyTest, AWaitEndsWhenBothKeysAppear) {
 
 TEST_F(WorkedReplyTest, CompareSetInItsThreeOutcomes) {
   const std::string_view old_to_new =
-      "02 02 00 00 00 00 00 00 00 2f 6b 03 00 00 00 00 00 00 00 6f 6c 64 03 00 00 00 00 00 00 00 6e 65 77";
+      "02 02 00 00 00 00 00 00 00 2f 6b 03 00 00 00 00 00 00 00 6f 6c 64 03 00 00 00 00 00 00 00 "
+      "6e 65 77";
   EXPECT_EQ(One(old_to_new), "03 00 00 00 00 00 00 00 6f 6c 64");
   One("01 02 00 00 00 00 00 00 00 2f 6b 02 00 00 00 00 00 00 00 7a 7a");
   EXPECT_EQ(One(old_to_new), "02 00 00 00 00 00 00 00 7a 7a");
@@ -181,17 +188,20 @@ TEST_F(WorkedReplyTest, CompareSetInItsThreeOutcomes) {
 }
 
 TEST_F(WorkedReplyTest, CompareSetThatCreates) {
-  EXPECT_EQ(One("02 02 00 00 00 00 00 00 00 2f 6b 00 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 76 31"),
-            "02 00 00 00 00 00 00 00 76 31");
+  EXPECT_EQ(
+      One("02 02 00 00 00 00 00 00 00 2f 6b 00 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 76 31"),
+      "02 00 00 00 00 00 00 00 76 31");
 }
 
 TEST_F(WorkedReplyTest, AppendMultiSetAndMultiGet) {
   EXPECT_EQ(One("09 04 00 00 00 00 00 00 00 2f 6c 6f 67 02 00 00 00 00 00 00 00 78 79"), "");
-  EXPECT_EQ(One("0b 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61 01 00 00 00 00 00 00 00 31 "
-                "02 00 00 00 00 00 00 00 2f 62 03 00 00 00 00 00 00 00 74 77 6f"),
-            "");
-  EXPECT_EQ(One("0a 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61 02 00 00 00 00 00 00 00 2f 62"),
-            "01 00 00 00 00 00 00 00 31 03 00 00 00 00 00 00 00 74 77 6f");
+  EXPECT_EQ(
+      One("0b 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61 01 00 00 00 00 00 00 00 31 "
+          "02 00 00 00 00 00 00 00 2f 62 03 00 00 00 00 00 00 00 74 77 6f"),
+      "");
+  EXPECT_EQ(
+      One("0a 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61 02 00 00 00 00 00 00 00 2f 62"),
+      "01 00 00 00 00 00 00 00 31 03 00 00 00 00 00 00 00 74 77 6f");
 }
 
 TEST_F(WorkedReplyTest, Item070_AQueueFromPushToEmpty) {

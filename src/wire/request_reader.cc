@@ -1,6 +1,7 @@
 #include "wire/request_reader.h"
 
-#include "base/assert.h"
+#include <algorithm>
+
 #include "base/bytes.h"
 #include "base/text.h"
 #include "wire/layout.h"
@@ -28,9 +29,6 @@ Result<size_t> RequestScanner::Scan(std::string_view bytes, const RequestLimits&
     stuck_ = false;
     MUSTER_CHECK_OK(Field(layout[letter_], bytes, limits));
     if (stuck_) return size_t{0};
-    if (offset_ > limits.request_bytes_max) {
-      return TooLarge(static_cast<Op>(opcode), "request bytes", offset_, limits.request_bytes_max);
-    }
     ++letter_;
     if (letter_ == layout.size() && repeats_left_ > 1) {
       --repeats_left_;
@@ -47,14 +45,11 @@ Status RequestScanner::Field(char field, std::string_view bytes, const RequestLi
     return Ok();
   }
   const auto op = static_cast<Op>(bytes[0]);
-  if (field == '4' || field == '8') {
-    offset_ += header;
-    return Ok();
-  }
+  if (field == '4' || field == '8') return Advance(op, header, 0, limits);
   const auto number = LoadInt<uint64_t>(bytes.data() + offset_);
   if (field == '*') {
     if (number > limits.keys_max) return TooLarge(op, "key count", number, limits.keys_max);
-    offset_ += header;
+    MUSTER_CHECK_OK(Advance(op, header, 0, limits));
     repeats_left_ = number;
     repeat_from_ = letter_ + 1;
     if (number == 0) letter_ = kLayouts[static_cast<uint8_t>(op)].size() - 1;  // nothing follows
@@ -65,7 +60,16 @@ Status RequestScanner::Field(char field, std::string_view bytes, const RequestLi
   if (number > allowed) {
     return TooLarge(op, is_key ? "key bytes" : "value bytes", number, allowed);
   }
-  offset_ += header + number;
+  return Advance(op, header, number, limits);
+}
+
+// Judged before it is added: limits that an operator has lifted must not make the sum wrap.
+Status RequestScanner::Advance(Op op, uint64_t header, uint64_t body, const RequestLimits& limits) {
+  const uint64_t most = limits.request_bytes_max;
+  if (body > most || header + offset_ > most - body) {
+    return TooLarge(op, "request bytes", std::max(body, offset_ + header), most);
+  }
+  offset_ += header + body;
   return Ok();
 }
 

@@ -40,6 +40,7 @@ class RequestScanner {
 
  private:
   Status Field(char field, std::string_view bytes, const RequestLimits& limits);
+  Status Advance(Op op, uint64_t header, uint64_t body, const RequestLimits& limits);
 
   size_t offset_ = 0;  // where the next field starts; beyond the bytes while a blob is incomplete
   size_t letter_ = 0;  // index of that field in the layout

@@ -27,8 +27,10 @@ std::string Hex(std::string_view dump) {
   return out;
 }
 
-/// Scans bytes that stand alone in memory, so that a look past their end is caught by the sanitizer.
-Result<size_t> ScanAlone(RequestScanner& scanner, std::string_view bytes, const RequestLimits& limits = {}) {
+/// Scans bytes that stand alone in memory, so that a look past their end is caught by the
+/// sanitizer.
+Result<size_t> ScanAlone(RequestScanner& scanner, std::string_view bytes,
+                         const RequestLimits& limits = {}) {
   const auto alone = std::make_unique<char[]>(bytes.size());
   std::copy(bytes.begin(), bytes.end(), alone.get());
   return scanner.Scan({alone.get(), bytes.size()}, limits);
@@ -60,14 +62,17 @@ std::string Promise(Op op, const std::vector<std::string_view>& fields_before, u
 }
 
 /// The same for an entry of a list.
-std::string PromiseInList(Op op, const std::vector<std::string_view>& fields_before, uint64_t length) {
+std::string PromiseInList(Op op, const std::vector<std::string_view>& fields_before,
+                          uint64_t length) {
   std::string out = Promise(op, {}, 2);
   for (const std::string_view field : fields_before) AppendBlob(out, field);
   AppendInt<uint64_t>(out, length);
   return out;
 }
 
-bool Has(Op op, char field) { return kLayouts[static_cast<uint8_t>(op)].find(field) != std::string_view::npos; }
+bool Has(Op op, char field) {
+  return kLayouts[static_cast<uint8_t>(op)].find(field) != std::string_view::npos;
+}
 
 std::vector<Op> OpsWith(char field) {
   std::vector<Op> out;
@@ -93,7 +98,8 @@ void ExpectExample(std::string_view dump, const Request& request) {
   EXPECT_EQ(decoded.expected, request.expected);
   EXPECT_EQ(decoded.value, request.value);
   EXPECT_EQ(decoded.number, request.number);
-  EXPECT_EQ(Views(decoded.keys.begin(), decoded.keys.end()), Views(request.keys.begin(), request.keys.end()));
+  EXPECT_EQ(Views(decoded.keys.begin(), decoded.keys.end()),
+            Views(request.keys.begin(), request.keys.end()));
   EXPECT_EQ(Views(decoded.values.begin(), decoded.values.end()),
             Views(request.values.begin(), request.values.end()));
 }
@@ -107,7 +113,8 @@ TEST(WorkedRequestTest, JoiningWithAWorldSize) {
   const Views keys = {"init/"};
   ExpectExample("04 05 00 00 00 00 00 00 00 69 6e 69 74 2f 01 00 00 00 00 00 00 00",
                 {.op = Op::kAdd, .key = "init/", .number = 1});
-  ExpectExample("06 01 00 00 00 00 00 00 00 05 00 00 00 00 00 00 00 69 6e 69 74 2f", {.op = Op::kWait, .keys = keys});
+  ExpectExample("06 01 00 00 00 00 00 00 00 05 00 00 00 00 00 00 00 69 6e 69 74 2f",
+                {.op = Op::kWait, .keys = keys});
   ExpectExample("03 05 00 00 00 00 00 00 00 69 6e 69 74 2f", {.op = Op::kGet, .key = "init/"});
 }
 
@@ -115,7 +122,8 @@ TEST(WorkedRequestTest, SetAndGet) {
   const Views keys = {"/foo"};
   ExpectExample("01 04 00 00 00 00 00 00 00 2f 66 6f 6f 03 00 00 00 00 00 00 00 62 61 72",
                 {.op = Op::kSet, .key = "/foo", .value = "bar"});
-  ExpectExample("06 01 00 00 00 00 00 00 00 04 00 00 00 00 00 00 00 2f 66 6f 6f", {.op = Op::kWait, .keys = keys});
+  ExpectExample("06 01 00 00 00 00 00 00 00 04 00 00 00 00 00 00 00 2f 66 6f 6f",
+                {.op = Op::kWait, .keys = keys});
   ExpectExample("03 04 00 00 00 00 00 00 00 2f 66 6f 6f", {.op = Op::kGet, .key = "/foo"});
 }
 
@@ -128,19 +136,23 @@ TEST(WorkedRequestTest, AddOfPositiveAndNegativeNumbers) {
 
 TEST(WorkedRequestTest, CheckWaitAndCancel) {
   const Views keys = {"/a", "/bb"};
-  ExpectExample("05 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61 03 00 00 00 00 00 00 00 2f 62 62",
-                {.op = Op::kCheck, .keys = keys});
-  ExpectExample("06 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61 03 00 00 00 00 00 00 00 2f 62 62",
-                {.op = Op::kWait, .keys = keys});
+  ExpectExample(
+      "05 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61 03 00 00 00 00 00 00 00 2f 62 62",
+      {.op = Op::kCheck, .keys = keys});
+  ExpectExample(
+      "06 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61 03 00 00 00 00 00 00 00 2f 62 62",
+      {.op = Op::kWait, .keys = keys});
   ExpectExample("0c", {.op = Op::kCancelWait});
 }
 
 TEST(WorkedRequestTest, CompareSet) {
   ExpectExample(
-      "02 02 00 00 00 00 00 00 00 2f 6b 03 00 00 00 00 00 00 00 6f 6c 64 03 00 00 00 00 00 00 00 6e 65 77",
+      "02 02 00 00 00 00 00 00 00 2f 6b 03 00 00 00 00 00 00 00 6f 6c 64 03 00 00 00 00 00 00 00 "
+      "6e 65 77",
       {.op = Op::kCompareSet, .key = "/k", .expected = "old", .value = "new"});
-  ExpectExample("02 02 00 00 00 00 00 00 00 2f 6b 00 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 76 31",
-                {.op = Op::kCompareSet, .key = "/k", .expected = "", .value = "v1"});
+  ExpectExample(
+      "02 02 00 00 00 00 00 00 00 2f 6b 00 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 76 31",
+      {.op = Op::kCompareSet, .key = "/k", .expected = "", .value = "v1"});
 }
 
 TEST(WorkedRequestTest, DeleteCountListAndAppend) {
@@ -153,11 +165,13 @@ TEST(WorkedRequestTest, DeleteCountListAndAppend) {
 
 TEST(WorkedRequestTest, MultiSetAndMultiGet) {
   const Views keys = {"/a", "/b"}, values = {"1", "two"};
-  ExpectExample("0b 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61 01 00 00 00 00 00 00 00 31 "
-                "02 00 00 00 00 00 00 00 2f 62 03 00 00 00 00 00 00 00 74 77 6f",
-                {.op = Op::kMultiSet, .keys = keys, .values = values});
-  ExpectExample("0a 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61 02 00 00 00 00 00 00 00 2f 62",
-                {.op = Op::kMultiGet, .keys = keys});
+  ExpectExample(
+      "0b 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61 01 00 00 00 00 00 00 00 31 "
+      "02 00 00 00 00 00 00 00 2f 62 03 00 00 00 00 00 00 00 74 77 6f",
+      {.op = Op::kMultiSet, .keys = keys, .values = values});
+  ExpectExample(
+      "0a 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61 02 00 00 00 00 00 00 00 2f 62",
+      {.op = Op::kMultiGet, .keys = keys});
 }
 
 TEST(WorkedRequestTest, QueuesAndBarrier) {
@@ -180,7 +194,8 @@ TEST(RequestScannerTest, Item004_BytesBehindARequestAreLeftAlone) {
 }
 
 TEST(RequestScannerTest, Item118_LengthFieldsMayComeByteByByte) {
-  const std::string bytes = Encoded({.op = Op::kCompareSet, .key = "/key", .expected = "", .value = "desired"});
+  const std::string bytes =
+      Encoded({.op = Op::kCompareSet, .key = "/key", .expected = "", .value = "desired"});
   RequestScanner scanner;
   for (size_t size = 0; size < bytes.size(); ++size) {
     ASSERT_EQ(*ScanAlone(scanner, bytes.substr(0, size)), 0u) << size;
@@ -227,9 +242,9 @@ TEST(RequestScannerTest, AScannerIsUsedAgainAfterReset) {
   EXPECT_EQ(*ScanAlone(scanner, set), set.size());
 }
 
-// The scanner's promise is that a large request costs no more when it comes in small steps. Whatever it has passed
-// is overwritten here with lengths that it would refuse: it can only succeed by never looking back (but for the
-// opcode), that is, in linear time.
+// The scanner's promise is that a large request costs no more when it comes in small steps.
+// Whatever it has passed is overwritten here with lengths that it would refuse: it can only succeed
+// by never looking back (but for the opcode), that is, in linear time.
 void ExpectNeverLooksBack(std::string bytes, size_t step) {
   RequestScanner scanner;
   const size_t whole = bytes.size();
@@ -306,8 +321,10 @@ TEST(RequestScannerTest, Item115_ACountOf131072IsTheMost) {
 }
 
 TEST(RequestScannerTest, LengthsThatWouldWrapAreRefused) {
-  for (const uint64_t length : {uint64_t{1} << 63, (uint64_t{1} << 63) + 1, kHuge, kHuge - 7, kHuge - 8, kHuge - 16}) {
-    for (const Op op : OpsWith('k')) ExpectRefused((Has(op, '*') ? PromiseInList : Promise)(op, {}, length));
+  for (const uint64_t length :
+       {uint64_t{1} << 63, (uint64_t{1} << 63) + 1, kHuge, kHuge - 7, kHuge - 8, kHuge - 16}) {
+    for (const Op op : OpsWith('k'))
+      ExpectRefused((Has(op, '*') ? PromiseInList : Promise)(op, {}, length));
     for (const Op op : OpsWith('*')) ExpectRefused(Promise(op, {}, length));
     ExpectRefused(Promise(Op::kSet, {"/k"}, length));
     ExpectRefused(Promise(Op::kCompareSet, {"/k"}, length));
@@ -327,29 +344,43 @@ TEST(RequestScannerTest, LengthsDoNotWrapWhenTheOperatorLiftsTheLimits) {
 
 TEST(RequestScannerTest, ALengthIsNotJudgedBeforeItIsThere) {
   const std::string promise = Promise(Op::kSet, {"/k"}, kHuge);
-  for (size_t size = 0; size < promise.size(); ++size) EXPECT_EQ(*ScanOnce(promise.substr(0, size)), 0u) << size;
+  for (size_t size = 0; size < promise.size(); ++size)
+    EXPECT_EQ(*ScanOnce(promise.substr(0, size)), 0u) << size;
 }
 
 TEST(RequestScannerTest, ARequestOfExactlyTheRequestLimitIsAccepted) {
-  const Views keys(4, "/k"), values(4, "0123456789");
-  const std::string bytes = Encoded({.op = Op::kMultiSet, .keys = keys, .values = values});
-  EXPECT_EQ(*ScanOnce(bytes, {.request_bytes_max = bytes.size()}), bytes.size());
-  ExpectRefused(bytes, {.request_bytes_max = bytes.size() - 1});
+  const Views keys = {"/k", "/l"}, values = {"", "v"};
+  for (uint8_t number = 0; number < kOpCount; ++number) {
+    const auto op = static_cast<Op>(number);
+    SCOPED_TRACE(Name(op));
+    const std::string bytes = Encoded({.op = op,
+                                       .key = "/key",
+                                       .expected = "old",
+                                       .value = "value",
+                                       .number = 7,
+                                       .keys = keys,
+                                       .values = values});
+    EXPECT_EQ(*ScanOnce(bytes, {.request_bytes_max = bytes.size()}), bytes.size());
+    if (bytes.size() > 1) ExpectRefused(bytes, {.request_bytes_max = bytes.size() - 1});
+  }
 }
 
 TEST(RequestScannerTest, ARequestBeyondTheRequestLimitIsRefusedWithTheLengthThatCrossesIt) {
   const RequestLimits limits{.request_bytes_max = 100};
   const std::string before = PromiseInList(Op::kMultiSet, {"/k", std::string(50, 'v'), "/l"}, 0);
   const uint64_t left = limits.request_bytes_max - before.size();
-  EXPECT_EQ(*ScanOnce(PromiseInList(Op::kMultiSet, {"/k", std::string(50, 'v'), "/l"}, left), limits), 0u);
+  EXPECT_EQ(
+      *ScanOnce(PromiseInList(Op::kMultiSet, {"/k", std::string(50, 'v'), "/l"}, left), limits),
+      0u);
   ExpectRefused(PromiseInList(Op::kMultiSet, {"/k", std::string(50, 'v'), "/l"}, left + 1), limits);
 }
 
 // A driver may scan ahead, run what came before the bad request, and ask again.
 TEST(RequestScannerTest, WhatWasRefusedStaysRefused) {
   const RequestLimits limits{.request_bytes_max = 100};
-  for (const std::string& bytes : {std::string("\x13"), Promise(Op::kGet, {}, 8193), Promise(Op::kWait, {}, 131'073),
-                                   Promise(Op::kSet, {"/k"}, kHuge), Promise(Op::kSet, {"/k"}, 101)}) {
+  for (const std::string& bytes :
+       {std::string("\x13"), Promise(Op::kGet, {}, 8193), Promise(Op::kWait, {}, 131'073),
+        Promise(Op::kSet, {"/k"}, kHuge), Promise(Op::kSet, {"/k"}, 101)}) {
     RequestScanner scanner;
     EXPECT_FALSE(ScanAlone(scanner, bytes, limits));
     EXPECT_FALSE(ScanAlone(scanner, bytes, limits));
@@ -358,7 +389,8 @@ TEST(RequestScannerTest, WhatWasRefusedStaysRefused) {
 }
 
 TEST(RequestScannerTest, ARefusalNamesOperationLengthAndLimit) {
-  EXPECT_EQ(ScanOnce(Promise(Op::kGet, {}, 8193)).error().message, "GET: key bytes of 8193, limit 8192");
+  EXPECT_EQ(ScanOnce(Promise(Op::kGet, {}, 8193)).error().message,
+            "GET: key bytes of 8193, limit 8192");
   EXPECT_EQ(ScanOnce("\x13").error().message, "opcode 19, the highest known is 18");
 }
 
@@ -395,9 +427,12 @@ TEST(RequestDecoderTest, ADecoderIsUsedAgainAfterClear) {
 TEST(RequestDecoderTest, NumbersKeepTheirSignAndWidth) {
   RequestDecoder decoder;
   EXPECT_EQ(decoder.Decode(Encoded({.op = Op::kPing, .number = 0xffffffff})).number, 0xffffffff);
-  for (const int64_t number : {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}) {
-    EXPECT_EQ(decoder.Decode(Encoded({.op = Op::kAdd, .key = "/n", .number = number})).number, number);
-    EXPECT_EQ(decoder.Decode(Encoded({.op = Op::kBarrier, .key = "/n", .number = number})).number, number);
+  for (const int64_t number :
+       {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}) {
+    EXPECT_EQ(decoder.Decode(Encoded({.op = Op::kAdd, .key = "/n", .number = number})).number,
+              number);
+    EXPECT_EQ(decoder.Decode(Encoded({.op = Op::kBarrier, .key = "/n", .number = number})).number,
+              number);
   }
 }
 

@@ -1,4 +1,5 @@
-// Any requests, encoded, cut anywhere, scanned and decoded, are the same requests; and nothing else is one.
+// Any requests, encoded, cut anywhere, scanned and decoded, are the same requests; and nothing else
+// is one.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -44,8 +45,9 @@ struct Owned {
 };
 
 std::ostream& operator<<(std::ostream& out, const Owned& request) {
-  return out << Name(request.op) << ' ' << rc::toString(request.key) << ' ' << rc::toString(request.expected) << ' '
-             << rc::toString(request.value) << ' ' << request.number << ' ' << rc::toString(request.keys) << ' '
+  return out << Name(request.op) << ' ' << rc::toString(request.key) << ' '
+             << rc::toString(request.expected) << ' ' << rc::toString(request.value) << ' '
+             << request.number << ' ' << rc::toString(request.keys) << ' '
              << rc::toString(request.values);
 }
 
@@ -84,7 +86,8 @@ rc::Gen<Owned> AnyRequest() {
       case Op::kCheck:
       case Op::kWait:
         out.keys = *rc::gen::container<Strings>(text);
-        if (out.op == Op::kMultiSet) out.values = *rc::gen::container<Strings>(out.keys.size(), text);
+        if (out.op == Op::kMultiSet)
+          out.values = *rc::gen::container<Strings>(out.keys.size(), text);
         break;
       case Op::kGetNumKeys:
       case Op::kCancelWait:
@@ -95,8 +98,9 @@ rc::Gen<Owned> AnyRequest() {
   });
 }
 
-/// What a connection does: keeps what has come, and takes out every request that is complete. Each fragment
-/// is followed by a move of everything kept to fresh memory, so that nothing can hold on to old bytes.
+/// What a connection does: keeps what has come, and takes out every request that is complete. Each
+/// fragment is followed by a move of everything kept to fresh memory, so that nothing can hold on
+/// to old bytes.
 class Reader {
  public:
   Status Feed(std::string_view bytes) {
@@ -138,7 +142,8 @@ RC_GTEST_PROP(RequestStreamTest, RequestsSurviveAnyFragmentation, ()) {
   const std::string bytes = Bytes(sent);
   Reader reader;
   for (size_t at = 0; at < bytes.size();) {
-    const size_t step = *rc::gen::oneOf(rc::gen::inRange<size_t>(1, 10), rc::gen::inRange<size_t>(1, 2000));
+    const size_t step =
+        *rc::gen::oneOf(rc::gen::inRange<size_t>(1, 10), rc::gen::inRange<size_t>(1, 2000));
     RC_ASSERT(reader.Feed(std::string_view(bytes).substr(at, step)).has_value());
     at += step;
   }
@@ -156,10 +161,11 @@ RC_GTEST_PROP(RequestStreamTest, ATruncatedRequestIsNeverARequest, ()) {
   }
 }
 
-// Whatever a hostile peer sends, the reader stays inside its bytes (which the sanitizer sees) and takes for a request
-// only what encodes to the very bytes that came.
+// Whatever a hostile peer sends, the reader stays inside its bytes (which the sanitizer sees) and
+// takes for a request only what encodes to the very bytes that came.
 RC_GTEST_PROP(RequestStreamTest, OfDamagedBytesOnlyWhatEncodesToThemIsARequest, ()) {
-  std::string bytes = Bytes(*rc::gen::scale(0.2, rc::gen::container<std::vector<Owned>>(AnyRequest())));
+  std::string bytes =
+      Bytes(*rc::gen::scale(0.2, rc::gen::container<std::vector<Owned>>(AnyRequest())));
   const int wounds = *rc::gen::inRange(1, 8);
   for (int i = 0; i < wounds && !bytes.empty(); ++i) {
     const size_t at = *rc::gen::inRange<size_t>(0, bytes.size());
@@ -184,13 +190,15 @@ RC_GTEST_PROP(RequestStreamTest, OfDamagedBytesOnlyWhatEncodesToThemIsARequest, 
 }
 
 RC_GTEST_PROP(RequestStreamTest, FragmentationDoesNotChangeTheVerdictOnDamagedBytes, ()) {
-  std::string bytes = Bytes(*rc::gen::scale(0.2, rc::gen::container<std::vector<Owned>>(AnyRequest())));
+  std::string bytes =
+      Bytes(*rc::gen::scale(0.2, rc::gen::container<std::vector<Owned>>(AnyRequest())));
   RC_PRE(!bytes.empty());
   bytes[*rc::gen::inRange<size_t>(0, bytes.size())] = *rc::gen::arbitrary<char>();
   Reader whole, pieces;
   const bool accepted = whole.Feed(bytes).has_value();
   bool still = true;
-  for (size_t at = 0; at < bytes.size() && still; ++at) still = pieces.Feed(bytes.substr(at, 1)).has_value();
+  for (size_t at = 0; at < bytes.size() && still; ++at)
+    still = pieces.Feed(bytes.substr(at, 1)).has_value();
   RC_ASSERT(still == accepted);
   RC_ASSERT(pieces.requests == whole.requests);
 }

@@ -12,8 +12,17 @@ import pytest
 
 # Torch warns about every timeout that the tests provoke; set before the import, which reads it once.
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
+# Torch looks up the name of every peer address; a name server that is out of reach must not cost 5 s.
+os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
 # What a launcher around the tests may have left behind would turn servers into clients.
-for variable in ("TORCHELASTIC_USE_AGENT_STORE", "MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "USE_LIBUV"):
+for variable in (
+    "TORCHELASTIC_USE_AGENT_STORE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "RANK",
+    "WORLD_SIZE",
+    "USE_LIBUV",
+):
     os.environ.pop(variable, None)
 
 torch_is_missing = ""
@@ -26,7 +35,8 @@ import peers
 
 SKIPPED_STATUS = 77  # what ctest takes for "skipped"
 FAILED_STATUS = 1
-HANGING_S = 240
+HANGING_S = 120
+REAL_STDERR = os.fdopen(os.dup(2), "w")  # pytest keeps the other one to itself
 
 
 def reference_mode() -> bool:
@@ -46,7 +56,11 @@ def pytest_configure(config):
 def pytest_report_header():
     if torch_is_missing:
         return None
-    server = "PyTorch's (reference mode)" if reference_mode() else os.environ.get("MUSTER_BIN", "MUSTER_BIN is not set")
+    server = (
+        "PyTorch's (reference mode)"
+        if reference_mode()
+        else os.environ.get("MUSTER_BIN", "MUSTER_BIN is not set")
+    )
     return f"torch {torch.__version__}; server: {server}"
 
 
@@ -60,8 +74,11 @@ def pytest_sessionstart(session):
             f"{verdict}: {files}: {sys.executable} cannot import torch: {torch_is_missing}",
             returncode=FAILED_STATUS if is_required else SKIPPED_STATUS,
         )
-    # A test that hangs shows where, and ends; its children go with it (peers.die_with_parent).
-    faulthandler.dump_traceback_later(HANGING_S, exit=True, file=os.fdopen(os.dup(2), "w"))
+
+
+def pytest_runtest_logstart():
+    # A test that hangs shows where, and ends the run; its children go with it (die_with_parent).
+    faulthandler.dump_traceback_later(HANGING_S, exit=True, file=REAL_STDERR)
 
 
 def pytest_sessionfinish():

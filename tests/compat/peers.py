@@ -50,7 +50,9 @@ def connect(server, timeout_s: float = 30, **options):
     import torch.distributed as dist
 
     options.setdefault("wait_for_workers", False)
-    return dist.TCPStore(options.pop("host", server.host), server.port, timeout=ms(timeout_s * 1000), **options)
+    return dist.TCPStore(
+        options.pop("host", server.host), server.port, timeout=ms(timeout_s * 1000), **options
+    )
 
 
 def die_with_parent() -> None:
@@ -140,7 +142,15 @@ class MusterServer:
 
     def __init__(self, directory: pathlib.Path, listen: str = "127.0.0.1:0", *options: str):
         self._port_file = directory / f"port-{time.monotonic_ns()}"
-        command = [required("MUSTER_BIN"), "serve", "--listen", listen, "--port-file", self._port_file, *options]
+        command = [
+            required("MUSTER_BIN"),
+            "serve",
+            "--listen",
+            listen,
+            "--port-file",
+            self._port_file,
+            *options,
+        ]
         self.child = Child(command, self._port_file.with_suffix(".log"))
         try:
             self.announced = self.child.output.line()
@@ -216,7 +226,9 @@ class Background:
     def __init__(self, call, *arguments, **keywords):
         self._outcome = None
         self._failure = None
-        self._thread = threading.Thread(target=self._run, args=(call, arguments, keywords), daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(call, arguments, keywords), daemon=True
+        )
         self._thread.start()
 
     def _run(self, call, arguments, keywords):
@@ -253,18 +265,20 @@ class Background:
 
 
 def local_port(store) -> int:
-    """The client's own port, which torch tells nowhere but in the text of the object."""
-    return int(re.search(r"addr=\S*?:(\d+),", repr(store)).group(1))
+    """The client's own port. Torch prints it, but wrongly where the name server does not answer."""
+    descriptor = int(re.search(r"client=TCPClient\(SocketImpl\(fd=(\d+),", repr(store)).group(1))
+    with socket.socket(fileno=os.dup(descriptor)) as same:
+        return same.getsockname()[1]
 
 
 def unread_bytes(server_port: int, client_port: int) -> int:
-    """What the kernel still holds for the server on that connection; -1 if there is no such connection."""
+    """What the kernel still holds for the server on that connection; -1 if there is no such one."""
+    # A row: local address:port, remote address:port, state, bytes to send:bytes to read, ...
+    row = re.compile(rf":{server_port:04X} \w+:{client_port:04X} \w+ \w+:(\w+)")
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for row in pathlib.Path(table).read_text().splitlines()[1:]:
-            _, local, remote, _, queues = row.split()[:5]
-            ports = int(local.rsplit(":")[-1], 16), int(remote.rsplit(":")[-1], 16)
-            if ports == (server_port, client_port):
-                return int(queues.split(":")[1], 16)
+        found = row.search(pathlib.Path(table).read_text())
+        if found:
+            return int(found.group(1), 16)
     return -1
 
 

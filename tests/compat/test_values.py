@@ -6,10 +6,22 @@ import torch.distributed as dist
 from peers import Background, connect
 
 # Bytes that a careless server would take for the end of a string, for a length, or for an encoding error.
-AWKWARD_VALUES = [b"", b"\0", b"a\0b", b"\xff", bytes(range(256)), b"plain", b"\n", "знач".encode(), b"x" * 70_000]
+AWKWARD_VALUES = [
+    b"",
+    b"\0",
+    b"a\0b",
+    b"\xff",
+    bytes(range(256)),
+    b"plain",
+    b"\n",
+    "знач".encode(),
+    b"x" * 70_000,
+]
 
 
-@pytest.mark.parametrize("value", AWKWARD_VALUES, ids=lambda value: f"{len(value)}_{value[:4].hex()}")
+@pytest.mark.parametrize(
+    "value", AWKWARD_VALUES, ids=lambda value: f"{len(value)}_{value[:4].hex()}"
+)
 def test_item013_get_returns_the_bytes_that_were_set(store, other, value):
     store.set("key", value)
     assert store.get("key") == value
@@ -75,7 +87,16 @@ def test_item019_add_of_zero_creates_the_key(store):
 
 @pytest.mark.parametrize(
     "text, total",
-    [("12abc", 13), ("  7", 8), ("+7", 8), ("-7", -6), ("\t\n 41 ", 42), ("007", 8), ("1.9", 2), ("9223372036854775806", 2**63 - 1)],
+    [
+        ("12abc", 13),
+        ("  7", 8),
+        ("+7", 8),
+        ("-7", -6),
+        ("\t\n 41 ", 42),
+        ("007", 8),
+        ("1.9", 2),
+        ("9223372036854775806", 2**63 - 1),
+    ],
 )
 def test_item020_add_reads_numbers_as_strtoll_does(store, text, total):
     store.set("n", text)
@@ -83,8 +104,12 @@ def test_item020_add_reads_numbers_as_strtoll_does(store, text, total):
     assert store.get("n") == str(total).encode()
 
 
-@pytest.mark.parametrize("text", ["abc", "", " ", "-", "- 1", "\0" + "1", "9223372036854775808", "9" * 40], ids=repr)
-def test_item021_item022_add_to_what_is_no_number_ends_the_connection_and_changes_nothing(store, other, text):
+@pytest.mark.parametrize(
+    "text", ["abc", "", " ", "-", "- 1", "\0" + "1", "9223372036854775808", "9" * 40], ids=repr
+)
+def test_item021_item022_add_to_what_is_no_number_ends_the_connection_and_changes_nothing(
+    store, other, text
+):
     store.set("n", text)
     with pytest.raises(dist.DistNetworkError, match=r"^Failed to recv, got 0 bytes\."):
         store.add("n", 1)
@@ -139,7 +164,9 @@ def test_item027_a_key_may_start_with_a_minus(store):
     assert store.num_keys() == 1
 
 
-@pytest.mark.parametrize("key", ["a/b", "/", "//", "with space", "ключ", "init/", "tab\tnew\nline", "nul\0nul"])
+@pytest.mark.parametrize(
+    "key", ["a/b", "/", "//", "with space", "ключ", "init/", "tab\tnew\nline", "nul\0nul"]
+)
 def test_item028_any_text_can_be_a_key(store, other, key):
     store.set(key, "value")
     assert other.get(key) == b"value"
@@ -219,7 +246,9 @@ def test_item036_creating_with_compare_set_releases_a_waiter(server, store, othe
     assert waiter.result() == b"made"
 
 
-@pytest.mark.muster_differs("PyTorch's server wakes waiters of a key even if the compare_set stored nothing")
+@pytest.mark.muster_differs(
+    "PyTorch's server wakes waiters of a key even if the compare_set stored nothing"
+)
 def test_item037_a_compare_set_that_stores_nothing_releases_nobody(server, store, other):
     waiter = Background(store.get, "key").parked(store, server)
     assert other.compare_set("key", "something else", "made") == b"something else"

@@ -20,7 +20,6 @@ import peers
 DEADLINE_S = 45.0
 
 
-
 def client(port: int, **options) -> dist.TCPStore:
     options.setdefault("wait_for_workers", False)
     return dist.TCPStore("127.0.0.1", port, timeout=peers.ms(30_000), **options)
@@ -85,7 +84,9 @@ def process_group(rank: int, world_size: int, port: int, how: str) -> list[float
     dist.all_reduce(tensor)
     gathered = [torch.zeros(1) for _ in range(world_size)]
     dist.all_gather(gathered, torch.tensor([float(rank)]))
-    half = dist.new_group(list(range(world_size // 2)))  # a second group: more traffic through the store
+    half = dist.new_group(
+        list(range(world_size // 2))
+    )  # a second group: more traffic through the store
     if rank < world_size // 2:
         dist.all_reduce(tensor.clone(), group=half)
     dist.barrier()
@@ -126,7 +127,11 @@ def finish_worker(pid: int, pipe: int, give_up: float) -> dict:
     _, status = os.waitpid(pid, 0)
     with os.fdopen(pipe) as said:
         text = said.read()
-    return json.loads(text) if text else {"error": f"ended with status {os.waitstatus_to_exitcode(status)}"}
+    return (
+        json.loads(text)
+        if text
+        else {"error": f"ended with status {os.waitstatus_to_exitcode(status)}"}
+    )
 
 
 def main() -> None:
@@ -135,7 +140,8 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         workers = [
-            start_worker(request["task"], rank, request["arguments"]) for rank in range(request["workers"])
+            start_worker(request["task"], rank, request["arguments"])
+            for rank in range(request["workers"])
         ]
         give_up = time.monotonic() + DEADLINE_S
         print(json.dumps([finish_worker(*worker, give_up) for worker in workers]), flush=True)

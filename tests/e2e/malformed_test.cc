@@ -84,8 +84,8 @@ TEST_P(MalformedTest, Item112_AnEndBehindARequestStillExecutesIt) {
 
 TEST_P(MalformedTest, Item021_AddToTextClosesAndLeavesTheText) {
   RawClient owner = Client();
-  for (const char* text : {"abc", "", "-", "+", " ", "0x", "9223372036854775808", "-9223372036854775809"}) {
-    const std::string value = text == std::string("0x") ? "x0" : text;
+  for (const std::string value :
+       {"abc", "", "-", "+", " ", "x0", "--1", "9223372036854775808", "-9223372036854775809"}) {
     owner.Send(SetBytes("/n", value));
     owner.Settle();
     RawClient client = Client();

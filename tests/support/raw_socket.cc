@@ -112,6 +112,11 @@ void RawSocket::CloseAbruptly() {
   Close();
 }
 
+void RawSocket::LimitBuffers(int bytes) {
+  setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+  setsockopt(fd_, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+}
+
 void RawSocket::CloseSending() { shutdown(fd_, SHUT_WR); }
 
 bool RawSocket::Await(short events, Clock::time_point give_up) const {

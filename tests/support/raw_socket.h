@@ -43,7 +43,8 @@ class RawSocket {
   /// No more bytes from here; the peer reads an end.
   void CloseSending();
 
-  int fd() const { return fd_; }
+  /// How much the kernel may hold for us in either direction; the smaller, the sooner a peer feels that we do not read.
+  void LimitBuffers(int bytes);
 
  private:
   /// Waits until poll() reports one of `events`; false when the patience is at an end.

@@ -1,6 +1,6 @@
-// The store machine against a naive twin: whatever several clients ask, both give the same answers and release
-// the same clients in the same order. The twin is for reading; the machine's lines, counts and iterators are what
-// is on trial.
+// The store machine against a naive twin: whatever several clients ask, both give the same answers
+// and release the same clients in the same order. The twin is for reading; the machine's lines,
+// counts and iterators are what is on trial.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -21,7 +21,8 @@ using namespace testing_words;  // NOLINT: it is the vocabulary of this file
 using Strings = std::vector<std::string>;
 constexpr Instant kStart{1h};
 
-/// One thing that happens to a store: a request of a client, or its leaving, or the passing of time.
+/// One thing that happens to a store: a request of a client, or its leaving, or the passing of
+/// time.
 struct Event {
   enum class Kind { kAsk, kDrop, kPass };
   Kind kind = Kind::kAsk;
@@ -101,7 +102,9 @@ class NaiveStore {
       case Op::kAdd:
         return Count(e.key, e.number);
       case Op::kCheck: {
-        const auto missing = [&](const std::string& k) { return !entries_.contains(k) && queues_[k].empty(); };
+        const auto missing = [&](const std::string& k) {
+          return !entries_.contains(k) && queues_[k].empty();
+        };
         return std::any_of(e.keys.begin(), e.keys.end(), missing) ? "not ready" : "ready";
       }
       case Op::kWait:
@@ -113,11 +116,13 @@ class NaiveStore {
       case Op::kDeleteKey:
         return Concat(entries_.erase(e.key));
       case Op::kAppend:
-        if (there && entries_[e.key].size() + e.value.size() > options_.reply_bytes_max) return kTooMuch;
+        if (there && entries_[e.key].size() + e.value.size() > options_.reply_bytes_max)
+          return kTooMuch;
         return Put(e.key, entries_.contains(e.key) ? entries_[e.key] + e.value : e.value), "-";
       case Op::kMultiGet: {
         Strings values;
-        for (const std::string& key : e.keys) values.push_back(entries_.contains(key) ? entries_[key] : "");
+        for (const std::string& key : e.keys)
+          values.push_back(entries_.contains(key) ? entries_[key] : "");
         return List(values);
       }
       case Op::kMultiSet:
@@ -195,9 +200,12 @@ class NaiveStore {
     Release([](const Parked& parked) { return parked.missing.empty() && parked.barrier.empty(); });
   }
 
-  /// While an element is free, it goes to the first who then has nothing missing; those before lose the key.
+  /// While an element is free, it goes to the first who then has nothing missing; those before lose
+  /// the key.
   void Offer(const std::string& key) {
-    const auto takes = [&](Parked& p) { return std::erase(p.missing, key) > 0 && p.missing.empty(); };
+    const auto takes = [&](Parked& p) {
+      return std::erase(p.missing, key) > 0 && p.missing.empty();
+    };
     while (Free(key) > 0) {
       const auto taker = std::find_if(parked_.begin(), parked_.end(), takes);
       if (taker == parked_.end()) return;
@@ -209,7 +217,8 @@ class NaiveStore {
 
   void GiveUp(ClientId client) {
     const std::string key = KeptFor(client);
-    if (std::erase_if(kept_, [&](const Kept& kept) { return kept.client == client; }) > 0) Offer(key);
+    if (std::erase_if(kept_, [&](const Kept& kept) { return kept.client == client; }) > 0)
+      Offer(key);
   }
 
   std::string KeptFor(ClientId client) const {
@@ -231,17 +240,20 @@ class NaiveStore {
     size_t bytes = 0;
     for (const std::string& string : strings) bytes += string.size();
     const Keys views = Views(strings);
-    return bytes > options_.reply_bytes_max ? kTooMuch
-                                            : Words({.kind = Reply::Kind::kValues, .values = views});
+    return bytes > options_.reply_bytes_max
+               ? kTooMuch
+               : Words({.kind = Reply::Kind::kValues, .values = views});
   }
 
   int64_t Free(const std::string& key) {
-    const auto kept = std::count_if(kept_.begin(), kept_.end(), [&](const Kept& k) { return k.key == key; });
+    const auto kept =
+        std::count_if(kept_.begin(), kept_.end(), [&](const Kept& k) { return k.key == key; });
     return static_cast<int64_t>(queues_[key].size()) - kept;
   }
 
   bool IsParked(ClientId client) const {
-    return std::any_of(parked_.begin(), parked_.end(), [&](const Parked& p) { return p.client == client; });
+    return std::any_of(parked_.begin(), parked_.end(),
+                       [&](const Parked& p) { return p.client == client; });
   }
 
   void Keep(ClientId client, const std::string& key) {
@@ -265,18 +277,33 @@ class NaiveStore {
 
 rc::Gen<Op> AnyOp() {
   // Weighted towards what makes clients park and others release them.
-  return rc::gen::weightedElement<Op>(
-      {{8, Op::kWait},     {6, Op::kQueuePush}, {6, Op::kQueuePop}, {4, Op::kBarrier},    {4, Op::kSet},
-       {4, Op::kDeleteKey}, {3, Op::kCancelWait}, {3, Op::kAdd},     {3, Op::kCompareSet}, {2, Op::kAppend},
-       {2, Op::kMultiSet}, {2, Op::kMultiGet},  {2, Op::kCheck},    {1, Op::kQueueLen},   {1, Op::kListKeys},
-       {1, Op::kGetNumKeys}, {1, Op::kGet},     {1, Op::kPing},     {1, Op::kValidate}});
+  return rc::gen::weightedElement<Op>({{8, Op::kWait},
+                                       {6, Op::kQueuePush},
+                                       {6, Op::kQueuePop},
+                                       {4, Op::kBarrier},
+                                       {4, Op::kSet},
+                                       {4, Op::kDeleteKey},
+                                       {3, Op::kCancelWait},
+                                       {3, Op::kAdd},
+                                       {3, Op::kCompareSet},
+                                       {2, Op::kAppend},
+                                       {2, Op::kMultiSet},
+                                       {2, Op::kMultiGet},
+                                       {2, Op::kCheck},
+                                       {1, Op::kQueueLen},
+                                       {1, Op::kListKeys},
+                                       {1, Op::kGetNumKeys},
+                                       {1, Op::kGet},
+                                       {1, Op::kPing},
+                                       {1, Op::kValidate}});
 }
 
 rc::Gen<Event> AnyEvent() {
   using rc::gen::element;
   // Few keys, so that stories meet; values that count, that do not, and that do not fit.
   const auto key = element<std::string>("k", "l", "q", "");
-  const auto value = element<std::string>("", "1", "abc", " -2x", "9223372036854775807", "9223372036854775808");
+  const auto value =
+      element<std::string>("", "1", "abc", " -2x", "9223372036854775807", "9223372036854775808");
   const auto keys = rc::gen::resize(4, rc::gen::container<Strings>(key));
   return rc::gen::exec([=] {
     Event event;
@@ -330,7 +357,9 @@ void PlayBoth(const StoreMachineOptions& options) {
   RC_ASSERT(store.Stats().queues == 0u);
 }
 
-RC_GTEST_PROP(StoreMachineModelTest, AnswersAsTheNaiveTwinDoes, ()) { PlayBoth({.reservation_max = 1s}); }
+RC_GTEST_PROP(StoreMachineModelTest, AnswersAsTheNaiveTwinDoes, ()) {
+  PlayBoth({.reservation_max = 1s});
+}
 
 RC_GTEST_PROP(StoreMachineModelTest, AnswersAsTheNaiveTwinDoesAtItsLimits, ()) {
   PlayBoth({.reply_bytes_max = 8,

@@ -1,4 +1,5 @@
-// Queues on the store machine: order, blocking pops (WAIT, then QUEUE_POP) and the elements kept for them.
+// Queues on the store machine: order, blocking pops (WAIT, then QUEUE_POP) and the elements kept
+// for them.
 #include <gtest/gtest.h>
 
 #include "core/store/machine.h"
@@ -31,7 +32,9 @@ TEST(StoreQueueTest, Item068_ElementsComeOutInOrderAndTheQueueIsGoneWithTheLast)
   EXPECT_EQ(store.Stats().queues, 0u);
 }
 
-TEST(StoreQueueTest, Item069_APopOfAnEmptyQueueHasNoValue) { EXPECT_EQ(SpokenStore().Pop(kA, "q"), "0"); }
+TEST(StoreQueueTest, Item069_APopOfAnEmptyQueueHasNoValue) {
+  EXPECT_EQ(SpokenStore().Pop(kA, "q"), "0");
+}
 
 TEST(StoreQueueTest, Item070_APopTellsTheLengthBeforeIt) {
   SpokenStore store;
@@ -164,14 +167,22 @@ TEST(StoreReservationTest, APopTakesFreeElementsPastThoseKeptForOthers) {
 
 TEST(StoreReservationTest, AnyOtherRequestGivesTheElementUpToTheNextInLine) {
   const Keys keys = {"x"};
-  const Request others[] = {{.op = Op::kSet, .key = "x"},       {.op = Op::kCompareSet, .key = "x"},
-                            {.op = Op::kGet, .key = "x"},       {.op = Op::kAdd, .key = "n"},
-                            {.op = Op::kCheck, .keys = keys},   {.op = Op::kWait, .keys = keys},
-                            {.op = Op::kGetNumKeys},            {.op = Op::kDeleteKey, .key = "x"},
-                            {.op = Op::kAppend, .key = "x"},    {.op = Op::kMultiGet, .keys = keys},
-                            {.op = Op::kCancelWait},            {.op = Op::kPing},
-                            {.op = Op::kQueuePush, .key = "x"}, {.op = Op::kQueuePop, .key = "x"},
-                            {.op = Op::kQueueLen, .key = "q"},  {.op = Op::kListKeys},
+  const Request others[] = {{.op = Op::kSet, .key = "x"},
+                            {.op = Op::kCompareSet, .key = "x"},
+                            {.op = Op::kGet, .key = "x"},
+                            {.op = Op::kAdd, .key = "n"},
+                            {.op = Op::kCheck, .keys = keys},
+                            {.op = Op::kWait, .keys = keys},
+                            {.op = Op::kGetNumKeys},
+                            {.op = Op::kDeleteKey, .key = "x"},
+                            {.op = Op::kAppend, .key = "x"},
+                            {.op = Op::kMultiGet, .keys = keys},
+                            {.op = Op::kCancelWait},
+                            {.op = Op::kPing},
+                            {.op = Op::kQueuePush, .key = "x"},
+                            {.op = Op::kQueuePop, .key = "x"},
+                            {.op = Op::kQueueLen, .key = "q"},
+                            {.op = Op::kListKeys},
                             {.op = Op::kBarrier, .key = "n", .number = 1}};
   for (const Request& other : others) {
     SpokenStore store;

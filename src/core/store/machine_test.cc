@@ -1,5 +1,5 @@
-// What the store machine answers, one small story at a time. ItemNNN names the item of the conformance
-// checklist that a story shows; docs/protocol.md tells the rest.
+// What the store machine answers, one small story at a time. ItemNNN names the item of the
+// conformance checklist that a story shows; docs/protocol.md tells the rest.
 #include "core/store/machine.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,8 @@ TEST(StoreMachineTest, Item008_ValidateIsNotARequest) {
 
 TEST(StoreMachineTest, Item013_GetReturnsTheBytesThatWereSet) {
   SpokenStore store;
-  for (const std::string_view value : {std::string_view("\0\xff\n", 3), std::string_view(), std::string_view("v")}) {
+  for (const std::string_view value :
+       {std::string_view("\0\xff\n", 3), std::string_view(), std::string_view("v")}) {
     EXPECT_EQ(store.Set(kA, "k", value), "-");
     EXPECT_EQ(store.Get(kB, "k"), Concat("'", value, "'"));
   }
@@ -46,7 +47,9 @@ TEST(StoreMachineTest, Item014_TheSecondSetWins) {
   EXPECT_EQ(store.Get(kA, "k"), "'2'");
 }
 
-TEST(StoreMachineTest, GetOfAnAbsentKeyIsAnEmptyValue) { EXPECT_EQ(SpokenStore().Get(kA, "k"), "''"); }
+TEST(StoreMachineTest, GetOfAnAbsentKeyIsAnEmptyValue) {
+  EXPECT_EQ(SpokenStore().Get(kA, "k"), "''");
+}
 
 TEST(StoreMachineTest, Item015_AnEmptyValueIsThereWithoutWaiting) {
   SpokenStore store;
@@ -84,7 +87,8 @@ TEST(StoreMachineTest, Item028_AnyBytesAreAKey) {
   SpokenStore store;
   const Keys keys = {"/a/b c", "/größe", "\x80\xff", std::string_view("a\0b", 3), "a", "a\n"};
   for (const std::string_view key : keys) store.Set(kA, key, Concat("value of ", key));
-  for (const std::string_view key : keys) EXPECT_EQ(store.Get(kB, key), Concat("'value of ", key, "'"));
+  for (const std::string_view key : keys)
+    EXPECT_EQ(store.Get(kB, key), Concat("'value of ", key, "'"));
   EXPECT_EQ(store.NumKeys(kA), Concat(keys.size()));
 }
 
@@ -103,7 +107,9 @@ TEST(StoreMachineTest, Item080_ListKeysNamesEveryEntryAsItWasSpelled) {
   EXPECT_EQ(store.ListKeys(kA), "['/k' 'init/']");
 }
 
-TEST(StoreMachineTest, Item081_ListKeysOfAnEmptyStoreIsEmpty) { EXPECT_EQ(SpokenStore().ListKeys(kA), "[]"); }
+TEST(StoreMachineTest, Item081_ListKeysOfAnEmptyStoreIsEmpty) {
+  EXPECT_EQ(SpokenStore().ListKeys(kA), "[]");
+}
 
 // --- ADD
 
@@ -246,7 +252,8 @@ TEST(StoreMachineTest, Item037_CompareSetThatFailsReleasesNobody) {
 TEST(StoreMachineTest, Item038_InterleavedCompareSetsLoseNoUpdate) {
   SpokenStore store;
   store.Set(kA, "n", "0");
-  // Every round all four read the same value; one increment succeeds, the others find themselves late.
+  // Every round all four read the same value; one increment succeeds, the others find themselves
+  // late.
   for (int round = 0; round < 100; ++round) {
     const std::string seen = Concat(round), next = Concat(round + 1);
     for (const ClientId client : {kA, kB, kC, kD}) {

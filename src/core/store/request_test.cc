@@ -24,8 +24,9 @@ TEST(OpTest, NamesStandAtTheirOpcodes) {
 }
 
 TEST(ReplyTest, EveryRefusalHasASentence) {
-  for (const auto why : {Reply::Why::kNotANumber, Reply::Why::kOutOfRange, Reply::Why::kAlreadyParked,
-                         Reply::Why::kTooMuch, Reply::Why::kMisplaced}) {
+  for (const auto why :
+       {Reply::Why::kNotANumber, Reply::Why::kOutOfRange, Reply::Why::kAlreadyParked,
+        Reply::Why::kTooMuch, Reply::Why::kMisplaced}) {
     EXPECT_FALSE(Describe(why).empty());
     EXPECT_NE(Describe(why), Describe(Reply::Why::kNothing));
   }

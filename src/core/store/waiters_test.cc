@@ -16,7 +16,9 @@ constexpr ClientId kA{1}, kB{2}, kC{3};
 
 class WaitersTest : public ::testing::Test {
  protected:
-  void Park(ClientId client, const std::vector<std::string_view>& missing) { waiters_.Park(client, missing); }
+  void Park(ClientId client, const std::vector<std::string_view>& missing) {
+    waiters_.Park(client, missing);
+  }
 
   Released Created(std::string_view key) {
     Released released;
@@ -147,7 +149,8 @@ TEST_F(WaitersTest, TheEmptyKeyAndKeysWithNulAreKeysLikeOthers) {
   EXPECT_THAT(Created(nul), ElementsAre(kA));
 }
 
-// Lines come and go while others stand in theirs: growing the table must not move what a waiter points to.
+// Lines come and go while others stand in theirs: growing the table must not move what a waiter
+// points to.
 TEST_F(WaitersTest, TenThousandWaitersOnTheirOwnKeysAreReleasedOneByOne) {
   constexpr uint64_t kClients = 10'000;
   for (uint64_t i = 0; i < kClients; ++i) Park(ClientId{i}, {std::to_string(i), "all"});

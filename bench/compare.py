@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""Measures muster's server beside PyTorch's and Redis, under the same load, in one run.
+
+    bench/compare.py --muster build/release/muster [--out build/compare] [--rounds 5] [--seconds 0.4]
+
+The load comes from `muster bench`, which speaks the plain protocols and checks every reply. The servers
+run all the time and are loaded in turns, a short while each, in several rounds: what else the machine
+does meets them alike. A ratio is taken within each turn, between neighbours; the table shows the
+medians. CPU time per operation is the steadiest figure where other work shares the machine.
+
+Writes compare.json and compare.txt into the folder --out, and the table to stdout. Ends with status 1 if
+a server gave a wrong answer. Standard library only.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import platform
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+import servers
+import table
+
+OPS = ("get", "set", "add", "check")
+DEPTHS = (1, 16)
+CLIENTS = 64
+VALUE_BYTES = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """How much of everything; what decides how long the comparison takes."""
+
+    rounds: int
+    seconds: float  # Of load, for each server, operation and depth in each round.
+    latency_seconds: float
+    connections: int
+    waiters: tuple
+    wakes: int
+
+
+TINY = Sizes(rounds=1, seconds=0.05, latency_seconds=0.1, connections=100, waiters=(0, 10), wakes=10)
+
+
+class Comparison:
+    def __init__(self, program, sizes):
+        self.program = program
+        self.sizes = sizes
+        self.running = []
+        self.missing = []
+        self.turns = []  # One for each round, depth and operation: results of all servers.
+        self.errors = 0
+
+    # --- Servers ---
+
+    def start(self):
+        self.one = self.add(lambda: servers.Muster(self.program, 1))
+        self.many = self.add(lambda: servers.Muster(self.program, max(2, os.cpu_count() or 1)))
+        self.torch = self.add(servers.Torch)
+        self.redis = self.add(servers.Redis)
+        if self.one is None or self.many is None:
+            raise SystemExit(f"compare: {self.missing[0]}")
+
+    def add(self, make):
+        try:
+            server = make()
+        except servers.Missing as missing:
+            self.missing.append(str(missing))
+            print(f"compare: left out: {missing}", file=sys.stderr)
+            return None
+        self.running.append(server)
+        return server
+
+    def close(self):
+        for server in self.running:
+            server.close()
+
+    # --- Measuring ---
+
+    def bench(self, *arguments):
+        """Runs `muster bench` and returns what it says."""
+        done = subprocess.run([self.program, "bench", *map(str, arguments), "--json"], stdout=subprocess.PIPE,
+                              text=True, check=False)
+        if not done.stdout:
+            raise SystemExit(f"compare: muster bench {' '.join(map(str, arguments))}: status {done.returncode}")
+        return json.loads(done.stdout)
+
+    def at(self, server):
+        return ["--server", server.address, "--server-pid", server.pid, "--protocol", server.protocol]
+
+    def load(self, server, op, depth):
+        result, = self.bench("store", *self.at(server), "--clients", CLIENTS, "--pipeline", depth, "--ops", op,
+                             "--seconds", self.sizes.seconds, "--warm-up", 0.1, "--value-size", VALUE_BYTES,
+                             "--threads", 1)
+        self.errors += result["errors"]
+        return result
+
+    def rounds(self):
+        for number in range(self.sizes.rounds):
+            self.say(f"round {number + 1} of {self.sizes.rounds}")
+            for depth in DEPTHS:
+                for op in OPS:
+                    # Whoever comes first may find a cold machine: each server has its turn at that.
+                    shift = number % len(self.running)
+                    order = self.running[shift:] + self.running[:shift]
+                    self.turns.append({"depth": depth, "op": op,
+                                       "results": {server.name: self.load(server, op, depth) for server in order}})
+
+    def connections(self):
+        found = {}
+        for server in self.running:
+            if server is self.one:
+                continue
+            self.say(f"{self.sizes.connections} connections to {server.name}")
+            tries = [self.bench("store", *self.at(server), "--connections-only", self.sizes.connections)
+                     for _ in range(3)]
+            found[server.name] = min(tries, key=lambda result: result["seconds"])
+        return found
+
+    def wakes(self):
+        found = {}
+        for server in filter(None, (self.one, self.many, self.torch)):
+            self.say(f"waiters of {server.name}")
+            found[server.name] = self.bench("wake", "--server", server.address, "--waiters",
+                                            ",".join(map(str, self.sizes.waiters)), "--wakes", self.sizes.wakes)
+        return found
+
+    def latency(self):
+        self.say("latency beside an echo server")
+        return self.bench("latency", "--seconds", self.sizes.latency_seconds, "--rounds", 20)
+
+    def say(self, what):
+        print(f"compare: {what}", file=sys.stderr, flush=True)
+
+    # --- What came of it ---
+
+    def median(self, depth, op, server, figure):
+        values = [turn["results"][server.name][figure] for turn in self.turns
+                  if (turn["depth"], turn["op"]) == (depth, op)]
+        return statistics.median(values)
+
+    def ratio(self, depth, op, ours, theirs, figure):
+        """The median, over the turns, of our figure divided by theirs."""
+        pairs = [(turn["results"][ours.name][figure], turn["results"][theirs.name][figure])
+                 for turn in self.turns if (turn["depth"], turn["op"]) == (depth, op)]
+        return round(statistics.median(a / b for a, b in pairs if b), 3)
+
+    def loads(self):
+        figures = ("ops_per_second", "p50_us", "p99_us", "p999_us", "server_cpu_us_per_op", "server_cores",
+                   "client_cpu_us_per_op", "server_rss_bytes", "errors")
+        return [{"pipeline": depth, "op": op, "server": server.name,
+                 **{figure: self.median(depth, op, server, figure) for figure in figures},
+                 "work_hash": self.turns[0]["results"][server.name]["work_hash"]}
+                for depth in DEPTHS for op in OPS for server in self.running]
+
+    def bars(self, connections, wakes, latency):
+        """(what, measured, bar, whether it is met); the bar is None where there is only a figure to know."""
+        rows = []
+
+        def bar(what, measured, least=None, most=None, unit="x"):
+            met = None
+            if least is not None:
+                met = measured >= least
+            if most is not None:
+                met = measured <= most
+            wanted = f">= {least}" if least is not None else f"<= {most}" if most is not None else "-"
+            rows.append({"what": what, "measured": measured, "bar": wanted, "unit": unit, "met": met})
+
+        self.bars_beside_torch(bar)
+        self.bars_beside_redis(bar)
+        for op in ("get", "add", "check"):
+            bar(f"throughput of {self.many.threads} server threads to 1: {op}",
+                self.ratio(1, op, self.many, self.one, "ops_per_second"), least=1.0)
+        ours = connections[self.many.name]
+        bar(f"{ours['connections']} connections opened and answered", round(ours["seconds"], 3), most=2.0, unit="s")
+        bar("server memory with them", round(ours["server_rss_bytes"] / 2**20, 1), most=64, unit="MiB")
+        for row in latency:
+            bar(f"p50 latency to a libuv echo: {row['op']}", row["p50_ratio"], most=1.3)
+        for server in (self.one, self.many):
+            curve = wakes[server.name]
+            bar(f"p50 of a wake among {curve[-1]['waiters']} waiters to one alone, {server.name}",
+                round(curve[-1]["p50_us"] / curve[0]["p50_us"], 3), most=1.3)
+        return rows
+
+    def bars_beside_torch(self, bar):
+        if self.torch is None:
+            return
+        for op in ("get", "add", "check", "set"):
+            counts = op != "set"  # The requirement names three; SET has no reply and is shown for completeness.
+            for ours in (self.one, self.many):
+                bar(f"throughput to PyTorch, unpipelined, {ours.name}: {op}",
+                    self.ratio(1, op, ours, self.torch, "ops_per_second"), least=1.2 if counts else None)
+                bar(f"server CPU per operation to PyTorch, unpipelined, {ours.name}: {op}",
+                    self.ratio(1, op, ours, self.torch, "server_cpu_us_per_op"), most=1.0 if counts else None)
+        for op in OPS:
+            # PyTorch writes each reply for itself. A batch of SETs has one: there is nothing to win there.
+            for ours in (self.one, self.many):
+                bar(f"throughput to PyTorch, pipelined by 16, {ours.name}: {op}",
+                    self.ratio(16, op, ours, self.torch, "ops_per_second"), least=4.0 if op != "set" else None)
+
+    def bars_beside_redis(self, bar):
+        if self.redis is None:
+            return
+        for depth in (16, 1):
+            for op in ("get", "set"):
+                for ours in (self.one, self.many):
+                    cost = self.ratio(depth, op, ours, self.redis, "server_cpu_us_per_op")
+                    bar(f"operations per server core to Redis, depth {depth}, {ours.name}: {op}",
+                        round(1 / cost, 3), least=1.0 if depth == 16 else None)
+
+    def run(self):
+        started = time.monotonic()
+        self.start()
+        latency = self.latency()
+        self.rounds()
+        connections = self.connections()
+        wakes = self.wakes()
+        self.errors += sum(row["errors"] for row in latency)
+        return {
+            "machine": {"cores": os.cpu_count(), "system": platform.platform(), "load": os.getloadavg()},
+            "settings": {"clients": CLIENTS, "value_size": VALUE_BYTES, **dataclasses.asdict(self.sizes)},
+            "missing": self.missing,
+            "errors": self.errors,
+            "load": self.loads(),
+            "latency": latency,
+            "connections": connections,
+            "wake": wakes,
+            "bars": self.bars(connections, wakes, latency),
+            "turns": self.turns,
+            "took_seconds": round(time.monotonic() - started, 1),
+        }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--muster", default="build/release/muster", help="the program to measure")
+    parser.add_argument("--out", default="build/compare", type=pathlib.Path, help="folder for the results")
+    parser.add_argument("--rounds", default=5, type=int, help="turns of each server at each operation")
+    parser.add_argument("--seconds", default=0.4, type=float, help="length of one turn")
+    parser.add_argument("--tiny", action="store_true", help="as little as possible, to see that it works")
+    options = parser.parse_args()
+    sizes = TINY if options.tiny else Sizes(rounds=options.rounds, seconds=options.seconds, latency_seconds=2,
+                                            connections=10_000, waiters=(0, 100, 1000, 10_000), wakes=400)
+    # An ended comparison ends its servers, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    comparison = Comparison(options.muster, sizes)
+    try:
+        result = comparison.run()
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        comparison.close()
+    options.out.mkdir(parents=True, exist_ok=True)
+    text = table.render(result)
+    (options.out / "compare.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    (options.out / "compare.txt").write_text(text, encoding="utf-8")
+    print(text, end="")
+    print(f"written to {options.out}/compare.json and compare.txt")
+    return 1 if result["errors"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

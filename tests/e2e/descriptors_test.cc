@@ -1,0 +1,94 @@
+// A server that has used up its file descriptors: those it serves notice nothing, new ones are turned away cleanly and
+// are served again when there is room.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "muster/store_server.h"
+#include "muster/tcp_store.h"
+#include "support/background.h"
+#include "support/process_limits.h"
+#include "support/raw_client.h"
+#include "support/server_process.h"
+
+namespace muster::test {
+
+class DescriptorsTest : public ::testing::Test {
+ protected:
+  static constexpr rlim_t kDescriptors = 600;
+
+  void SetUp() override {
+    ASSERT_GE(RaiseDescriptorLimit(), 2 * kDescriptors);
+    server_.emplace(StoreServerOptions{.host = "127.0.0.1", .threads = 2}, kDescriptors);
+  }
+
+  /// A client that the server serves; nothing if it turned it away.
+  std::optional<RawClient> TryConnect() {
+    try {
+      RawClient client = RawClient::Validated(server_->port());
+      if (client.SaidSoFar().empty()) return client;
+    } catch (const std::runtime_error&) {
+      // Closed or reset before it was answered.
+    }
+    return std::nullopt;
+  }
+
+  /// Connects until the server turns one away.
+  void UseThemUp() {
+    while (std::optional<RawClient> client = TryConnect()) {
+      clients_.push_back(std::move(*client));
+      ASSERT_LT(clients_.size(), kDescriptors);
+    }
+    ASSERT_GT(clients_.size(), kDescriptors / 2);
+  }
+
+  std::optional<ServerProcess> server_;
+  std::vector<RawClient> clients_;
+};
+
+TEST_F(DescriptorsTest, Item112_ThoseConnectedNoticeNothingWhenDescriptorsRunOut) {
+  UseThemUp();
+  for (int i = 0; i < 50; ++i) EXPECT_FALSE(TryConnect());
+  for (RawClient& client : clients_) ASSERT_EQ(client.SaidSoFar(), "");
+  clients_[0].Send(WaitBytes({"/k"}));
+  clients_[0].Settle();
+  clients_[1].Send(SetBytes("/k", "v"));
+  EXPECT_EQ(clients_[0].Receive(1), kStop);
+  EXPECT_EQ(server_->Stop(), 0);
+}
+
+TEST_F(DescriptorsTest, Item112_NewOnesAreTurnedAwayAtOnceAndNotLeftHanging) {
+  UseThemUp();
+  for (int i = 0; i < 20; ++i) {
+    RawClient turned_away(server_->port());
+    EXPECT_EQ(turned_away.ReceiveUntilClosed(), "");
+  }
+}
+
+TEST_F(DescriptorsTest, Item112_NewOnesAreServedWhenSomeHaveGone) {
+  UseThemUp();
+  EXPECT_FALSE(TryConnect());
+  clients_.erase(clients_.end() - 10, clients_.end());
+  EXPECT_TRUE(EventuallyTrue([&] { return TryConnect().has_value(); }));
+  // And once more: the reserve that serves to turn peers away is not used up by it.
+  UseThemUp();
+  EXPECT_FALSE(TryConnect());
+  clients_.clear();
+  EXPECT_TRUE(EventuallyTrue([&] { return TryConnect().has_value(); }));
+  EXPECT_EQ(server_->Stop(), 0);
+}
+
+TEST_F(DescriptorsTest, Item106_AClientThatIsTurnedAwayTriesAgain) {
+  UseThemUp();
+  Background<int64_t> newcomer([&] {
+    TcpStore store("127.0.0.1", {.port = server_->port(), .timeout = kPatience});
+    return store.Add("n", 1);
+  });
+  ASSERT_TRUE(newcomer.UntilBlocked());
+  clients_.clear();
+  EXPECT_EQ(newcomer.Result(), 1);
+}
+
+}  // namespace muster::test
