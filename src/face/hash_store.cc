@@ -33,12 +33,15 @@ struct HashStore::Impl {
     bool released = false;
   };
   std::unordered_map<ClientId, Parked*> parked;
+  std::condition_variable change;  // anything at all, while somebody awaits it
+  int awaiting_change = 0;
   milliseconds timeout = kDefaultStoreTimeout;
 
   Reply Step(ClientId client, const Request& request) {
     Released released;
     const Reply reply = machine.Step(client, request, clock.Now(), released);
     Wake(released);
+    if (awaiting_change > 0) change.notify_all();
     return reply;
   }
 
@@ -89,21 +92,32 @@ class HashStore::Call {
       return;
     Impl::Parked parked;
     impl_.parked.emplace(client_, &parked);
-    const auto released = [&] { return parked.released; };
-    bool in_time = true;
-    if (deadline_ == Instant::Never()) {
-      parked.wake.wait(lock_, released);
-    } else {
-      const std::chrono::steady_clock::time_point until(deadline_.since_start);
-      in_time = parked.wake.wait_until(lock_, until, released);
-    }
+    const bool in_time = Sleep(parked.wake, [&] { return parked.released; });
     impl_.parked.erase(client_);
     if (!in_time) ThrowTimeout(timeout_, keys);
+  }
+
+  /// Returns after the store has changed, in whatever way; StoreTimeoutError, blaming `key`,
+  /// otherwise.
+  void WaitForChange(std::string_view key) {
+    const uint64_t before = impl_.calls;
+    ++impl_.awaiting_change;
+    const bool in_time = Sleep(impl_.change, [&] { return impl_.calls != before; });
+    --impl_.awaiting_change;
+    if (!in_time) ThrowTimeout(timeout_, {key});
   }
 
   Reply Step(const Request& request) { return impl_.Step(client_, request); }
 
  private:
+  /// Whether `done` came true before the deadline.
+  template <typename Done>
+  bool Sleep(std::condition_variable& wake, const Done& done) {
+    if (deadline_ == Instant::Never()) return wake.wait(lock_, done), true;
+    const std::chrono::steady_clock::time_point until(deadline_.since_start);
+    return wake.wait_until(lock_, until, done);
+  }
+
   Impl& impl_;
   std::unique_lock<std::mutex> lock_;
   const ClientId client_;
@@ -123,14 +137,15 @@ void HashStore::Set(std::string_view key, std::string_view value) {
 
 std::string HashStore::Get(std::string_view key) {
   Call call(*impl_);
-  const Views keys = {key};
   while (true) {
-    call.Wait(keys);
-    // Gone again before this thread had its turn (or only a queue of that name): wait again, or
-    // give the value.
-    const Reply here = call.Step({.op = Op::kCheck, .keys = keys});
-    if (here.kind == Reply::Kind::kReady)
-      return std::string(call.Step({.op = Op::kGet, .key = key}).value);
+    const Reply reply = call.Step({.op = Op::kGet, .key = key});
+    if (reply.number > 0) return std::string(reply.value);
+    // A queue of that name satisfies a wait but is no value: then only a change can help.
+    if (call.Step({.op = Op::kQueueLen, .key = key}).number > 0) {
+      call.WaitForChange(key);
+    } else {
+      call.Wait({key});
+    }
   }
 }
 

@@ -87,16 +87,19 @@ Status StoreClient::Handshake(bool with_ping, Instant deadline) {
   std::string greeting;
   // VALIDATE goes in one write: PyTorch's libuv server does not put a split one together.
   wire::AppendRequest(greeting, {.op = Op::kValidate, .number = wire::kMagic});
-  if (with_ping) wire::AppendRequest(greeting, {.op = Op::kPing, .number = options_.nonce});
+  // Servers that do not know PING are asked for something that they do know: silence proves
+  // nothing.
+  wire::AppendRequest(greeting, with_ping ? Request{.op = Op::kPing, .number = options_.nonce}
+                                          : Request{.op = Op::kGetNumKeys});
   MUSTER_CHECK_OK(stream_->Send(greeting, deadline));
-  if (!with_ping) return Ok();
-  char echo[4];
-  for (size_t got = 0; got < sizeof echo;) {
-    Result<size_t> count = stream_->Receive(std::span(echo).subspan(got), deadline);
-    if (!count) return count.error();
-    got += *count;
+  char answer[8];
+  const size_t expected = with_ping ? 4 : 8;
+  for (size_t got = 0; got < expected;) {
+    MUSTER_TRY(const size_t count,
+               stream_->Receive(std::span(answer).subspan(got, expected - got), deadline));
+    got += count;
   }
-  if (LoadInt<uint32_t>(echo) != options_.nonce) {
+  if (with_ping && LoadInt<uint32_t>(answer) != options_.nonce) {
     return Error{Code::kUnavailable,
                  "the peer answered PING with something else: it is no TCPStore server"};
   }

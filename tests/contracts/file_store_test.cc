@@ -46,8 +46,9 @@ TEST_F(FileStoreTest, Item093_TheFileIsTheLogThatTheFormatSays) {
                         "02 00 00 00 2f 63 01 00 00 00 33"                       // /c 3
                         "03 00 00 00 2d 2f 6b 00 00 00 00")));                   // -/k
   }
-  const std::string left = Hex("08 00 00 00 63 6c 65 61 6e 75 70 2f 01 00 00 00 31"         // cleanup/ 1
-                               "09 00 00 00 72 65 66 63 6f 75 6e 74 2f 01 00 00 00 30");  // refcount/ 0
+  const std::string left =
+      Hex("08 00 00 00 63 6c 65 61 6e 75 70 2f 01 00 00 00 31"       // cleanup/ 1
+          "09 00 00 00 72 65 66 63 6f 75 6e 74 2f 01 00 00 00 30");  // refcount/ 0
   EXPECT_TRUE(ReadFile(path_).ends_with(left)) << ToHex(ReadFile(path_));
 }
 
@@ -75,7 +76,8 @@ TEST_F(FileStoreTest, Item093_WhatOthersAppendWhileItIsOpenIsSeen) {
 }
 
 TEST_F(FileStoreTest, Item093_AHalfWrittenLastRecordIsNeitherReadNorBuiltUpon) {
-  // A writer died in the middle: everything before it counts, and the next write starts where it began.
+  // A writer died in the middle: everything before it counts, and the next write starts where it
+  // began.
   const std::string whole = Record("refcount/", "1") + Record("/k", "v");
   const std::string half = Record("/broken", "never finished").substr(0, 15);
   FileStore store(path_);
@@ -88,7 +90,8 @@ TEST_F(FileStoreTest, Item093_AHalfWrittenLastRecordIsNeitherReadNorBuiltUpon) {
 
 TEST_F(FileStoreTest, Item093_AFileOfSomethingElseIsRefusedAndLeftAlone) {
   WriteFile(path_, Record("no slash in front", "x") + "anything");
-  EXPECT_THAT(ErrorOf<StoreError>([&] { FileStore store(path_); }), HasSubstr("not a FileStore file"));
+  EXPECT_THAT(ErrorOf<StoreError>([&] { FileStore store(path_); }),
+              HasSubstr("not a FileStore file"));
   EXPECT_EQ(ReadFile(path_), Record("no slash in front", "x") + "anything");
 }
 

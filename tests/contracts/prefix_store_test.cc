@@ -68,7 +68,8 @@ TEST(PrefixStoreTest, Item090_EveryOperationIsPrefixed) {
 
 TEST(PrefixStoreTest, Item090_OnTheWireTheSlashOfTcpStoreComesFirst) {
   const StoreServer server({.host = "127.0.0.1", .threads = 1});
-  PrefixStore store("p", std::make_shared<TcpStore>("127.0.0.1", TcpStoreOptions{.port = server.port()}));
+  PrefixStore store(
+      "p", std::make_shared<TcpStore>("127.0.0.1", TcpStoreOptions{.port = server.port()}));
   store.Set("k", "v");
   store.GetNumKeys();
   EXPECT_EQ(RawClient::Validated(server.port()).AskBlob(GetBytes("/p/k")), "v");
@@ -88,7 +89,8 @@ TEST(PrefixStoreTest, Item078_QueuesAreNamedWithThePrefix) {
 
 TEST(PrefixStoreTest, Item078_QueuesOnTheWireToo) {
   const StoreServer server({.host = "127.0.0.1", .threads = 1});
-  PrefixStore store("p", std::make_shared<TcpStore>("127.0.0.1", TcpStoreOptions{.port = server.port()}));
+  PrefixStore store(
+      "p", std::make_shared<TcpStore>("127.0.0.1", TcpStoreOptions{.port = server.port()}));
   store.QueuePush("q", "x");
   EXPECT_EQ(store.QueueLen("q"), 1);
   EXPECT_EQ(RawClient::Validated(server.port()).AskNumber(QueueLenBytes("/p/q")), 1);
@@ -107,7 +109,8 @@ TEST(PrefixStoreTest, Item082_OnlyOwnKeysAreListed) {
 
 TEST(PrefixStoreTest, Item087_ABarrierUsesCounterKeysEvenOverTcp) {
   const StoreServer server({.host = "127.0.0.1", .threads = 1});
-  PrefixStore store("p", std::make_shared<TcpStore>("127.0.0.1", TcpStoreOptions{.port = server.port()}));
+  PrefixStore store(
+      "p", std::make_shared<TcpStore>("127.0.0.1", TcpStoreOptions{.port = server.port()}));
   store.Barrier("b", 1);
   EXPECT_THAT(store.ListKeys(), UnorderedElementsAre("b/num_members", "b/last_member"));
   EXPECT_EQ(store.Get("b/num_members"), "1");
@@ -118,7 +121,8 @@ TEST(PrefixStoreTest, Item087_ABarrierUsesCounterKeysEvenOverTcp) {
 
 TEST(PrefixStoreTest, Item087_ABarrierMeetsThoseWhoCountByHand) {
   const auto inner = HashStore::Create();
-  // As the elastic helpers do it: they count too, and the last one opens the gate with another value.
+  // As the elastic helpers do it: they count too, and the last one opens the gate with another
+  // value.
   EXPECT_EQ(inner->Add("p/b/num_members", 1), 1);
   PrefixStore("p", inner).Barrier("b", 2);
   inner->Wait({"p/b/last_member"}, std::chrono::milliseconds(5'000));

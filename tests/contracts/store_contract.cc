@@ -52,9 +52,7 @@ StoreKind File() {
 }
 
 StoreKind Tcp(int threads) {
-  return {.name = "Tcp" + std::to_string(threads),
-          .facts = {},
-          .make = [threads]() -> OpenStore {
+  return {.name = "Tcp" + std::to_string(threads), .facts = {}, .make = [threads]() -> OpenStore {
             auto server = std::make_shared<StoreServer>(
                 StoreServerOptions{.host = "127.0.0.1", .threads = threads});
             return [server] { return Connect(server->port()); };
@@ -72,11 +70,12 @@ StoreKind Torch() {
             for (const std::string& key : store->ListKeys()) store->DeleteKey(key);
             return [port] { return Connect(port); };
           },
-          .missing = [] {
-            std::string why;
-            TorchServer::Get(&why);
-            return why;
-          }};
+          .missing =
+              [] {
+                std::string why;
+                TorchServer::Get(&why);
+                return why;
+              }};
 }
 
 StoreKind Prefixed(StoreKind inner) {

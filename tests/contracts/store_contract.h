@@ -1,5 +1,6 @@
-// One contract for all stores. Each kind of store is a value: how to open it, and the facts in which it deliberately
-// differs from the others. Tests ask the facts; none of them asks which kind it is running on.
+// One contract for all stores. Each kind of store is a value: how to open it, and the facts in
+// which it deliberately differs from the others. Tests ask the facts; none of them asks which kind
+// it is running on.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -20,7 +21,8 @@
 
 namespace muster::test {
 
-/// Opens one more handle on the data of one test: a new connection, a new user of the file, the same object.
+/// Opens one more handle on the data of one test: a new connection, a new user of the file, the
+/// same object.
 using OpenStore = std::function<std::shared_ptr<Store>()>;
 
 struct StoreFacts {
@@ -28,11 +30,14 @@ struct StoreFacts {
   bool has_extended_api = true;
   /// DeleteKey() says false for an absent key.
   bool delete_tells_the_truth = true;
-  /// Add() on an empty value counts from 0; otherwise it fails like any other value that is no number.
+  /// Add() on an empty value counts from 0; otherwise it fails like any other value that is no
+  /// number.
   bool empty_counts_as_zero = false;
-  /// Add() on a value that is no number ends the connection (NetworkError) instead of throwing std::invalid_argument.
+  /// Add() on a value that is no number ends the connection (NetworkError) instead of throwing
+  /// std::invalid_argument.
   bool bad_add_ends_connection = true;
-  /// A queue with elements counts as a present, empty value for Get(): WAIT looks at queues, GET does not.
+  /// A queue with elements counts as a present, empty value for Get(): WAIT looks at queues, GET
+  /// does not.
   bool queue_satisfies_get = true;
   /// Barrier() counts at the key itself, not at KEY/num_members.
   bool counts_barrier_at_key = true;
@@ -79,8 +84,8 @@ class StoreContract : public ::testing::TestWithParam<StoreKind> {
   /// `pattern` with {ms} and {key} filled in.
   static std::string Filled(std::string pattern, milliseconds timeout, std::string_view key);
 
-  /// A queue name that no other test has used: queues cannot be listed, so a server that outlives the test cannot be
-  /// cleaned of them.
+  /// A queue name that no other test has used: queues cannot be listed, so a server that outlives
+  /// the test cannot be cleaned of them.
   static std::string FreshQueue();
 
   /// A round trip: what was written through `store` is there for everybody.

@@ -71,8 +71,9 @@ TEST_P(MultiContract, Item062_MultiGetWithAMissingKeyTimesOut) {
 
 TEST_P(MultiContract, Item063_MultiSetWithTooFewValuesIsRefusedAndSetsNothing) {
   const auto store = Open();
-  const std::string text =
-      ErrorOf<std::invalid_argument>([&] { store->MultiSet({"a", "b"}, {"only one"}); });
+  const std::string text = ErrorOf<std::invalid_argument>([&] {
+    store->MultiSet({"a", "b"}, {"only one"});
+  });
   EXPECT_THAT(text, ::testing::HasSubstr("multiSet keys and values vectors must be of same size"));
   EXPECT_FALSE(store->Check({"a"}));
   EXPECT_FALSE(store->Check({"b"}));

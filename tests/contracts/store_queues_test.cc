@@ -11,7 +11,8 @@ class QueuesContract : public StoreContract {};
 INSTANTIATE_TEST_SUITE_P(Stores, QueuesContract, ::testing::ValuesIn(StoresWithQueues()), KindName);
 
 class NoQueuesContract : public StoreContract {};
-INSTANTIATE_TEST_SUITE_P(Stores, NoQueuesContract, ::testing::ValuesIn(StoresWithoutQueues()), KindName);
+INSTANTIATE_TEST_SUITE_P(Stores, NoQueuesContract, ::testing::ValuesIn(StoresWithoutQueues()),
+                         KindName);
 
 TEST_P(NoQueuesContract, Item067_AStoreWithoutQueuesSaysSo) {
   const auto store = Open();
@@ -46,7 +47,8 @@ TEST_P(QueuesContract, Item068_FirstInFirstOut) {
 TEST_P(QueuesContract, Item068_ElementsAreBytes) {
   const auto store = Open();
   const std::string q = FreshQueue();
-  const std::vector<std::string> elements = {"", std::string("\0\xff", 2), std::string(100'000, 'x')};
+  const std::vector<std::string> elements = {"", std::string("\0\xff", 2),
+                                             std::string(100'000, 'x')};
   for (const std::string& element : elements) store->QueuePush(q, element);
   const auto other = Open();
   Settle(*store);

@@ -146,7 +146,8 @@ TEST_P(ThreadsContract, Item057_ANewTimeoutDoesNotChangeTheCallUnderWay) {
 }
 
 class QueueThreadsContract : public ThreadsContract {};
-INSTANTIATE_TEST_SUITE_P(Stores, QueueThreadsContract, ::testing::ValuesIn(StoresWithQueues()), KindName);
+INSTANTIATE_TEST_SUITE_P(Stores, QueueThreadsContract, ::testing::ValuesIn(StoresWithQueues()),
+                         KindName);
 
 TEST_P(QueueThreadsContract, Item071_APushReleasesThePopThatWaits) {
   const std::string q = FreshQueue();

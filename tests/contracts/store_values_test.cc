@@ -202,9 +202,9 @@ TEST_P(ValuesContract, Item027_AKeyWithALeadingMinusIsAKeyLikeAnyOther) {
 }
 
 TEST_P(ValuesContract, Item028_KeysMayContainAnything) {
-  const std::vector<std::string> keys = {"a/b/c",   "/leading", "trailing/", "//",       "with space",
-                                         "schlüssel", "\x80\xff", "nul\0in"s,  "tab\tnl\n", "init/",
-                                         "refcount/", "-/x"};
+  const std::vector<std::string> keys = {"a/b/c",      "/leading",  "trailing/", "//",
+                                         "with space", "schlüssel", "\x80\xff",  "nul\0in"s,
+                                         "tab\tnl\n",  "init/",     "refcount/", "-/x"};
   const auto store = Open();
   for (const std::string& key : keys) store->Set(key, "value of " + key);
   const auto other = Open();

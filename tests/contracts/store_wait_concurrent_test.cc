@@ -10,7 +10,8 @@ using Void = Background<void>;
 
 class WaitingContract : public StoreContract {
  protected:
-  /// Lets several handles wait for `key`, then calls `write`, which is to create it, and sees all of them return.
+  /// Lets several handles wait for `key`, then calls `write`, which is to create it, and sees all
+  /// of them return.
   void AllAreReleasedBy(const std::string& key, const std::function<void(Store&)>& write) {
     constexpr int kWaiters = 5;
     std::vector<std::unique_ptr<Void>> waiters;
@@ -116,7 +117,8 @@ TEST_P(WaitingContract, Item045_GetReturnsWhatReleasedIt) {
 
 TEST_P(WaitingContract, Item054_AKeySeenOnceCountsAsSeen) {
   const auto store = Open();
-  for (const std::vector<std::string>& order : {std::vector<std::string>{"first", "last"}, {"last", "first"}}) {
+  for (const std::vector<std::string>& order :
+       {std::vector<std::string>{"first", "last"}, {"last", "first"}}) {
     store->Set("first", "v");
     Settle(*store);
     Void waiter([waiting = Open(), order] { waiting->Wait(order); });
@@ -151,7 +153,9 @@ TEST_P(WaitingContract, Item062_MultiGetWaitsForTheLastKey) {
   const auto store = Open();
   store->Set("a", "1");
   Settle(*store);
-  Background<std::vector<std::string>> reader([reading = Open()] { return reading->MultiGet({"a", "b"}); });
+  Background<std::vector<std::string>> reader([reading = Open()] {
+    return reading->MultiGet({"a", "b"});
+  });
   ASSERT_TRUE(reader.UntilBlocked());
   EXPECT_FALSE(reader.IsDone());
   store->Set("b", "2");

@@ -74,8 +74,7 @@ TEST_P(WaitContract, Item046_OneMissingKeyAmongManyIsWaitedFor) {
 
 TEST_P(WaitContract, Item047_TheErrorNamesTheKeyAndTheTime) {
   const auto store = Open();
-  const std::string text =
-      ErrorOf<StoreTimeoutError>([&] { store->Wait({"bad_key"}, kShort); });
+  const std::string text = ErrorOf<StoreTimeoutError>([&] { store->Wait({"bad_key"}, kShort); });
   EXPECT_THAT(text, ContainsRegex(Filled(facts().wait_timeout, kShort, "bad_key")));
   EXPECT_THAT(text, ContainsRegex("[t -i]imeout"));  // what PyTorch's own tests look for
 }

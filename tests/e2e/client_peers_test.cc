@@ -1,5 +1,5 @@
-// TcpStore against peers that the test plays: the bytes it sends first, and what it does when the other side is old,
-// mute, mad or not a store at all.
+// TcpStore against peers that the test plays: the bytes it sends first, and what it does when the
+// other side is old, mute, mad or not a store at all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -22,8 +22,8 @@ using StorePtr = std::shared_ptr<TcpStore>;
 class ClientPeersTest : public ::testing::Test {
  protected:
   StorePtr Connect(milliseconds timeout) const {
-    return std::make_shared<TcpStore>("127.0.0.1",
-                                      TcpStoreOptions{.port = listener_.port(), .timeout = timeout});
+    return std::make_shared<TcpStore>(
+        "127.0.0.1", TcpStoreOptions{.port = listener_.port(), .timeout = timeout});
   }
   auto Connecting(milliseconds timeout = kPatience) const {
     return [this, timeout] { return Connect(timeout); };
@@ -74,8 +74,8 @@ TEST_F(ClientPeersTest, Item010_EveryOperationIsSentAsDocumented) {
   store->Append("log", "xy");
   store->QueuePush("q", "job");
   store->MultiSet({"a", "b"}, {"1", "two"});
-  const std::string writes =
-      AppendBytes("/log", "xy") + PushBytes("/q", "job") + MultiSetBytes({{"/a", "1"}, {"/b", "two"}});
+  const std::string writes = AppendBytes("/log", "xy") + PushBytes("/q", "job") +
+                             MultiSetBytes({{"/a", "1"}, {"/b", "two"}});
   EXPECT_EQ(ToHex(peer_->Receive(writes.size())), ToHex(writes));
 
   Background<int64_t> adding([&] { return store->Add("ctr", -2); });
@@ -152,7 +152,8 @@ TEST_F(ClientPeersTest, Item012_AServerThatHangsUpOnPingIsTriedWithoutIt) {
   with_ping.Close();
   RawSocket without = listener_.Accept();
   EXPECT_EQ(without.Receive(5), ValidateBytes());
-  // Nothing more is certain about how such a server is greeted: if anything is asked, it is something that it knows.
+  // Nothing more is certain about how such a server is greeted: if anything is asked, it is
+  // something that it knows.
   Background<bool> using_it([&] { return connecting.Result()->Check({"k"}); });
   std::string asked = without.ReceiveSome();
   if (asked.starts_with(NumKeysBytes())) {
@@ -165,7 +166,8 @@ TEST_F(ClientPeersTest, Item012_AServerThatHangsUpOnPingIsTriedWithoutIt) {
 }
 
 TEST_F(ClientPeersTest, Item011_APeerThatAlwaysHangsUpIsANetworkErrorInTheConstructor) {
-  // A server that turns everybody away (out of descriptors, say) must not pass for one that does not know PING.
+  // A server that turns everybody away (out of descriptors, say) must not pass for one that does
+  // not know PING.
   Background<StorePtr> connecting(Connecting(milliseconds(500)));
   while (!connecting.IsDone()) {
     try {
@@ -225,7 +227,8 @@ TEST_F(ClientPeersTest, Item056_APeerThatHangsUpIsANetworkErrorAtOnce) {
   Background<void> waiting([&] { store->Wait({"k"}, kDefaultStoreTimeout); });
   peer_->Receive(WaitBytes({"/k"}).size());
   peer_->Close();
-  EXPECT_THAT(ErrorOf<NetworkError>([&] { waiting.Result(); }), HasSubstr("Failed to recv, got 0 bytes"));
+  EXPECT_THAT(ErrorOf<NetworkError>([&] { waiting.Result(); }),
+              HasSubstr("Failed to recv, got 0 bytes"));
   EXPECT_THROW(store->Set("k", "v"), NetworkError);
   EXPECT_THROW(store->Get("k"), NetworkError);
 }
@@ -235,7 +238,8 @@ TEST_F(ClientPeersTest, Item056_APeerThatIsKilledIsANetworkErrorAtOnce) {
   Background<int64_t> asking([&] { return store->GetNumKeys(); });
   peer_->Receive(1);
   peer_->CloseAbruptly();
-  EXPECT_THAT(ErrorOf<NetworkError>([&] { asking.Result(); }), HasSubstr("Connection reset by peer"));
+  EXPECT_THAT(ErrorOf<NetworkError>([&] { asking.Result(); }),
+              HasSubstr("Connection reset by peer"));
 }
 
 TEST_F(ClientPeersTest, Item049_ATimeoutIsCancelledAndTheStreamStaysInStep) {

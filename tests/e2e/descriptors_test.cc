@@ -1,5 +1,5 @@
-// A server that has used up its file descriptors: those it serves notice nothing, new ones are turned away cleanly and
-// are served again when there is room.
+// A server that has used up its file descriptors: those it serves notice nothing, new ones are
+// turned away cleanly and are served again when there is room.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -55,7 +55,8 @@ TEST_P(HandshakeTest, Item004_EverythingMayComeInOneSegment) {
 }
 
 TEST_P(HandshakeTest, Item005_AWrongMagicNumberIsClosedWithoutAWord) {
-  for (const char* wrong : {"00 ce f7 85 3d", "00 3c 85 f7 ce", "00 00 00 00 00", "00 cf f7 85 3c"}) {
+  for (const char* wrong :
+       {"00 ce f7 85 3d", "00 3c 85 f7 ce", "00 00 00 00 00", "00 cf f7 85 3c"}) {
     RawClient client(port());
     client.Send(Hex(wrong));
     EXPECT_EQ(client.ReceiveUntilClosed(), "") << wrong;

@@ -81,7 +81,8 @@ TEST(JoinTest, Item109_TheOwnerGivesUpWhenTheOthersDoNotCome) {
   const Stopwatch watch;
   const std::string text = ErrorOf<StoreTimeoutError>(
       [] { const TcpStore store("127.0.0.1", Owner(2, milliseconds(2'000))); });
-  EXPECT_THAT(text, ContainsRegex("Timed out after [0-9]+ seconds waiting for clients. 1/2 clients joined."));
+  EXPECT_THAT(text, ContainsRegex(
+                        "Timed out after [0-9]+ seconds waiting for clients. 1/2 clients joined."));
   EXPECT_GE(watch.Elapsed(), milliseconds(1'950));
   EXPECT_LT(watch.Elapsed(), milliseconds(10'000));
 }

@@ -25,7 +25,8 @@ std::unique_ptr<StoreServer> MakeServer(int threads) {
 }
 
 StorePtr Connect(uint16_t port) {
-  return std::make_shared<TcpStore>("127.0.0.1", TcpStoreOptions{.port = port, .timeout = kPatience});
+  return std::make_shared<TcpStore>("127.0.0.1",
+                                    TcpStoreOptions{.port = port, .timeout = kPatience});
 }
 
 }  // namespace
@@ -35,11 +36,17 @@ TEST(ServerEndTest, Item056_BlockedClientsAreToldAtOnce) {
     auto server = MakeServer(threads);
     std::vector<std::unique_ptr<Background<void>>> blocked;
     const uint16_t port = server->port();
-    blocked.push_back(std::make_unique<Background<void>>([store = Connect(port)] { store->Get("k"); }));
-    blocked.push_back(std::make_unique<Background<void>>([store = Connect(port)] { store->Wait({"a", "b"}); }));
-    blocked.push_back(std::make_unique<Background<void>>([store = Connect(port)] { store->MultiGet({"k"}); }));
-    blocked.push_back(std::make_unique<Background<void>>([store = Connect(port)] { store->QueuePop("q"); }));
-    blocked.push_back(std::make_unique<Background<void>>([store = Connect(port)] { store->Barrier("b", 2); }));
+    blocked.push_back(
+        std::make_unique<Background<void>>([store = Connect(port)] { store->Get("k"); }));
+    blocked.push_back(std::make_unique<Background<void>>([store = Connect(port)] {
+      store->Wait({"a", "b"});
+    }));
+    blocked.push_back(
+        std::make_unique<Background<void>>([store = Connect(port)] { store->MultiGet({"k"}); }));
+    blocked.push_back(
+        std::make_unique<Background<void>>([store = Connect(port)] { store->QueuePop("q"); }));
+    blocked.push_back(
+        std::make_unique<Background<void>>([store = Connect(port)] { store->Barrier("b", 2); }));
     for (const auto& call : blocked) ASSERT_TRUE(call->UntilBlocked());
     const Stopwatch watch;
     server.reset();
@@ -153,11 +160,14 @@ TEST(CrowdTest, Item121_FourThousandClientsAtOnce) {
   InParallel(kThreads, [&](int thread) {
     for (int i = 0; i < kEach; ++i) {
       StorePtr& store = stores[static_cast<size_t>(thread * kEach + i)];
-      store = std::make_shared<TcpStore>(
-          "127.0.0.1", TcpStoreOptions{.port = server->port(), .world_size = kThreads * kEach, .timeout = kPatience});
+      store =
+          std::make_shared<TcpStore>("127.0.0.1", TcpStoreOptions{.port = server->port(),
+                                                                  .world_size = kThreads * kEach,
+                                                                  .timeout = kPatience});
     }
   });
-  EXPECT_EQ(RawClient::Validated(server->port()).AskBlob(GetBytes("init/")), std::to_string(kThreads * kEach));
+  EXPECT_EQ(RawClient::Validated(server->port()).AskBlob(GetBytes("init/")),
+            std::to_string(kThreads * kEach));
   InParallel(kThreads, [&](int thread) {
     for (int i = 0; i < kEach; ++i) stores[static_cast<size_t>(thread * kEach + i)]->Add("n", 1);
   });

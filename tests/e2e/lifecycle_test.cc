@@ -33,12 +33,12 @@ StorePtr Connect(uint16_t port, const std::string& host = "127.0.0.1") {
 
 /// A store that brings its server along.
 StorePtr Serve(uint16_t port, bool multi_tenant = false) {
-  return std::make_shared<TcpStore>(
-      "127.0.0.1", TcpStoreOptions{.port = port,
-                                   .is_server = true,
-                                   .timeout = kPatience,
-                                   .multi_tenant = multi_tenant,
-                                   .server = {.host = "127.0.0.1", .threads = 1}});
+  return std::make_shared<TcpStore>("127.0.0.1",
+                                    TcpStoreOptions{.port = port,
+                                                    .is_server = true,
+                                                    .timeout = kPatience,
+                                                    .multi_tenant = multi_tenant,
+                                                    .server = {.host = "127.0.0.1", .threads = 1}});
 }
 
 }  // namespace
@@ -160,7 +160,8 @@ TEST(ServerLifecycleTest, Item104_ASocketWithAnotherPortIsAnError) {
 
 TEST(ServerLifecycleTest, Item104_WhatIsNoSocketIsAnError) {
   EXPECT_THROW(const StoreServer server({.listen_fd = 1'000'000, .threads = 1}), DistError);
-  EXPECT_THROW(const StoreServer server({.listen_fd = dup(STDERR_FILENO), .threads = 1}), DistError);
+  EXPECT_THROW(const StoreServer server({.listen_fd = dup(STDERR_FILENO), .threads = 1}),
+               DistError);
 }
 
 TEST(ServerLifecycleTest, Item105_OneServerIsReachedByIpv4Ipv6AndName) {
@@ -201,8 +202,11 @@ TEST(ServerLifecycleTest, Item107_NobodyListeningIsAnErrorInTime) {
   const std::string text = ErrorOf<NetworkError>([&] {
     const TcpStore store("127.0.0.1", {.port = bound.port, .timeout = milliseconds(1'000)});
   });
-  EXPECT_THAT(text, HasSubstr("The client socket has timed out after 1000ms while trying to connect to "
-                              "(127.0.0.1, " + std::to_string(bound.port) + ")"));
+  EXPECT_THAT(text,
+              HasSubstr("The client socket has timed out after 1000ms while trying to connect to "
+                        "(127.0.0.1, " +
+                        std::to_string(bound.port) + ")"));
+  EXPECT_GE(watch.Elapsed(), milliseconds(900));  // a server may come at the last moment
   // The promise is 1.2 times the timeout; the rest is for a machine that is busy with other things.
   EXPECT_LT(watch.Elapsed(), milliseconds(1'200 + 2'000));
   close(bound.fd);
@@ -262,7 +266,8 @@ class AgentStoreTest : public ::testing::Test {
  protected:
   void SetUp() override { Announce("1", std::to_string(agent_.port()), "127.0.0.1"); }
   void TearDown() override {
-    for (const char* name : {"TORCHELASTIC_USE_AGENT_STORE", "MASTER_PORT", "MASTER_ADDR"}) unsetenv(name);
+    for (const char* name : {"TORCHELASTIC_USE_AGENT_STORE", "MASTER_PORT", "MASTER_ADDR"})
+      unsetenv(name);
   }
   static void Announce(const std::string& use, const std::string& port, const std::string& host) {
     setenv("TORCHELASTIC_USE_AGENT_STORE", use.c_str(), 1);

@@ -1,4 +1,5 @@
-// Limits: exactly at them everything works, one beyond them the connection ends, and they can be moved.
+// Limits: exactly at them everything works, one beyond them the connection ends, and they can be
+// moved.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -55,7 +56,8 @@ TEST_P(LimitsTest, Item114_AValueOneByteLargerIsClosed) {
 }
 
 TEST_P(LimitsTest, Item114_ThroughTheClientTheNextCallFails) {
-  // A client told that the server takes more: the set itself is on its way before the server can object.
+  // A client told that the server takes more: the set itself is on its way before the server can
+  // object.
   TcpStore store("127.0.0.1", {.port = port(), .timeout = kPatience, .value_bytes_max = 16 << 20});
   store.Set("fits", "v");
   const std::string too_large((8 << 20) + 1, 'v');
@@ -90,7 +92,8 @@ TEST_P(LimitsTest, Item115_AWaitForAsManyKeysAsAllowed) {
 }
 
 TEST_P(LimitsTest, Item115_OneKeyMoreIsClosed) {
-  for (const int op : {5, 6, 10, 11}) ExpectClosed(std::string(1, static_cast<char>(op)) + U64(131'073));
+  for (const int op : {5, 6, 10, 11})
+    ExpectClosed(std::string(1, static_cast<char>(op)) + U64(131'073));
 }
 
 TEST_P(LimitsTest, Item116_AValueGrownByAppendCanBeRead) {

@@ -1,12 +1,13 @@
-// Bad input, row by row of the table in the protocol's chapter on malformed input: a clean close for the one who sent
-// it, nothing for the others.
+// Bad input, row by row of the table in the protocol's chapter on malformed input: a clean close
+// for the one who sent it, nothing for the others.
 #include "support/raw_server_test.h"
 
 namespace muster::test {
 
 class MalformedTest : public RawServerTest {
  protected:
-  /// Sends `bytes` on a validated connection and sees it closed without a word; a bystander and the data are unharmed.
+  /// Sends `bytes` on a validated connection and sees it closed without a word; a bystander and the
+  /// data are unharmed.
   void ExpectClosed(const std::string& bytes, const std::string& what) {
     SCOPED_TRACE(what);
     RawClient bystander = Client();
@@ -18,7 +19,8 @@ class MalformedTest : public RawServerTest {
     EXPECT_EQ(bystander.AskNumber(NumKeysBytes()), 1);
   }
 
-  static constexpr uint64_t kHuge[] = {8u << 20 | 1, 1ull << 31, 1ull << 32, 1ull << 62, 1ull << 63, ~0ull};
+  static constexpr uint64_t kHuge[] = {8u << 20 | 1, 1ull << 31, 1ull << 32,
+                                       1ull << 62,   1ull << 63, ~0ull};
 };
 MUSTER_ON_ONE_AND_TWO_LOOPS(MalformedTest);
 
@@ -44,7 +46,8 @@ TEST_P(MalformedTest, Item114_AValueLengthOverTheLimitIsJudgedBeforeTheValueCome
 
 TEST_P(MalformedTest, Item115_ACountOverTheLimitIsJudgedBeforeTheKeysCome) {
   for (const int op : {5, 6, 10, 11}) {
-    for (const uint64_t count : {uint64_t{131'073}, uint64_t{1} << 32, uint64_t{1} << 63, ~uint64_t{0}}) {
+    for (const uint64_t count :
+         {uint64_t{131'073}, uint64_t{1} << 32, uint64_t{1} << 63, ~uint64_t{0}}) {
       ExpectClosed(std::string(1, static_cast<char>(op)) + U64(count), "op " + std::to_string(op));
     }
     ExpectClosed(std::string(1, static_cast<char>(op)) + U64(2) + Blob("/k") +

@@ -1,5 +1,6 @@
-// Requests of two connections that race for one decision. Whatever the interleaving, each client reads its bytes in the
-// order in which the server decided, and nothing is lost. Two loop threads, so that the race is a real one.
+// Requests of two connections that race for one decision. Whatever the interleaving, each client
+// reads its bytes in the order in which the server decided, and nothing is lost. Two loop threads,
+// so that the race is a real one.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -50,7 +51,8 @@ TEST_F(RacesTest, Item050_ACancelThatRacesWithTheKeyIsAnsweredLast) {
         waiter.Send(WaitBytes({"/k" + std::to_string(i)}) + PingBytes(0x7fffff7f));
         std::string said = waiter.Receive(4);
         waiter.Send(CancelBytes() + PingBytes(0x7eeeee7e));
-        // 00 if the key came before the cancel, then always 01, then the PINGs' answers; in no other order.
+        // 00 if the key came before the cancel, then always 01, then the PINGs' answers; in no
+        // other order.
         while (!said.ends_with(U32(0x7eeeee7e))) said += waiter.Receive(1);
         const std::string parked = U32(0x7fffff7f);
         const std::string end = kCancelled + U32(0x7eeeee7e);
@@ -98,7 +100,8 @@ TEST_F(RacesTest, Item053_AWaiterThatLeavesWhileItsKeyComes) {
         }
       },
       [&](int i) {
-        writer.Send(SetBytes("/k" + std::to_string(i), "") + PushBytes("/k" + std::to_string(i), ""));
+        writer.Send(SetBytes("/k" + std::to_string(i), "") +
+                    PushBytes("/k" + std::to_string(i), ""));
         writer.Settle();
       });
   EXPECT_EQ(writer.AskNumber(NumKeysBytes()), kIterations);
@@ -134,7 +137,8 @@ TEST_F(RacesTest, Item073_TwoBlockingPoppersShareWhatIsPushedAndNeverMissATurn) 
   RawClient pusher = Client();
   std::atomic<int> popped = 0;
   const auto pop = [&](RawClient& client) {
-    // A blocking pop as clients do it: WAIT, then QUEUE_POP. The element is kept for the one it released.
+    // A blocking pop as clients do it: WAIT, then QUEUE_POP. The element is kept for the one it
+    // released.
     ASSERT_EQ(client.Ask(WaitBytes({"/q"}), 1), kStop);
     ASSERT_GT(client.AskNumber(PopBytes("/q")), 0);
     client.ReceiveBlob();

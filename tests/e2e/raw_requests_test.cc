@@ -1,4 +1,5 @@
-// Every request in bytes: the worked examples of the protocol, and what large, split and empty ones do.
+// Every request in bytes: the worked examples of the protocol, and what large, split and empty ones
+// do.
 #include "support/raw_server_test.h"
 
 namespace muster::test {
@@ -29,8 +30,10 @@ TEST_P(RawRequestsTest, Item015_GetOfAnAbsentKeyIsAnEmptyValue) {
 
 TEST_P(RawRequestsTest, Item018_AddAsDocumented) {
   RawClient client = Client();
-  Exchange(client, "04 04 00 00 00 00 00 00 00 2f 63 74 72 05 00 00 00 00 00 00 00", "05 00 00 00 00 00 00 00");
-  Exchange(client, "04 04 00 00 00 00 00 00 00 2f 63 74 72 fe ff ff ff ff ff ff ff", "03 00 00 00 00 00 00 00");
+  Exchange(client, "04 04 00 00 00 00 00 00 00 2f 63 74 72 05 00 00 00 00 00 00 00",
+           "05 00 00 00 00 00 00 00");
+  Exchange(client, "04 04 00 00 00 00 00 00 00 2f 63 74 72 fe ff ff ff ff ff ff ff",
+           "03 00 00 00 00 00 00 00");
   EXPECT_EQ(client.AskBlob(GetBytes("/ctr")), "3");
 }
 
@@ -53,9 +56,11 @@ TEST_P(RawRequestsTest, Item040_CheckAsDocumented) {
 TEST_P(RawRequestsTest, Item033_CompareSetAsDocumented) {
   RawClient client = Client();
   constexpr std::string_view kOldToNew =
-      "02 02 00 00 00 00 00 00 00 2f 6b 03 00 00 00 00 00 00 00 6f 6c 64 03 00 00 00 00 00 00 00 6e 65 77";
+      "02 02 00 00 00 00 00 00 00 2f 6b 03 00 00 00 00 00 00 00 6f 6c 64 03 00 00 00 00 00 00 00 "
+      "6e 65 77";
   Exchange(client, kOldToNew, "03 00 00 00 00 00 00 00 6f 6c 64");
-  Exchange(client, "02 02 00 00 00 00 00 00 00 2f 6b 00 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 76 31",
+  Exchange(client,
+           "02 02 00 00 00 00 00 00 00 2f 6b 00 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 76 31",
            "02 00 00 00 00 00 00 00 76 31");
   client.Send(SetBytes("/k", "zz"));
   Exchange(client, kOldToNew, "02 00 00 00 00 00 00 00 7a 7a");
@@ -85,7 +90,8 @@ TEST_P(RawRequestsTest, Item060_MultiSetAndMultiGetAsDocumented) {
            "0b 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61 01 00 00 00 00 00 00 00 31"
            "02 00 00 00 00 00 00 00 2f 62 03 00 00 00 00 00 00 00 74 77 6f",
            "");
-  Exchange(client, "0a 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61 02 00 00 00 00 00 00 00 2f 62",
+  Exchange(client,
+           "0a 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61 02 00 00 00 00 00 00 00 2f 62",
            "01 00 00 00 00 00 00 00 31 03 00 00 00 00 00 00 00 74 77 6f");
 }
 
@@ -103,7 +109,8 @@ TEST_P(RawRequestsTest, Item080_ListKeysAsDocumented) {
 
 TEST_P(RawRequestsTest, Item028_TheServerAddsAndInterpretsNothing) {
   RawClient client = Client();
-  for (const std::string& key : Keys{"no slash", "", "/", "//", "init/", std::string("\0\xff", 2)}) {
+  for (const std::string& key :
+       Keys{"no slash", "", "/", "//", "init/", std::string("\0\xff", 2)}) {
     client.Send(SetBytes(key, "value of " + key));
     EXPECT_EQ(client.AskBlob(GetBytes(key)), "value of " + key);
   }
@@ -135,7 +142,8 @@ TEST_P(RawRequestsTest, Item064_HalfAMultiSetIsNoMultiSet) {
 }
 
 TEST_P(RawRequestsTest, Item064_AMultiSetIsAppliedOnce) {
-  // Parsed anew with each piece, it would be applied with each piece, too, and undo what others did meanwhile.
+  // Parsed anew with each piece, it would be applied with each piece, too, and undo what others did
+  // meanwhile.
   const std::string request = MultiSetBytes({{"/a", "new"}, {"/b", std::string(10'000, 'x')}});
   RawClient writer = Client();
   RawClient other = Client();
@@ -177,14 +185,15 @@ TEST_P(RawRequestsTest, Item117_AValueMayComeLongAfterItsKey) {
 
 TEST_P(RawRequestsTest, Item118_EveryRequestMayComeByteByByte) {
   RawClient client = Client();
-  const std::string requests = SetBytes("/k", "v") + CompareSetBytes("/k", "v", "w") + GetBytes("/k") +
-                               AddBytes("/n", 300) + CheckBytes({"/k", "/n"}) + WaitBytes({"/n", "/k"}) +
-                               NumKeysBytes() + DeleteBytes("/n") + AppendBytes("/k", "x") +
-                               MultiSetBytes({{"/m", "1"}, {"/l", ""}}) + MultiGetBytes({"/l", "/m", "/k"}) +
-                               CancelBytes() + PushBytes("/q", "e") + QueueLenBytes("/q") + PopBytes("/q") +
-                               BarrierBytes("/b", 1) + PingBytes(1);
-  const std::string answers = Blob("w") + Blob("w") + I64(300) + kReady + kStop + I64(2) + I64(1) + Blob("") +
-                              Blob("1") + Blob("wx") + kCancelled + I64(1) + I64(1) + Blob("e") + kStop + U32(1);
+  const std::string requests =
+      SetBytes("/k", "v") + CompareSetBytes("/k", "v", "w") + GetBytes("/k") + AddBytes("/n", 300) +
+      CheckBytes({"/k", "/n"}) + WaitBytes({"/n", "/k"}) + NumKeysBytes() + DeleteBytes("/n") +
+      AppendBytes("/k", "x") + MultiSetBytes({{"/m", "1"}, {"/l", ""}}) +
+      MultiGetBytes({"/l", "/m", "/k"}) + CancelBytes() + PushBytes("/q", "e") +
+      QueueLenBytes("/q") + PopBytes("/q") + BarrierBytes("/b", 1) + PingBytes(1);
+  const std::string answers = Blob("w") + Blob("w") + I64(300) + kReady + kStop + I64(2) + I64(1) +
+                              Blob("") + Blob("1") + Blob("wx") + kCancelled + I64(1) + I64(1) +
+                              Blob("e") + kStop + U32(1);
   SendInPieces(client, requests, 1, Settling());
   EXPECT_EQ(ToHex(client.Receive(answers.size())), ToHex(answers));
   EXPECT_EQ(client.SaidSoFar(), "");

@@ -1,5 +1,5 @@
-// WAIT and CANCEL_WAIT in bytes: one 00 for each wait, one 01 for each cancel, in the order in which the server decided,
-// and not a byte more.
+// WAIT and CANCEL_WAIT in bytes: one 00 for each wait, one 01 for each cancel, in the order in
+// which the server decided, and not a byte more.
 #include "support/raw_server_test.h"
 
 namespace muster::test {
@@ -38,8 +38,9 @@ TEST_P(RawWaitTest, Item041_AWaitForWhatIsThereIsAnsweredAtOnce) {
 
 TEST_P(RawWaitTest, Item045_EveryKindOfCreationReleases) {
   for (const std::string& creation :
-       {SetBytes("/k", "v"), AddBytes("/k", 1), AppendBytes("/k", "v"), CompareSetBytes("/k", "", "v"),
-        MultiSetBytes({{"/other", ""}, {"/k", ""}}), BarrierBytes("/k", 5), PushBytes("/k", "v")}) {
+       {SetBytes("/k", "v"), AddBytes("/k", 1), AppendBytes("/k", "v"),
+        CompareSetBytes("/k", "", "v"), MultiSetBytes({{"/other", ""}, {"/k", ""}}),
+        BarrierBytes("/k", 5), PushBytes("/k", "v")}) {
     RawClient waiter = Waiter({"/k"});
     RawClient writer = Client();
     writer.Send(creation);
@@ -183,7 +184,8 @@ TEST_P(RawWaitTest, Item049_ManyWaitsInOneSegmentAreAnsweredInOrder) {
   std::string requests;
   std::string answers;
   for (int i = 0; i < 200; ++i) {
-    requests += WaitBytes({"/missing" + std::to_string(i)}) + CancelBytes() + WaitBytes({}) + PingBytes(7);
+    requests +=
+        WaitBytes({"/missing" + std::to_string(i)}) + CancelBytes() + WaitBytes({}) + PingBytes(7);
     answers += kCancelled + kStop + U32(7);
   }
   EXPECT_EQ(ToHex(client.Ask(requests, answers.size())), ToHex(answers));

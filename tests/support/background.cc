@@ -15,7 +15,8 @@ bool KernelThreadSleeps(int thread_id) {
   std::ifstream stat("/proc/self/task/" + std::to_string(thread_id) + "/stat");
   std::string line;
   std::getline(stat, line);
-  // The state is the first letter behind the name, which is in parentheses and may contain anything.
+  // The state is the first letter behind the name, which is in parentheses and may contain
+  // anything.
   const size_t name_end = line.rfind(')');
   return name_end != std::string::npos && line.size() > name_end + 2 && line[name_end + 2] == 'S';
 }

@@ -19,11 +19,13 @@ namespace muster::test {
 int KernelThreadId();
 bool KernelThreadSleeps(int thread_id);
 
-/// One call on its own thread. The destructor joins: whoever makes one sees to it that the call ends.
+/// One call on its own thread. The destructor joins: whoever makes one sees to it that the call
+/// ends.
 template <typename T>
 class Background {
  public:
-  explicit Background(std::function<T()> call) : task_(std::move(call)), result_(task_.get_future()) {
+  explicit Background(std::function<T()> call)
+      : task_(std::move(call)), result_(task_.get_future()) {
     thread_ = std::thread([this] {
       thread_id_.store(KernelThreadId());
       task_();
@@ -43,8 +45,9 @@ class Background {
 
   bool IsDone() const { return result_.wait_for(seconds(0)) == std::future_status::ready; }
 
-  /// Waits until the thread sleeps in the kernel: it has gone as far as it can and waits for somebody else. It may
-  /// also rest there for a moment for a lesser reason, so a test must hold in that case too; it only proves less then.
+  /// Waits until the thread sleeps in the kernel: it has gone as far as it can and waits for
+  /// somebody else. It may also rest there for a moment for a lesser reason, so a test must hold in
+  /// that case too; it only proves less then.
   bool UntilBlocked() {
     return EventuallyTrue([this] {
       const int id = thread_id_.load();
@@ -62,8 +65,8 @@ class Background {
   std::thread thread_;
 };
 
-/// Runs `work(0)` to `work(count - 1)`, each on its own thread and all at once; rethrows the first failure when all
-/// have ended.
+/// Runs `work(0)` to `work(count - 1)`, each on its own thread and all at once; rethrows the first
+/// failure when all have ended.
 void InParallel(int count, const std::function<void(int index)>& work);
 
 }  // namespace muster::test

@@ -1,4 +1,5 @@
-// TCPStore's requests as bytes, written down independently of src/wire: a mistake there must not be repeated here.
+// TCPStore's requests as bytes, written down independently of src/wire: a mistake there must not be
+// repeated here.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,8 @@ using Pairs = std::vector<std::pair<std::string, std::string>>;
 std::string ValidateBytes();
 std::string PingBytes(uint32_t nonce);
 std::string SetBytes(std::string_view key, std::string_view value);
-std::string CompareSetBytes(std::string_view key, std::string_view expected, std::string_view desired);
+std::string CompareSetBytes(std::string_view key, std::string_view expected,
+                            std::string_view desired);
 std::string GetBytes(std::string_view key);
 std::string AddBytes(std::string_view key, int64_t delta);
 std::string CheckBytes(const Keys& keys);

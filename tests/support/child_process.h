@@ -17,8 +17,8 @@ class ChildProcess {
   /// Runs a program with pipes to its input and from its output. Throws if it cannot be started.
   static ChildProcess Run(const std::vector<std::string>& command);
 
-  /// Runs `body` in a fork of this process, which must have no other threads; its result is the exit status. The
-  /// descriptors are the child's ends of the pipes.
+  /// Runs `body` in a fork of this process, which must have no other threads; its result is the
+  /// exit status. The descriptors are the child's ends of the pipes.
   static ChildProcess Fork(const std::function<int(int input, int output)>& body);
 
   ChildProcess(ChildProcess&& other) noexcept;
@@ -28,13 +28,15 @@ class ChildProcess {
 
   pid_t pid() const { return pid_; }
 
-  /// The next line of its output, without its end; nothing at the end of the output or of our patience.
+  /// The next line of its output, without its end; nothing at the end of the output or of our
+  /// patience.
   std::optional<std::string> ReadLine(milliseconds patience = kPatience);
 
   /// Ends its input, which asks it to finish.
   void CloseInput();
 
-  /// Its exit status (negative: the signal that killed it). Waits for the end; kills it when patience runs out.
+  /// Its exit status (negative: the signal that killed it). Waits for the end; kills it when
+  /// patience runs out.
   int Wait(milliseconds patience = kPatience);
 
   /// Memory that it has in RAM.

@@ -7,7 +7,8 @@
 
 namespace muster::test {
 
-/// The message of the E that `call` throws. Anything else that it throws goes on (and fails the test); so does nothing.
+/// The message of the E that `call` throws. Anything else that it throws goes on (and fails the
+/// test); so does nothing.
 template <typename E, typename F>
 std::string ErrorOf(F&& call) {
   try {

@@ -10,7 +10,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
-/// Longer than anything takes on a busy machine under a sanitizer; reached only by a test that fails.
+/// Longer than anything takes on a busy machine under a sanitizer; reached only by a test that
+/// fails.
 inline constexpr milliseconds kPatience{30'000};
 
 /// Asks again and again until `condition` holds; false if it does not within `patience`.

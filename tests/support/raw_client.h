@@ -27,8 +27,8 @@ class RawClient : public RawSocket {
   std::string ReceiveBlob();
   int64_t ReceiveNumber();
 
-  /// Everything that the server had to say to this client before it answered a PING that is sent now: "" shows that
-  /// nothing came, and nothing will, without waiting for it not to come.
+  /// Everything that the server had to say to this client before it answered a PING that is sent
+  /// now: "" shows that nothing came, and nothing will, without waiting for it not to come.
   std::string SaidSoFar();
   /// A round trip: what was sent before has been executed.
   void Settle() { SaidSoFar(); }
@@ -37,13 +37,13 @@ class RawClient : public RawSocket {
   uint32_t next_nonce_ = 0x7e7d7c01;
 };
 
-/// Sends `bytes` in pieces of `piece` bytes; `settle` runs after each and returns when the server has had time to read
-/// it, so that the pieces arrive one by one.
+/// Sends `bytes` in pieces of `piece` bytes; `settle` runs after each and returns when the server
+/// has had time to read it, so that the pieces arrive one by one.
 void SendInPieces(RawSocket& client, std::string_view bytes, size_t piece,
                   const std::function<void()>& settle);
 
-/// Sends `chunk` again and again, until the server takes no more although it had every opportunity (many rounds of
-/// `settle`), or `bytes_max` have been sent. Returns the bytes sent.
+/// Sends `chunk` again and again, until the server takes no more although it had every opportunity
+/// (many rounds of `settle`), or `bytes_max` have been sent. Returns the bytes sent.
 size_t SendUntilRefused(RawSocket& client, std::string_view chunk, size_t bytes_max,
                         const std::function<void()>& settle);
 

@@ -1,5 +1,5 @@
-// The fixture of tests that speak to a StoreServer in bytes. Each runs with one and with two loop threads: what a
-// client sees must not depend on who serves it.
+// The fixture of tests that speak to a StoreServer in bytes. Each runs with one and with two loop
+// threads: what a client sees must not depend on who serves it.
 #pragma once
 
 #include <gmock/gmock.h>

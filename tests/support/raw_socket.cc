@@ -70,7 +70,8 @@ std::string RawSocket::Receive(size_t count, milliseconds patience) {
   while (got.size() < count) {
     const std::string more = ReadOnce(count - got.size(), give_up);
     if (more.empty()) {
-      Fail("closed after " + std::to_string(got.size()) + " of " + std::to_string(count) + " bytes");
+      Fail("closed after " + std::to_string(got.size()) + " of " + std::to_string(count) +
+           " bytes");
     }
     got += more;
   }

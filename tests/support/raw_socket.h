@@ -1,6 +1,8 @@
-// A TCP connection that a test holds in its own hands: every byte as it is, every call with a deadline.
+// A TCP connection that a test holds in its own hands: every byte as it is, every call with a
+// deadline.
 //
-// Failures throw: in a test body that is a failed test with the message, and no helper needs to be told twice.
+// Failures throw: in a test body that is a failed test with the message, and no helper needs to be
+// told twice.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +45,8 @@ class RawSocket {
   /// No more bytes from here; the peer reads an end.
   void CloseSending();
 
-  /// How much the kernel may hold for us in either direction; the smaller, the sooner a peer feels that we do not read.
+  /// How much the kernel may hold for us in either direction; the smaller, the sooner a peer feels
+  /// that we do not read.
   void LimitBuffers(int bytes);
 
  private:
@@ -71,8 +74,8 @@ class RawListener {
   uint16_t port_ = 0;
 };
 
-/// A TCP socket bound to a free loopback port (IPv4) and not listening: whoever connects is refused, and nobody else can
-/// take the port. The caller owns the descriptor.
+/// A TCP socket bound to a free loopback port (IPv4) and not listening: whoever connects is
+/// refused, and nobody else can take the port. The caller owns the descriptor.
 struct BoundSocket {
   int fd;
   uint16_t port;

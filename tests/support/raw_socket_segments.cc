@@ -1,4 +1,5 @@
-// Apart from raw_socket.cc: the kernel's header, which has the field, and glibc's cannot be included together.
+// Apart from raw_socket.cc: the kernel's header, which has the field, and glibc's cannot be
+// included together.
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -1,4 +1,5 @@
-// A StoreServer in a process of its own: for tests that measure its memory or take its descriptors away.
+// A StoreServer in a process of its own: for tests that measure its memory or take its descriptors
+// away.
 #pragma once
 
 #include <sys/resource.h>

@@ -84,7 +84,8 @@ Reply StoreMachine::CompareSet(const Request& request, Released& released) {
 
 Reply StoreMachine::Get(const Request& request) const {
   const auto entry = entries_.find(request.key);
-  return Reply::Value(entry == entries_.end() ? std::string_view() : entry->second);
+  if (entry == entries_.end()) return {.kind = Reply::Kind::kValue, .number = 0};
+  return {.kind = Reply::Kind::kValue, .number = 1, .value = entry->second};
 }
 
 Reply StoreMachine::Add(const Request& request, Released& released) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include "base/text.h"
 #include "core/store/machine.h"
 #include "core/store/machine_test_words.h"
 
@@ -231,20 +232,22 @@ TEST(StoreDropTest, Item053_WaitersThatLeaveAreForgottenHoweverManyTheyAre) {
 TEST(StoreDropTest, Item053_WaitsThatEndLeaveNoMemoryBehind) {
   SpokenStore store;
   const auto round = [&](int number) {
-    const std::string name = std::to_string(number) + std::string(1024, 'k');
-    store.Wait(kA, {name, name});
+    const auto fresh = [&](char story) { return Concat(number, story, std::string(1024, 'k')); };
+    const std::string cancelled = fresh('c'), dropped = fresh('d'), pushed = fresh('p');
+    const std::string set = fresh('s'), barrier = fresh('b');
+    store.Wait(kA, {cancelled, cancelled});
     store.Cancel(kA);
-    store.Wait(kA, {"other", name});
+    store.Wait(kA, {"other", dropped});
     store.Drop(kA);
-    store.Wait(kA, {name});
-    store.Set(kB, name, "");
-    store.Delete(kB, name);
-    store.Wait(kA, {name});
-    store.Push(kB, name, "job");
-    store.Pop(kA, name);
-    store.Barrier(kA, name, 2);
+    store.Wait(kA, {pushed});
+    store.Push(kB, pushed, "job");
+    store.Pop(kA, pushed);
+    store.Wait(kA, {set});
+    store.Set(kB, set, "");
+    store.Delete(kB, set);
+    store.Barrier(kA, barrier, 2);
     store.Cancel(kA);
-    store.Delete(kA, name);
+    store.Delete(kA, barrier);
   };
   for (int i = 0; i < 100; ++i) round(i);  // tables and free lists reach their size
   const size_t before = mallinfo2().uordblks;

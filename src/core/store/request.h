@@ -56,7 +56,8 @@ struct Reply {
     kCancelled,    ///< CANCEL_WAIT: no kStopWaiting will follow.
     kNumber,
     kNonce,
-    kValue,
+    kValue,    ///< GET also tells in `number` whether the key is there; the wire has no room for
+               ///< that.
     kValues,   ///< MULTI_GET: `values`, in the order asked for.
     kKeys,     ///< LIST_KEYS: `values` are keys.
     kPopped,   ///< QUEUE_POP: `number` is the length before the pop; `value` only if that is
