@@ -54,6 +54,7 @@ TEST(ReplyWriterTest, NumbersAreEightBytesAndANonceIsFour) {
 
 TEST(ReplyWriterTest, ValuesCarryTheirLength) {
   EXPECT_EQ(Encoded(Reply::Value("")), "00 00 00 00 00 00 00 00");
+  EXPECT_EQ(Encoded({.kind = Reply::Kind::kValue, .number = 1}), "00 00 00 00 00 00 00 00");
   EXPECT_EQ(Encoded(Reply::Value("bar")), "03 00 00 00 00 00 00 00 62 61 72");
   EXPECT_EQ(Encoded(Reply::Value(std::string_view("\0\xff", 2))), "02 00 00 00 00 00 00 00 00 ff");
 }

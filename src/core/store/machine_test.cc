@@ -51,6 +51,16 @@ TEST(StoreMachineTest, GetOfAnAbsentKeyIsAnEmptyValue) {
   EXPECT_EQ(SpokenStore().Get(kA, "k"), "''");
 }
 
+// The wire does not carry the difference; stores inside one process do.
+TEST(StoreMachineTest, GetTellsAnEmptyValueFromAnAbsentKey) {
+  StoreMachine machine;
+  Released released;
+  const Request get{.op = Op::kGet, .key = "k"};
+  EXPECT_EQ(machine.Step(kA, get, Instant{}, released).number, 0);
+  machine.Step(kA, {.op = Op::kSet, .key = "k"}, Instant{}, released);
+  EXPECT_EQ(machine.Step(kA, get, Instant{}, released).number, 1);
+}
+
 TEST(StoreMachineTest, Item015_AnEmptyValueIsThereWithoutWaiting) {
   SpokenStore store;
   store.Set(kA, "k", "");
