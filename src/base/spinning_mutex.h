@@ -1,4 +1,5 @@
-// A mutex for sections of a microsecond: whoever finds it taken looks again a few times before going to sleep.
+// A mutex for sections of a microsecond: whoever finds it taken looks again a few times before
+// going to sleep.
 #pragma once
 
 #include <mutex>

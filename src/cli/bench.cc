@@ -100,18 +100,18 @@ void PrintJsonLines(const std::vector<nlohmann::ordered_json>& objects) {
 }
 
 void AddBench(CLI::App& app, Run* run) {
-  CLI::App* bench = app.add_subcommand(
-      "bench",
-      "Measure a store server: muster's, PyTorch's, or Redis.\n"
-      "\n"
+  CLI::App* bench =
+      app.add_subcommand("bench", "Measure a store server: muster's, PyTorch's, or Redis.");
+  bench->footer(
       "Without --server, a muster server is started for the measurement, in a process of its own.\n"
       "\n"
-      "  muster bench store --clients 64 --pipeline 16      throughput and latency under load\n"
-      "  muster bench store --connections-only 10000        how fast many clients get in, and "
-      "their memory\n"
-      "  muster bench latency                               one client, beside a bare libuv echo "
+      "Examples:\n"
+      "  muster bench store --clients 64 --pipeline 16   throughput and latency under load\n"
+      "  muster bench store --connections-only 10000     how fast many clients get in, and their "
+      "memory\n"
+      "  muster bench latency                            one client, beside a bare libuv echo "
       "server\n"
-      "  muster bench wake                                  waking one waiter among thousands");
+      "  muster bench wake                               waking one waiter among thousands");
   bench->require_subcommand(1);
   AddBenchStore(*bench, run);
   AddBenchLatency(*bench, run);

@@ -101,13 +101,14 @@ int BenchLatency(const BenchLatencyFlags& flags) {
 void AddBenchLatency(CLI::App& bench, Run* run) {
   auto flags = std::make_shared<BenchLatencyFlags>();
   CLI::App* latency = bench.add_subcommand(
-      "latency",
-      "Ask muster's server and a bare libuv echo server, over loopback, one request at a time.\n"
+      "latency", "Ask muster's server and a bare libuv echo server one request at a time.");
+  latency->footer(
+      "Both run in processes of their own and are asked in turns, over loopback, by the same "
+      "client with\n"
+      "requests of the same size. The ratio of the medians says what a store costs over moving the "
+      "bytes.\n"
       "\n"
-      "Both run in processes of their own and are asked in turns by the same client with requests "
-      "of the same size.\n"
-      "The ratio of the medians says what a store costs over moving the bytes.\n"
-      "\n"
+      "Example:\n"
       "  muster bench latency --seconds 5 --json");
   latency->add_option("--seconds", flags->seconds, "Time to measure each operation on each server")
       ->check(CLI::Range(0.01, 600.0))

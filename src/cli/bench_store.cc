@@ -168,29 +168,27 @@ int BenchStore(BenchStoreFlags& flags) {
   return flags.connections_only > 0 ? BenchConnections(flags, server) : BenchLoad(flags, server);
 }
 
-constexpr const char* kAbout =
-    "Load a store server with many clients and report what it did.\n"
-    "\n"
+constexpr const char* kMore =
     "Each client sends a batch of --pipeline requests in one write, reads all the replies, and "
-    "starts over. Every\n"
-    "reply is checked against what was stored; a wrong or missing one is an error, and errors end "
-    "with status 1.\n"
-    "A SET has no reply in TCPStore's protocol: a batch of SETs ends with one PING, whose echo "
-    "shows that they were\n"
-    "done, and which is not counted as an operation. CPU time and memory of the server are "
-    "reported if it was\n"
-    "started here or --server-pid names it. The keys are removed in the end.\n"
-    "\n"
-    "  muster bench store --clients 64 --pipeline 16 --ops get,set --seconds 5\n"
-    "  muster bench store --server HOST:29500 --ops add --json           any TCPStore server, "
-    "PyTorch's too\n"
-    "  muster bench store --server 127.0.0.1:6379 --protocol redis       Redis under the same "
-    "load\n"
-    "  muster bench store --connections-only 10000                       open, greet and hold, "
-    "nothing else\n"
+    "starts over.\n"
+    "Every reply is checked against what was stored; a wrong or missing one is an error, and "
+    "errors end with\n"
+    "status 1. A SET has no reply in TCPStore's protocol: a batch of SETs ends with one PING, "
+    "whose echo shows\n"
+    "that they were done, and which is not counted as an operation. CPU time and memory of the "
+    "server are\n"
+    "reported if it was started here or --server-pid names it. The keys are removed in the end.\n"
     "\n"
     "--json prints an array with one object for each operation, or one object for "
-    "--connections-only.";
+    "--connections-only.\n"
+    "\n"
+    "Examples:\n"
+    "  muster bench store --clients 64 --pipeline 16 --ops get,set --seconds 5\n"
+    "  muster bench store --server HOST:29500 --ops add --json       any TCPStore server, "
+    "PyTorch's too\n"
+    "  muster bench store --server 127.0.0.1:6379 --protocol redis   Redis under the same load\n"
+    "  muster bench store --connections-only 10000                   open, greet and hold, nothing "
+    "else";
 
 void AddServerFlags(CLI::App& store, BenchStoreFlags& flags) {
   store.add_option("--server", flags.server,
@@ -213,7 +211,9 @@ void AddServerFlags(CLI::App& store, BenchStoreFlags& flags) {
 void AddBenchStore(CLI::App& bench, Run* run) {
   auto flags = std::make_shared<BenchStoreFlags>();
   flags->options.threads = DefaultThreads();
-  CLI::App* store = bench.add_subcommand("store", kAbout);
+  CLI::App* store = bench.add_subcommand(
+      "store", "Load a store server with many clients and report what it did.");
+  store->footer(kMore);
   AddServerFlags(*store, *flags);
   store->add_option("--clients", flags->options.clients, "Connections")->capture_default_str();
   store->add_option("--pipeline", flags->options.pipeline, "Requests in one write")

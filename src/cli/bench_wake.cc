@@ -52,14 +52,14 @@ int BenchWake(BenchWakeFlags& flags) {
 
 void AddBenchWake(CLI::App& bench, Run* run) {
   auto flags = std::make_shared<BenchWakeFlags>();
-  CLI::App* wake = bench.add_subcommand("wake",
-                                        "Time from the SET of a key to the wake of its one waiter, "
-                                        "while others wait for other keys.\n"
-                                        "\n"
-                                        "Each of the others has a connection of its own. The time "
-                                        "should not depend on their number.\n"
-                                        "\n"
-                                        "  muster bench wake --waiters 0,100,1000,10000 --json");
+  CLI::App* wake = bench.add_subcommand(
+      "wake", "Time from a SET to the wake of its one waiter, while others wait for other keys.");
+  wake->footer(
+      "Each of the others has a connection of its own. The time should not depend on their "
+      "number.\n"
+      "\n"
+      "Example:\n"
+      "  muster bench wake --waiters 0,100,1000,10000 --json");
   wake->add_option("--server", flags->server,
                    "HOST:PORT of a running server; without it, one is started");
   wake->add_option("--server-threads", flags->server_threads,

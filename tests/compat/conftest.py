@@ -1,4 +1,4 @@
-"""Fixtures of the tests that put the real PyTorch against muster. README.md says how to run them, and why."""
+"""Fixtures of the tests that put the real PyTorch against muster. README.md says how and why."""
 
 import faulthandler
 import functools
@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-# Torch warns about every timeout that the tests provoke; set before the import, which reads it once.
+# Torch warns about every timeout that the tests provoke; the import reads this once.
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
-# Torch looks up the name of every peer address; a name server that is out of reach must not cost 5 s.
+# Torch looks up the name of every peer address; an unreachable name server must not cost 5 s.
 os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
 # What a launcher around the tests may have left behind would turn servers into clients.
 for variable in (
@@ -31,24 +31,24 @@ try:
 except ImportError as failure:
     torch_is_missing = str(failure)
 
-import peers
+import peers  # noqa: E402
 
 SKIPPED_STATUS = 77  # what ctest takes for "skipped"
 FAILED_STATUS = 1
-HANGING_S = 120
+HANGING_S = 180
 REAL_STDERR = os.fdopen(os.dup(2), "w")  # pytest keeps the other one to itself
 
 
 def reference_mode() -> bool:
-    """Whether PyTorch's own server stands in for muster's, to show that the tests ask for what PyTorch does."""
+    """Whether PyTorch's own server stands in for muster's: do the tests ask for what it does?"""
     return os.environ.get("MUSTER_COMPAT_SERVER", "muster") == "torch"
 
 
 def pytest_configure(config):
     config.addinivalue_line(
         "markers",
-        "muster_differs(reason, strict=True, run=True): muster deliberately does better than PyTorch's server here; "
-        "with MUSTER_COMPAT_SERVER=torch the test is expected to fail (strict), may fail (not strict), or would hang",
+        "muster_differs(reason, strict=True, run=True): muster deliberately does better than "
+        "PyTorch's server; with MUSTER_COMPAT_SERVER=torch the test is expected to fail",
     )
     config.addinivalue_line("markers", "muster_only: says nothing about PyTorch's server")
 

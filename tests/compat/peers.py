@@ -1,8 +1,9 @@
-"""The peers that the tests introduce to each other: servers, clients and stores, each with a deadline on everything.
+"""The peers that the tests introduce to each other, each with a deadline on everything.
 
 Importing this does not import torch, so that conftest.py can say what its absence means.
 """
 
+import contextlib
 import ctypes
 import datetime
 import os
@@ -20,7 +21,8 @@ import urllib.parse
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# Long enough for a server built with a sanitizer on a busy machine of two cores; nobody waits this long when all is well.
+# Enough for a server built with a sanitizer on a busy machine; nobody waits this long when all is
+# well.
 PATIENCE_S = 30.0
 # A cold import of torch reads hundreds of megabytes.
 IMPORT_S = 120.0
@@ -31,7 +33,7 @@ POLL_SYSCALLS = {"7", "271"}  # poll and ppoll on x86-64
 
 
 def eventually(condition, what: str, patience_s: float = PATIENCE_S):
-    """Asks again and again until `condition()` is true, and returns that; fails naming `what` when patience runs out."""
+    """Asks until `condition()` is true, and returns that; fails, naming `what`, when time is up."""
     give_up = time.monotonic() + patience_s
     while True:
         outcome = condition()
@@ -61,7 +63,7 @@ def die_with_parent() -> None:
 
 
 def required(variable: str) -> str:
-    """The path that the environment variable holds. The build sets these; without them there is nothing to test."""
+    """The program that the environment variable names: the build's, which is to be tested."""
     path = os.environ.get(variable, "")
     assert os.access(path, os.X_OK), f"{variable} must name a program that can be run, not '{path}'"
     return path
@@ -131,10 +133,8 @@ class Child:
             self.process.kill()
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout):
-            try:
+            with contextlib.suppress(BrokenPipeError):
                 stream.close()
-            except BrokenPipeError:
-                pass
 
 
 class MusterServer:
@@ -182,12 +182,12 @@ class MusterServer:
 
 
 class TorchServer:
-    """PyTorch's server inside this process, for MUSTER_COMPAT_SERVER=torch: the reference that the tests are held to."""
+    """PyTorch's server inside this process, on a thread of its own."""
 
-    def __init__(self):
+    def __init__(self, use_libuv: bool = True):
         import torch_server
 
-        self._store = torch_server.start()
+        self._store = torch_server.start(use_libuv)
         self.host = "127.0.0.1"
         self.port = self._store.port
 
@@ -256,7 +256,7 @@ class Background:
         return syscall.split()[0] in POLL_SYSCALLS
 
     def parked(self, store, server) -> "Background":
-        """Returns once the call waits for an answer that `server` has been asked for through `store` and owes."""
+        """Returns once the call waits for an answer that `server` has been asked for and owes."""
         eventually(
             lambda: self._in_poll() and unread_bytes(server.port, local_port(store)) == 0,
             "the call is parked at the server",
@@ -283,7 +283,7 @@ def unread_bytes(server_port: int, client_port: int) -> int:
 
 
 class RawClient:
-    """The protocol by hand, for what torch's client never does. Opcodes and layout: docs/protocol.md."""
+    """The protocol by hand (docs/protocol.md), for what torch's client never does."""
 
     VALIDATE = b"\x00" + struct.pack("<I", 0x3C85F7CE)
 
@@ -326,7 +326,7 @@ class RawClient:
         return struct.unpack("<q", self.receive(8))[0]
 
     def ping(self) -> None:
-        """Proves that everything sent so far has been dealt with; a parked WAIT does not hold it back."""
+        """Proves that all that was sent has been dealt with; a parked WAIT does not hold it back."""
         nonce = os.urandom(4)
         self.send(b"\x0d", nonce)
         assert self.receive(4) == nonce
@@ -352,7 +352,7 @@ def unquoted(word: str) -> bytes:
 
 
 class FilePeer:
-    """muster's FileStore in a process of its own (file_store_peer.cc), with the methods of torch's."""
+    """muster's FileStore in its own process (file_store_peer.cc), with the methods of torch's."""
 
     class Error(Exception):
         """What the peer threw."""

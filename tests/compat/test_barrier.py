@@ -137,7 +137,9 @@ def test_a_write_to_the_key_does_not_release_a_barrier(server, store, other, wri
     assert store.add("n", 1) == 1
 
 
-@pytest.mark.muster_differs("PyTorch's server releases such a wait only when the barrier is complete")
+@pytest.mark.muster_differs(
+    "PyTorch's server releases such a wait only when the barrier is complete"
+)
 def test_a_wait_for_the_key_of_a_barrier_ends_with_the_first_arrival(server, client, other):
     waiting, arriving = client(timeout_s=2), client()
     waiter = Background(waiting.get, "gate").parked(waiting, server)

@@ -1,4 +1,4 @@
-"""Coming and going: handshakes, addresses, constructors and disconnects. Items 2, 12, 24 and 100 to 112."""
+"""Handshakes, addresses, constructors and disconnects. Items 2, 12 and 100 to 112."""
 
 import os
 import re
@@ -13,9 +13,11 @@ from peers import Background, RawClient, blob, connect, eventually, ms
 
 
 def test_item002_item012_a_client_of_2_4_needs_no_ping(server, store):
-    """2.4 cannot be installed next to 2.13: what its constructor sends is sent by hand, without PING."""
+    """2.4 cannot be installed beside 2.13: its part is played by hand, without a PING."""
     with RawClient(server) as old:
-        old.send(b"\x04", blob(b"init/"), (1).to_bytes(8, "little"))  # it joins a world of known size
+        old.send(
+            b"\x04", blob(b"init/"), (1).to_bytes(8, "little")
+        )  # it joins a world of known size
         assert old.receive_int() == 1
         old.send(b"\x01", blob(b"/from 2.4"), blob(b"hello"))
         old.send(b"\x07")

@@ -1,4 +1,4 @@
-"""One file, used by torch's FileStore and by muster's at the same time. Items 22, 23, 27 and 93 to 97."""
+"""One file under torch's FileStore and muster's at once. Items 22, 23, 27 and 93 to 97."""
 
 import fcntl
 import pathlib
@@ -9,7 +9,17 @@ import torch.distributed as dist
 
 from peers import Background, FilePeer, ms
 
-AWKWARD = [b"", b"\0", b"\xff\xfe", bytes(range(256)), b"-", b"/", b"refcount/", b"%41 b", b"x" * 70_000]
+AWKWARD = [
+    b"",
+    b"\0",
+    b"\xff\xfe",
+    bytes(range(256)),
+    b"-",
+    b"/",
+    b"refcount/",
+    b"%41 b",
+    b"x" * 70_000,
+]
 
 
 @pytest.fixture
@@ -57,7 +67,9 @@ def test_item093_each_reads_the_values_that_the_other_wrote(writer_and_reader, v
     assert reader.get("key") == value + b"!"
 
 
-@pytest.mark.parametrize("key", ["-key3", "", "/", "-/key", "refcount/", "cleanup/", "ключ", "with space"])
+@pytest.mark.parametrize(
+    "key", ["-key3", "", "/", "-/key", "refcount/", "cleanup/", "ключ", "with space"]
+)
 def test_item027_item093_each_reads_the_keys_that_the_other_wrote(writer_and_reader, key):
     writer, reader = writer_and_reader
     writer.set("untouched", "stays")
@@ -245,7 +257,9 @@ def test_item096_additions_of_both_at_once_are_all_counted(path, start_muster, w
     each = 150
     peers = [start_muster() for _ in range(2)]
     workers.start("add_to_file", 2, path=str(path), key="n", times=each, world_size=-1)
-    calls = [Background(lambda peer=peer: [peer.add("n", 1) for _ in range(each)]) for peer in peers]
+    calls = [
+        Background(lambda peer=peer: [peer.add("n", 1) for _ in range(each)]) for peer in peers
+    ]
     sums = [total for call in calls for total in call.result()]
     outcomes = workers.outcomes()
     assert all("returned" in outcome for outcome in outcomes), outcomes
@@ -269,7 +283,9 @@ def test_item096_appends_of_both_at_once_are_neither_lost_nor_torn(path, start_m
     outcomes = workers.outcomes()
     assert all("returned" in outcome for outcome in outcomes), outcomes
     records = peers["a"].get("log").decode().removeprefix("<").removesuffix(">").split("><")
-    assert sorted(records) == sorted(f"{name}:{n}" for name in (0, 1, "a", "b") for n in range(each))
+    assert sorted(records) == sorted(
+        f"{name}:{n}" for name in (0, 1, "a", "b") for n in range(each)
+    )
 
 
 def test_item097_five_keys_are_six_with_the_count_of_users(path, start_muster):
@@ -288,7 +304,9 @@ def test_muster_takes_the_lock_that_torch_takes(path, torch_store, muster):
     with open(path, "rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         writer = Background(muster.set, "key", "value")
-        time.sleep(0.3)  # the claim is about time: nothing is written while somebody else has the lock
+        time.sleep(
+            0.3
+        )  # the claim is about time: nothing is written while somebody else has the lock
         assert writer.running
         assert path.stat().st_size == size
         fcntl.flock(file, fcntl.LOCK_UN)

@@ -182,7 +182,9 @@ def test_item119_writes_by_the_hundred_thousand_are_all_done(store, other):
 
 @pytest.mark.muster_only
 def test_limits_can_be_raised_for_torch_clients_too(start_server):
-    server = start_server("127.0.0.1:0", "--key-bytes-max=20000", f"--value-bytes-max={2 * VALUE_MAX}")
+    server = start_server(
+        "127.0.0.1:0", "--key-bytes-max=20000", f"--value-bytes-max={2 * VALUE_MAX}"
+    )
     store = connect(server)
     key, value = "k" * 19_999, b"v" * (2 * VALUE_MAX)
     store.set(key, value)

@@ -86,7 +86,9 @@ def test_item062_multi_get_waits_for_the_missing_key(server, store, other):
 def test_item062_multi_get_gives_up_after_the_timeout_of_the_store(client):
     store = client(timeout_s=0.1)
     store.set("a", "1")
-    with pytest.raises(dist.DistStoreError, match=r"^wait timeout after 100ms, keys: /a, /missing$"):
+    with pytest.raises(
+        dist.DistStoreError, match=r"^wait timeout after 100ms, keys: /a, /missing$"
+    ):
         store.multi_get(["a", "missing"])
     assert store.multi_get(["a"]) == [b"1"]
 

@@ -98,7 +98,9 @@ def test_item091_the_number_of_keys_and_the_timeout_are_those_of_the_inner_store
     assert prefixed.num_keys() == store.num_keys() == 2
     prefixed.set_timeout(ms(120))
     assert store.timeout == prefixed.timeout == ms(120)
-    with pytest.raises(dist.DistStoreError, match=r"^wait timeout after 120ms, keys: /q/p/missing$"):
+    with pytest.raises(
+        dist.DistStoreError, match=r"^wait timeout after 120ms, keys: /q/p/missing$"
+    ):
         prefixed.get("missing")
 
 

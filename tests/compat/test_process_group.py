@@ -1,4 +1,4 @@
-"""What the store is for: process groups and rendezvous of real PyTorch jobs through the server under test."""
+"""What the store is for: process groups and rendezvous of real PyTorch jobs."""
 
 import concurrent.futures
 
@@ -8,7 +8,7 @@ from torch.distributed.elastic.rendezvous.api import RendezvousParameters
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import create_handler
 
-from peers import Background, PATIENCE_S, connect, ms
+from peers import PATIENCE_S, Background, connect, ms
 
 WORLD = 4
 
@@ -44,7 +44,7 @@ def test_the_shared_state_of_torchrun_lives_on_the_server(server):
 
 
 def test_two_agents_of_torchrun_find_each_other(server):
-    """torchrun's dynamic rendezvous, of which muster's server holds the state and the workers' store."""
+    """torchrun's dynamic rendezvous: the server holds its state and the workers' store."""
     parameters = RendezvousParameters(
         backend="c10d",
         endpoint=server.address,
@@ -72,7 +72,7 @@ def test_two_agents_of_torchrun_find_each_other(server):
 
 
 def test_a_monitored_wait_in_slices_is_answered(server, store, other):
-    """Process groups wait in slices of a few seconds and cancel each: here in slices of milliseconds."""
+    """Process groups wait in slices of seconds and cancel each; here they are of milliseconds."""
 
     def wait_in_slices():
         for slices in range(10_000):

@@ -1,4 +1,4 @@
-"""Answers that cross with cancellations: whatever the outcome of a call, the stream stays in step."""
+"""Answers that cross with cancellations: whatever comes of a call, the stream stays in step."""
 
 import random
 import time
@@ -16,8 +16,8 @@ BUDGET_S = 10.0
 class Crossings:
     """Aims one client's deed at the moment in which another client's call gives up.
 
-    The aim is corrected after every round, like a gunner's, so that about half of the shots come too
-    early and half too late: many of them cross on the wire.
+    The aim is corrected after every round, so that about half of the shots come too early and half
+    too late: many of them cross on the wire.
     """
 
     def __init__(self, timeout_ms: int, seed: int):

@@ -1,11 +1,11 @@
-"""Single values: torch's client sets, gets, adds, compares and deletes on the server under test. Items 13 to 38."""
+"""Single values: torch's client sets, gets, adds, compares and deletes. Items 13 to 38."""
 
 import pytest
 import torch.distributed as dist
 
 from peers import Background, connect
 
-# Bytes that a careless server would take for the end of a string, for a length, or for an encoding error.
+# Bytes that a careless server would take for an end, for a length or for an encoding error.
 AWKWARD_VALUES = [
     b"",
     b"\0",
@@ -263,7 +263,7 @@ def test_item038_no_update_is_lost_between_clients_that_compare_and_set(server, 
     def count_up(store):
         done, current = 0, store.compare_set("n", "", "0")
         while done < increments:
-            # The value says who wrote it: success can then be told from somebody else's equal number.
+            # The value says who wrote it: success differs from somebody else's equal number.
             mine = f"{int(current.split(b' ')[0]) + 1} by {id(store)}".encode()
             after = store.compare_set("n", current, mine)
             done += after == mine

@@ -95,7 +95,11 @@ def test_item047_the_text_names_every_key_of_the_call(store):
 
 @pytest.mark.parametrize(
     "call",
-    [lambda store: store.get("k"), lambda store: store.wait(["k"]), lambda store: store.multi_get(["k"])],
+    [
+        lambda store: store.get("k"),
+        lambda store: store.wait(["k"]),
+        lambda store: store.multi_get(["k"]),
+    ],
     ids=["get", "wait", "multi_get"],
 )
 def test_item047_every_reader_gives_up_with_the_same_text(client, call):
@@ -211,7 +215,9 @@ def test_item056_whoever_waits_learns_at_once_that_the_server_is_gone(server, st
     waiter = Background(calls[call]).parked(store, server)
     started = time.monotonic()
     getattr(server, end)()
-    with pytest.raises(dist.DistNetworkError, match=r"^(Failed to recv, got 0 bytes\.|Connection reset)"):
+    with pytest.raises(
+        dist.DistNetworkError, match=r"^(Failed to recv, got 0 bytes\.|Connection reset)"
+    ):
         waiter.result()
     assert time.monotonic() - started < 10
 
@@ -272,7 +278,11 @@ def test_the_older_client_of_torch_waits_and_gives_up_the_same_way(server, other
     other.set("key", "value")
     assert waiter.result() == b"value"
     assert store.check(["key", "nothing"]) is False
-    assert (store.add("n", 4), store.compare_set("c", "", "1"), store.delete_key("c")) == (4, b"1", True)
+    assert (store.add("n", 4), store.compare_set("c", "", "1"), store.delete_key("c")) == (
+        4,
+        b"1",
+        True,
+    )
     store.append("key", "s")
     store.multi_set(["x", "y"], ["1", "2"])
     assert store.multi_get(["key", "y", "x"]) == [b"values", b"2", b"1"]

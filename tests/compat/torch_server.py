@@ -1,4 +1,4 @@
-"""PyTorch's own TCPStore server: prints `PORT=<n>` once it accepts, and lives until its stdin is closed.
+"""PyTorch's own TCPStore server: prints `PORT=<n>` once it accepts, lives until stdin is closed.
 
 `torch_server.py legacy` starts the older, blocking server instead of the libuv one.
 """
@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 
 def start(use_libuv: bool = True) -> dist.TCPStore:
-    """A server on a port of the kernel's choice; it lives as long as the object that is returned."""
+    """A server on a port of the kernel's choice, which lives as long as this object."""
     return dist.TCPStore(
         "127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=use_libuv
     )

@@ -1,8 +1,8 @@
 """Torch processes on demand: imports torch once, then forks workers that run one task each.
 
-Reads one JSON request a line, {"task": NAME, "workers": N, "arguments": {...}}, and answers with one line: the list of
-what the workers returned, in rank order, or an object with an "error". Tasks are the functions below; each gets its
-rank first. Importing torch takes seconds of processor time; a fork takes milliseconds.
+Reads a JSON request a line, {"task": NAME, "workers": N, "arguments": {...}}, and answers each with
+one line: a list with what the workers have "returned", or their "error", in rank order. Tasks are
+functions below; each gets its rank first. Importing torch takes seconds, a fork milliseconds.
 """
 
 import json
@@ -62,11 +62,11 @@ def meet(rank: int, port: int, world_size: int) -> list[str]:
 
 
 def process_group(rank: int, world_size: int, port: int, how: str) -> list[float]:
-    """A Gloo process group whose store is the server on `port`; the sum over all ranks of an all-reduce."""
+    """A Gloo process group whose store is the server on `port`; what its collectives gave."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     options: dict = {"rank": rank, "world_size": world_size, "timeout": peers.ms(30_000)}
     if how in ("tcp", "env"):
-        # What torchrun sets for its workers: the store is somebody else's, rank 0 must not start one.
+        # As torchrun does for its workers: the store is there, rank 0 must not start one.
         os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
         os.environ["MASTER_ADDR"] = "127.0.0.1"
         os.environ["MASTER_PORT"] = str(port)
@@ -119,7 +119,7 @@ def start_worker(task: str, rank: int, arguments: dict) -> tuple[int, int]:
 
 
 def finish_worker(pid: int, pipe: int, give_up: float) -> dict:
-    """What the worker said. One that is still at it when time is up is killed, and that is its outcome."""
+    """What the worker said. One that is still at it when time is up is killed."""
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
         if time.monotonic() > give_up:
             os.kill(pid, signal.SIGKILL)

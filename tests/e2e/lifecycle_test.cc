@@ -23,6 +23,10 @@ using StorePtr = std::shared_ptr<TcpStore>;
 
 namespace {
 
+// A loopback address that nothing else on the machine uses: between two servers on one port, no
+// other test can take the port.
+const std::string kQuietAddress = "127.0.0.2";
+
 StoreServerOptions OnLoopback(uint16_t port = 0) {
   return {.host = "127.0.0.1", .port = port, .threads = 1};
 }
@@ -64,12 +68,11 @@ TEST(ServerLifecycleTest, Item100_AStoreWithItsOwnServerTellsTheRealPort) {
 }
 
 TEST(ServerLifecycleTest, Item100_APortMayBeUsedAgainAtOnce) {
-  uint16_t port = 0;
+  StoreServerOptions options{.host = kQuietAddress, .threads = 1};
   for (int i = 0; i < 20; ++i) {
-    const StoreServer server(OnLoopback(port));
-    port = server.port();
-    RawClient client = RawClient::Validated(port);
-    EXPECT_EQ(client.AskNumber(AddBytes("/n", 1)), 1);  // nothing is kept from the one before
+    const StoreServer server(options);
+    options.port = server.port();
+    EXPECT_EQ(Connect(server.port(), kQuietAddress)->Add("n", 1), 1);  // nothing was kept
   }
 }
 
@@ -115,12 +118,13 @@ TEST(ServerLifecycleTest, Item102_SharedServersOnPortZeroAreDifferent) {
 }
 
 TEST(ServerLifecycleTest, Item102_ASharedServerThatEndedIsStartedAnew) {
-  auto server = StoreServer::Shared(OnLoopback());
-  const uint16_t port = server->port();
-  RawClient::Validated(port).AskNumber(AddBytes("/n", 1));
+  StoreServerOptions options{.host = kQuietAddress, .threads = 1};
+  auto server = StoreServer::Shared(options);
+  options.port = server->port();
+  EXPECT_EQ(Connect(options.port, kQuietAddress)->Add("n", 1), 1);
   server.reset();
-  server = StoreServer::Shared(OnLoopback(port));
-  EXPECT_EQ(RawClient::Validated(port).AskNumber(AddBytes("/n", 1)), 1);
+  server = StoreServer::Shared(options);
+  EXPECT_EQ(Connect(options.port, kQuietAddress)->Add("n", 1), 1);
 }
 
 TEST(ServerLifecycleTest, Item104_ABoundSocketHandedInIsUsed) {
@@ -208,7 +212,7 @@ TEST(ServerLifecycleTest, Item107_NobodyListeningIsAnErrorInTime) {
                         std::to_string(bound.port) + ")"));
   EXPECT_GE(watch.Elapsed(), milliseconds(900));  // a server may come at the last moment
   // The promise is 1.2 times the timeout; the rest is for a machine that is busy with other things.
-  EXPECT_LT(watch.Elapsed(), milliseconds(1'200 + 2'000));
+  EXPECT_LT(watch.Elapsed(), milliseconds(1'200 + 3'000));
   close(bound.fd);
 }
 

@@ -1,5 +1,8 @@
 #include "adapters/uv/uv_loop.h"
 
+#include <pthread.h>
+#include <signal.h>
+
 #include <algorithm>
 #include <future>
 #include <utility>
@@ -14,33 +17,30 @@ namespace {
 // reads.
 constexpr size_t kReadBufferBytes = 64 * 1024;
 
-class UvTimer final : public Timer {
+// A libuv handle that calls a function. libuv owns the handle until its close callback.
+template <typename Handle>
+class Repeating final : public Timer {
  public:
-  UvTimer(uv_loop_t* loop, Duration period, std::function<void()> tick)
-      : shot_(new Shot{.tick = std::move(tick)}) {
-    const auto ms = static_cast<uint64_t>(std::max<int64_t>(
-        1, std::chrono::duration_cast<std::chrono::milliseconds>(period).count()));
-    uv_timer_init(loop, &shot_->handle);
+  explicit Repeating(std::function<void()> call) : shot_(new Shot{.call = std::move(call)}) {
     shot_->handle.data = shot_;
-    uv_timer_start(
-        &shot_->handle,
-        [](uv_timer_t* handle) {
-          // The tick may destroy the timer, and with it the function that is running.
-          const std::function<void()> keep = static_cast<Shot*>(handle->data)->tick;
-          keep();
-        },
-        ms, ms);
   }
-  ~UvTimer() override {
-    // libuv owns the handle until its close callback.
+  ~Repeating() override {
     uv_close(reinterpret_cast<uv_handle_t*>(&shot_->handle),
              [](uv_handle_t* handle) { delete static_cast<Shot*>(handle->data); });
   }
 
+  Handle* handle() { return &shot_->handle; }
+
+  static void Run(Handle* handle) {
+    // The call may destroy the timer, and with it the function that is running.
+    const std::function<void()> keep = static_cast<Shot*>(handle->data)->call;
+    keep();
+  }
+
  private:
   struct Shot {
-    uv_timer_t handle{};
-    std::function<void()> tick{};
+    Handle handle{};
+    std::function<void()> call{};
   };
   Shot* shot_;
 };
@@ -71,6 +71,11 @@ UvLoop::~UvLoop() {
 
 void UvLoop::Run() {
   thread_ = std::this_thread::get_id();
+  // libuv writes without MSG_NOSIGNAL: a client that hung up would end the whole process.
+  sigset_t pipe;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
   uv_run(&loop_, UV_RUN_DEFAULT);
   thread_ = std::thread::id();
 }
@@ -101,7 +106,20 @@ void UvLoop::RunPosted() {
 
 std::unique_ptr<Timer> UvLoop::Every(Duration period, std::function<void()> tick) {
   MUSTER_ASSERT(IsCurrent());
-  return std::make_unique<UvTimer>(&loop_, period, std::move(tick));
+  const int64_t count = std::chrono::duration_cast<std::chrono::milliseconds>(period).count();
+  const auto ms = static_cast<uint64_t>(std::max<int64_t>(1, count));
+  auto timer = std::make_unique<Repeating<uv_timer_t>>(std::move(tick));
+  uv_timer_init(&loop_, timer->handle());
+  uv_timer_start(timer->handle(), &Repeating<uv_timer_t>::Run, ms, ms);
+  return timer;
+}
+
+std::unique_ptr<Timer> UvLoop::EachTurn(std::function<void()> flush) {
+  MUSTER_ASSERT(IsCurrent());
+  auto check = std::make_unique<Repeating<uv_check_t>>(std::move(flush));
+  uv_check_init(&loop_, check->handle());
+  uv_check_start(check->handle(), &Repeating<uv_check_t>::Run);
+  return check;
 }
 
 void UvThread::RunAndWait(std::function<void()> work) {
