@@ -103,11 +103,8 @@ void FileStore::Wait(const std::vector<std::string>& keys, milliseconds timeout)
   // A key seen once counts as seen, even if it is deleted while we wait for the others.
   std::vector<std::string> missing = keys;
   const Result<bool> all = impl_->LookUntil<bool>(deadline, [&]() -> Result<bool> {
-    while (!missing.empty()) {
-      MUSTER_TRY(const bool here, impl_->table.Has(std::span(&missing.back(), 1), deadline));
-      if (!here) return Error{Code::kNotFound, missing.back()};
-      missing.pop_back();
-    }
+    MUSTER_CHECK_OK(impl_->table.RemovePresent(missing, deadline));
+    if (!missing.empty()) return Error{Code::kNotFound, missing.back()};
     return true;
   });
   if (!all && all.error().code == Code::kNotFound) {

@@ -8,7 +8,7 @@
 
 namespace muster {
 
-/// Keeps a callback running on the loop until destroyed. Made and destroyed on the loop's thread.
+/// Runs its callback on the loop until destroyed. Made and destroyed on the loop's thread.
 class Timer {
  public:
   virtual ~Timer() = default;
@@ -30,10 +30,6 @@ class Loop {
 
   /// Calls `tick` every `period`, first after one period. Loop thread only.
   virtual std::unique_ptr<Timer> Every(Duration period, std::function<void()> tick) = 0;
-
-  /// Calls `flush` once per turn, when all that arrived in it (bytes, posted work) has been dealt
-  /// with. Loop thread only.
-  virtual std::unique_ptr<Timer> EachTurn(std::function<void()> flush) = 0;
 };
 
 }  // namespace muster

@@ -181,6 +181,13 @@ Result<bool> FileTable::Has(std::span<const std::string> keys, Instant deadline)
   return true;
 }
 
+Status FileTable::RemovePresent(std::vector<std::string>& keys, Instant deadline) {
+  MUSTER_TRY(const Open file,
+             OpenFresh(SharedFiles::Lock::kShared, SharedFiles::Missing::kFail, deadline));
+  std::erase_if(keys, [this](const std::string& key) { return entries_.contains(FileKey(key)); });
+  return Ok();
+}
+
 Result<int64_t> FileTable::Count(Instant deadline) {
   MUSTER_TRY(const Open file,
              OpenFresh(SharedFiles::Lock::kShared, SharedFiles::Missing::kFail, deadline));

@@ -43,6 +43,8 @@ class FileTable {
   /// The value now. kNotFound: no such key, or no such file yet.
   Result<std::string> Get(std::string_view key, Instant deadline);
   Result<bool> Has(std::span<const std::string> keys, Instant deadline);
+  /// Takes those out of `keys` that exist now.
+  Status RemovePresent(std::vector<std::string>& keys, Instant deadline);
   Result<int64_t> Count(Instant deadline);
   Result<std::vector<std::string>> ListKeys(Instant deadline);
 

@@ -22,6 +22,12 @@ StoreConnection::StoreConnection(StoreService& service, ClientId id, StreamPtr s
       opened_at_(service.loop_.Now()),
       progress_at_(opened_at_) {}
 
+void StoreConnection::StopWaiting() {
+  std::string reply;
+  wire::AppendReply(reply, Reply::Of(Reply::Kind::kStopWaiting));
+  stream_->Write(reply);
+}
+
 std::string StoreConnection::Overdue(Instant now, const StoreServiceOptions& options) {
   if (!validated_ && now - opened_at_ >= options.handshake_max) {
     return "no VALIDATE within the handshake time";
@@ -95,7 +101,7 @@ Result<size_t> StoreConnection::Consume(std::string_view bytes) {
 }
 
 Status StoreConnection::FillBatch(std::string_view bytes, size_t at) {
-  auto& [decoder, batch] = service_.workspace_;
+  auto& [decoder, batch, replies] = service_.workspace_;
   batch.clear();
   decoder.Clear();
   while (batch.size() < kBatchMax && at < bytes.size()) {
@@ -127,11 +133,10 @@ Result<size_t> StoreConnection::Handshake(std::string_view bytes) {
 }
 
 Result<size_t> StoreConnection::RunBatch() {
-  const auto& batch = service_.workspace_.batch;
-  std::string& replies = service_.outbox_.bytes;
-  const size_t before = replies.size();
+  auto& [decoder, batch, replies] = service_.workspace_;
   const Instant now = service_.loop_.Now();
   const Reply stop_waiting = Reply::Of(Reply::Kind::kStopWaiting);
+  replies.clear();
   size_t done = 0;
   Reply::Why refused = Reply::Why::kNothing;
   Op op = Op::kPing;
@@ -147,12 +152,13 @@ Result<size_t> StoreConnection::RunBatch() {
     wire::AppendReply(replies, reply);
     if (let_go) wire::AppendReply(replies, stop_waiting);
     done = end;
-    if (replies.size() - before >= service_.options_.queued_reply_bytes_max) break;
+    if (replies.size() >= service_.options_.queued_reply_bytes_max) break;
   }
   const Released local = turn.Finish();
 
   if (done != batch.back().end) scanner_.Reset();  // it had looked further than we came
-  service_.Post(*this);
+  if (!replies.empty()) stream_->Write(replies);
+  if (replies.capacity() > service_.options_.queued_reply_bytes_max) std::string().swap(replies);
   service_.Deliver(local);
   if (refused != Reply::Why::kNothing) {
     return Error{Code::kProtocol, Concat(Name(op), ": ", Describe(refused))};

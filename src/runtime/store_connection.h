@@ -20,7 +20,8 @@ class StoreConnection final : public StreamHandler {
   std::string peer() const { return stream_->peer(); }
 
   void Start() { stream_->Start(*this); }
-  void Write(std::string_view bytes) { stream_->Write(bytes); }
+  /// The client's WAIT or BARRIER is over.
+  void StopWaiting();
   /// Whether the connection has used up its time, and why; "" if not.
   std::string Overdue(Instant now, const StoreServiceOptions& options);
 

@@ -6,13 +6,11 @@
 #include "base/assert.h"
 #include "base/text.h"
 #include "runtime/store_connection.h"
-#include "wire/reply_writer.h"
 
 namespace muster {
 
 namespace {
 constexpr int kLinesPerSecondMax = 10;
-constexpr size_t kOutboxBytes = 64 * 1024;
 
 // A tick looks at every connection, so it is as rare as the shortest time it has to notice allows.
 Duration TickPeriod(const StoreServiceOptions& options) {
@@ -25,7 +23,6 @@ StoreService::StoreService(Loop& loop, StoreHub& hub, size_t index,
                            const StoreServiceOptions& options, LogSink log)
     : loop_(loop), hub_(hub), index_(index), options_(options), log_(std::move(log)) {
   MUSTER_ASSERT(loop_.IsCurrent());
-  flush_ = loop_.EachTurn([this] { Flush(); });
 }
 
 StoreService::~StoreService() { MUSTER_ASSERT(loop_.IsCurrent()); }
@@ -48,36 +45,11 @@ void StoreService::Collect() {
 void StoreService::Deliver(const Released& clients) {
   for (const ClientId client : clients) {
     const auto found = connections_.find(client);
-    if (found == connections_.end()) continue;
-    wire::AppendReply(outbox_.bytes, Reply::Of(Reply::Kind::kStopWaiting));
-    Post(*found->second);
-  }
-}
-
-void StoreService::Post(StoreConnection& connection) {
-  const size_t begin = outbox_.letters.empty() ? 0 : outbox_.letters.back().end;
-  if (outbox_.bytes.size() == begin) return;
-  outbox_.letters.push_back({&connection, outbox_.bytes.size()});
-  // Much to say is said at once: it must not pile up, and the connection must see what it queues.
-  if (outbox_.bytes.size() >= kOutboxBytes) Flush();
-}
-
-void StoreService::Flush() {
-  size_t begin = 0;
-  for (const auto& [connection, end] : outbox_.letters) {
-    connection->Write(std::string_view(outbox_.bytes).substr(begin, end - begin));
-    begin = end;
-  }
-  outbox_.letters.clear();
-  if (outbox_.bytes.capacity() > 4 * kOutboxBytes) {
-    std::string().swap(outbox_.bytes);
-  } else {
-    outbox_.bytes.clear();
+    if (found != connections_.end()) found->second->StopWaiting();
   }
 }
 
 void StoreService::Close(StoreConnection& connection, LogLevel level, const std::string& why) {
-  Flush();  // what it was owed, and nothing that names it afterwards
   if (!why.empty()) Log(level, Concat("closed ", connection.peer(), ": ", why));
   const ClientId id = connection.id();
   connections_.erase(id);  // destroys the connection, which closes its stream
@@ -98,7 +70,6 @@ void StoreService::Tick() {
   StoreHub::Turn turn(hub_, index_);
   turn.Expire(now);
   Deliver(turn.Finish());
-  Flush();  // timers run before the loop sleeps, the turn's end comes after
   if (connections_.empty()) tick_.reset();
 }
 

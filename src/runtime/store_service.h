@@ -57,25 +57,11 @@ class StoreService {
     };
     wire::RequestDecoder decoder;
     std::vector<Decoded> batch;
-  };
-
-  /// Replies of this turn, in the order in which they were decided. They are written when all
-  /// requests that came in the turn have been executed: a client that is woken by its reply then
-  /// finds those of its neighbours, too, and neither side wakes the other for every single one.
-  struct Outbox {
-    struct Letter {
-      StoreConnection* to;
-      size_t end;  // offset behind its last byte in `bytes`; it begins where the one before ends
-    };
-    std::string bytes;
-    std::vector<Letter> letters;
+    std::string replies;
   };
 
   void Tick();
   void Deliver(const Released& clients);
-  /// Queues what was appended to outbox_.bytes since the last letter, for `connection`.
-  void Post(StoreConnection& connection);
-  void Flush();
   /// Ends and destroys the connection. `why` is logged, unless empty.
   void Close(StoreConnection& connection, LogLevel level, const std::string& why);
   /// At most a few lines a second: whoever floods us must not flood the log.
@@ -89,8 +75,6 @@ class StoreService {
   uint64_t connections_made_ = 0;
   std::unordered_map<ClientId, std::unique_ptr<StoreConnection>> connections_;
   Workspace workspace_;
-  Outbox outbox_;
-  std::unique_ptr<Timer> flush_;
   std::unique_ptr<Timer> tick_;
   Instant log_second_{};
   int logged_this_second_ = 0;

@@ -87,15 +87,14 @@ Request RequestDecoder::Decode(std::string_view bytes) {
     const auto count = LoadInt<uint64_t>(bytes.data() + at);
     at += 8;
     const bool with_values = layout == "*kv";
-    std::vector<std::string_view> keys, values;
-    keys.reserve(count);
-    values.reserve(with_values ? count : 0);
+    const std::span<std::string_view> keys = NewList(count);
+    const std::span<std::string_view> values = NewList(with_values ? count : 0);
     for (uint64_t i = 0; i < count; ++i) {
-      keys.push_back(blob());
-      if (with_values) values.push_back(blob());
+      keys[i] = blob();
+      if (with_values) values[i] = blob();
     }
-    request.keys = lists_.emplace_back(std::move(keys));
-    request.values = lists_.emplace_back(std::move(values));
+    request.keys = keys;
+    request.values = values;
     return request;
   }
   for (const char field : layout) {
@@ -106,6 +105,19 @@ Request RequestDecoder::Decode(std::string_view bytes) {
     if (field == '8') request.number = LoadInt<int64_t>(bytes.data() + at);
   }
   return request;
+}
+
+std::span<std::string_view> RequestDecoder::NewList(size_t count) {
+  if (count > short_lists_.size() - short_lists_used_) return long_lists_.emplace_back(count);
+  const std::span<std::string_view> list =
+      std::span(short_lists_).subspan(short_lists_used_, count);
+  short_lists_used_ += count;
+  return list;
+}
+
+void RequestDecoder::Clear() {
+  short_lists_used_ = 0;
+  long_lists_.clear();
 }
 
 void AppendRequest(std::string& out, const Request& request) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,14 +54,23 @@ class RequestScanner {
 /// and Request::values of the requests decoded since Clear().
 class RequestDecoder {
  public:
+  RequestDecoder() : short_lists_(kShortListsMax) {}
+
   Request Decode(std::string_view bytes);
+  void Clear();
 
  private:
-  // Lists are rare; each lives in its own vector so that earlier views stay valid.
-  std::vector<std::vector<std::string_view>> lists_;
+  using List = std::vector<std::string_view>;
+  static constexpr size_t kShortListsMax = 512;
 
- public:
-  void Clear() { lists_.clear(); }
+  /// Room for `count` views that stays where it is until Clear().
+  std::span<std::string_view> NewList(size_t count);
+
+  // Nearly all lists name one key; those share one vector that never grows, so that a CHECK costs
+  // no allocation. The others get a vector each.
+  List short_lists_;
+  size_t short_lists_used_ = 0;
+  std::vector<List> long_lists_;
 };
 
 /// Appends the request's bytes to `out`: the inverse of the decoder.

@@ -326,7 +326,7 @@ class RawClient:
         return struct.unpack("<q", self.receive(8))[0]
 
     def ping(self) -> None:
-        """Proves that all that was sent has been dealt with; a parked WAIT does not hold it back."""
+        """Proves that all that was sent has been dealt with. A parked WAIT does not hold it up."""
         nonce = os.urandom(4)
         self.send(b"\x0d", nonce)
         assert self.receive(4) == nonce

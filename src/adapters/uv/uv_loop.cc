@@ -17,30 +17,33 @@ namespace {
 // reads.
 constexpr size_t kReadBufferBytes = 64 * 1024;
 
-// A libuv handle that calls a function. libuv owns the handle until its close callback.
-template <typename Handle>
-class Repeating final : public Timer {
+class UvTimer final : public Timer {
  public:
-  explicit Repeating(std::function<void()> call) : shot_(new Shot{.call = std::move(call)}) {
+  UvTimer(uv_loop_t* loop, Duration period, std::function<void()> tick)
+      : shot_(new Shot{.tick = std::move(tick)}) {
+    const auto ms = static_cast<uint64_t>(std::max<int64_t>(
+        1, std::chrono::duration_cast<std::chrono::milliseconds>(period).count()));
+    uv_timer_init(loop, &shot_->handle);
     shot_->handle.data = shot_;
+    uv_timer_start(
+        &shot_->handle,
+        [](uv_timer_t* handle) {
+          // The tick may destroy the timer, and with it the function that is running.
+          const std::function<void()> keep = static_cast<Shot*>(handle->data)->tick;
+          keep();
+        },
+        ms, ms);
   }
-  ~Repeating() override {
+  ~UvTimer() override {
+    // libuv owns the handle until its close callback.
     uv_close(reinterpret_cast<uv_handle_t*>(&shot_->handle),
              [](uv_handle_t* handle) { delete static_cast<Shot*>(handle->data); });
   }
 
-  Handle* handle() { return &shot_->handle; }
-
-  static void Run(Handle* handle) {
-    // The call may destroy the timer, and with it the function that is running.
-    const std::function<void()> keep = static_cast<Shot*>(handle->data)->call;
-    keep();
-  }
-
  private:
   struct Shot {
-    Handle handle{};
-    std::function<void()> call{};
+    uv_timer_t handle{};
+    std::function<void()> tick{};
   };
   Shot* shot_;
 };
@@ -71,7 +74,9 @@ UvLoop::~UvLoop() {
 
 void UvLoop::Run() {
   thread_ = std::this_thread::get_id();
-  // libuv writes without MSG_NOSIGNAL: a client that hung up would end the whole process.
+  // libuv writes with write(2): a peer that has reset its connection must not end our process.
+  // Blocked for this thread only; what the rest of the process does about the signal is its own
+  // affair.
   sigset_t pipe;
   sigemptyset(&pipe);
   sigaddset(&pipe, SIGPIPE);
@@ -106,20 +111,7 @@ void UvLoop::RunPosted() {
 
 std::unique_ptr<Timer> UvLoop::Every(Duration period, std::function<void()> tick) {
   MUSTER_ASSERT(IsCurrent());
-  const int64_t count = std::chrono::duration_cast<std::chrono::milliseconds>(period).count();
-  const auto ms = static_cast<uint64_t>(std::max<int64_t>(1, count));
-  auto timer = std::make_unique<Repeating<uv_timer_t>>(std::move(tick));
-  uv_timer_init(&loop_, timer->handle());
-  uv_timer_start(timer->handle(), &Repeating<uv_timer_t>::Run, ms, ms);
-  return timer;
-}
-
-std::unique_ptr<Timer> UvLoop::EachTurn(std::function<void()> flush) {
-  MUSTER_ASSERT(IsCurrent());
-  auto check = std::make_unique<Repeating<uv_check_t>>(std::move(flush));
-  uv_check_init(&loop_, check->handle());
-  uv_check_start(check->handle(), &Repeating<uv_check_t>::Run);
-  return check;
+  return std::make_unique<UvTimer>(&loop_, period, std::move(tick));
 }
 
 void UvThread::RunAndWait(std::function<void()> work) {

@@ -31,7 +31,6 @@ class UvLoop final : public Loop {
   bool IsCurrent() const override { return std::this_thread::get_id() == thread_.load(); }
   void Post(std::function<void()> work) override;
   std::unique_ptr<Timer> Every(Duration period, std::function<void()> tick) override;
-  std::unique_ptr<Timer> EachTurn(std::function<void()> flush) override;
 
   uv_loop_t* raw() { return &loop_; }
 

@@ -43,8 +43,8 @@ class StoreMachine {
   explicit StoreMachine(const StoreMachineOptions& options = {});
 
   /// Executes one request for `client`. Clients whose wait it ended are appended to `released`
-  /// (never `client` itself: its own answer is the reply). Views in the reply are valid until the
-  /// next call.
+  /// (`client` itself, too, if it was parked and made its own key). Views in the reply are valid
+  /// until the next call.
   Reply Step(ClientId client, const Request& request, Instant now, Released& released);
 
   /// The client is gone: its wait and its reservation are forgotten, which may release others.
