@@ -75,8 +75,7 @@ struct TcpStore::Impl {
         .key_bytes_max = options.key_bytes_max,
         .value_bytes_max = options.value_bytes_max,
         .nonce = ProcessId(),
-        .seed = uint64_t{ProcessId()} ^
-                static_cast<uint64_t>(clock.Now().since_start.count())};
+        .seed = uint64_t{ProcessId()} ^ static_cast<uint64_t>(clock.Now().since_start.count())};
     client = ValueOrThrow(
         StoreClient::Connect(dialer, clock, {host, options.port}, client_options, options.timeout));
   }

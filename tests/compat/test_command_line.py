@@ -1,7 +1,4 @@
-"""`muster store` as client of PyTorch's server and of muster's; torch's client is the witness.
-
-Every operation of muster's client meets PyTorch's real server here. Items 107 and 108 besides.
-"""
+"""`muster store` as client of PyTorch's server, every operation; torch's client is the witness."""
 
 import itertools
 import json
@@ -17,7 +14,6 @@ from peers import (
     PATIENCE_S,
     Background,
     Child,
-    MusterServer,
     TorchServer,
     TorchServerProcess,
     connect,
@@ -29,12 +25,10 @@ from peers import (
 TIMED_OUT, NO_SERVER, FAILED, USAGE = 3, 4, 1, 2
 
 
-@pytest.fixture(scope="module", params=["torch", "muster"])
-def peer(request, tmp_path_factory):
-    """The server that muster's client talks to. Tests share it, and use keys of their own."""
-    directory = tmp_path_factory.mktemp("peer")
-    start = TorchServerProcess if request.param == "torch" else MusterServer
-    server = start(directory)
+@pytest.fixture(scope="module")
+def peer(tmp_path_factory):
+    """PyTorch's server, in a process of its own. Tests share it, and use keys of their own."""
+    server = TorchServerProcess(tmp_path_factory.mktemp("peer"))
     yield server
     server.stop()
 
@@ -362,8 +356,9 @@ def nobody():
 
 def test_item107_no_server_is_told_in_time(nobody):
     started = time.monotonic()
-    result = muster(nobody, "ping", options=["--connect-timeout", "2"])
-    assert time.monotonic() - started < 1.2 * 2 + 0.5  # half a second for starting the program
+    result = muster(nobody, "ping", options=["--connect-timeout", "3"])
+    # Two seconds for starting the program, on a busy machine; twice the time would still be noticed.
+    assert 3 <= time.monotonic() - started < 1.2 * 3 + 2
     assert result.status == NO_SERVER
     assert nobody.host in result.errors and str(nobody.port) in result.errors
 

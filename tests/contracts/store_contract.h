@@ -91,8 +91,23 @@ class StoreContract : public ::testing::TestWithParam<StoreKind> {
   /// A round trip: what was written through `store` is there for everybody.
   static void Settle(Store& store) { store.GetNumKeys(); }
 
+  /// Waits until `call` is blocked and the server, if there is one, knows it: requests of different
+  /// handles may overtake each other on their way to different loops of a server.
+  template <typename Call>
+  bool UntilParked(Call& call) {
+    if (witnesses_.empty()) {
+      for (int i = 0; i < kLoopsMax; ++i) witnesses_.push_back(Open());
+    }
+    if (!call.UntilBlocked()) return false;
+    for (const auto& witness : witnesses_) Settle(*witness);
+    return true;
+  }
+
  private:
+  static constexpr int kLoopsMax = 2;
+
   OpenStore open_;
+  std::vector<std::shared_ptr<Store>> witnesses_;  // consecutive connections: one on each loop
 };
 
 }  // namespace muster::test

@@ -42,7 +42,7 @@ TEST_P(WaitingContract, Item037_CompareSetThatStoresNothingDoesNotRelease) {
       return false;
     }
   });
-  ASSERT_TRUE(waiter.UntilBlocked());
+  ASSERT_TRUE(UntilParked(waiter));
   EXPECT_EQ(other->CompareSet("k", "wrong", "new"), "wrong");
   EXPECT_EQ(waiter.Result(), facts().failed_compare_set_releases);
   EXPECT_FALSE(other->Check({"k"}));
@@ -124,7 +124,7 @@ TEST_P(WaitingContract, Item054_AKeySeenOnceCountsAsSeen) {
     store->Set("first", "v");
     Settle(*store);
     Void waiter([waiting = Open(), order] { waiting->Wait(order); });
-    ASSERT_TRUE(waiter.UntilBlocked());
+    ASSERT_TRUE(UntilParked(waiter));
     store->DeleteKey("first");
     store->Set("last", "v");
     waiter.Result();
