@@ -160,6 +160,7 @@ def test_count_and_keys_agree_with_torch(peer, witness, key):
 def test_append_agrees_with_torch(peer, witness, key):
     assert done(peer, "append", key, "po") == "ok"
     witness.append(key, "ta")
+    witness.num_keys()  # an answer: what was sent before it has been done
     witness.num_keys()
     assert done(peer, "append", key, "to") == "ok"
     assert witness.get(key) == b"potato"
@@ -169,6 +170,7 @@ def test_queues_agree_with_torch(peer, witness, key):
     assert done(peer, "len", key) == "0"
     assert done(peer, "push", key, "1") == "ok"
     witness.queue_push(key, "2")
+    witness.num_keys()  # an answer: what was sent before it has been done
     assert witness.queue_len(key) == 2
     assert done(peer, "len", key) == "2"
     assert witness.queue_pop(key) == b"1"
@@ -194,6 +196,7 @@ def test_wait_waits_for_all_keys(peer, witness, key):
 def test_pop_waits_for_what_torch_pushes(peer, witness, key):
     popping = Background(done, peer, "pop", key)
     witness.queue_push(key, "element")
+    witness.num_keys()  # an answer: what was sent before it has been done
     assert popping.result() == "element"
     assert witness.queue_len(key) == 0
 

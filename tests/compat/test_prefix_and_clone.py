@@ -78,6 +78,7 @@ def test_item090_every_operation_works_under_a_prefix(server, store, other, dept
     assert (prefixed.add("n", 2), store.get(f"{prefix}n")) == (2, b"2")
     assert prefixed.compare_set("key", "inside", "new") == b"new"
     prefixed.append("key", "er")
+    prefixed.num_keys()  # an answer: the append before it has been done
     assert store.get(f"{prefix}key") == b"newer"
     prefixed.multi_set(["a", "b"], ["1", "2"])
     assert prefixed.multi_get(["b", "a"]) == [b"2", b"1"]
