@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Measures muster's server beside PyTorch's and Redis, under the same load, in one run.
 
-    bench/compare.py --muster build/release/muster [--out build/compare] [--rounds 5] [--seconds 0.4]
+    bench/compare.py --muster build/release/muster [--out build/compare] [--rounds 8] [--seconds 0.3]
 
 The load comes from `muster bench`, which speaks the plain protocols and checks every reply. The servers
-run all the time and are loaded in turns, a short while each, in several rounds: what else the machine
-does meets them alike. A ratio is taken within each turn, between neighbours; the table shows the
-medians. CPU time per operation is the steadiest figure where other work shares the machine.
+run all the time. In each round, at each operation, they are loaded one right after the other, a short
+while each: that is a turn. The CPU time that other processes took meanwhile is measured, too, and the
+half of the turns that was disturbed least is kept. A ratio is taken within each turn, between neighbours;
+the table shows medians over the turns. Where a number comes from a few repetitions, the least disturbed
+one is the fastest. CPU time per operation is the steadiest figure where other work shares the machine.
 
 Writes compare.json and compare.txt into the folder --out, and the table to stdout. Ends with status 1 if
 a server gave a wrong answer. Standard library only.
@@ -18,6 +20,7 @@ import json
 import os
 import pathlib
 import platform
+import resource
 import signal
 import statistics
 import subprocess
@@ -43,9 +46,21 @@ class Sizes:
     connections: int
     waiters: tuple
     wakes: int
+    repetitions: int  # Of what is not done in rounds.
 
 
-TINY = Sizes(rounds=1, seconds=0.05, latency_seconds=0.1, connections=100, waiters=(0, 10), wakes=10)
+TINY = Sizes(rounds=1, seconds=0.05, latency_seconds=0.1, connections=100, waiters=(0, 10), wakes=10, repetitions=1)
+
+
+def machine_busy():
+    """Seconds of CPU time that all processes together have taken, on all cores."""
+    with open("/proc/stat", encoding="ascii") as stat:
+        user, nice, system, idle, iowait, *rest = map(int, stat.readline().split()[1:9])
+    return (user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")
+
+
+def least(rows, key):
+    return min(rows, key=lambda row: row[key])
 
 
 class Comparison:
@@ -55,6 +70,7 @@ class Comparison:
         self.running = []
         self.missing = []
         self.turns = []  # One for each round, depth and operation: results of all servers.
+        self.kept = {}  # The least disturbed of them, by depth and operation.
         self.errors = 0
 
     # --- Servers ---
@@ -101,16 +117,34 @@ class Comparison:
         self.errors += result["errors"]
         return result
 
+    def turn(self, depth, op, order):
+        before, own = machine_busy(), self.own_busy()
+        started = time.monotonic()
+        results = {server.name: self.load(server, op, depth) for server in order}
+        others = machine_busy() - before - (self.own_busy() - own)
+        return {"depth": depth, "op": op, "results": results,
+                "other_cores": round(max(0.0, others / (time.monotonic() - started)), 3)}
+
+    def own_busy(self):
+        """Seconds of CPU time of the servers and of the load generators so far."""
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime + sum(server.cpu_seconds() for server in self.running)
+
     def rounds(self):
         for number in range(self.sizes.rounds):
             self.say(f"round {number + 1} of {self.sizes.rounds}")
-            for depth in DEPTHS:
-                for op in OPS:
-                    # Whoever comes first may find a cold machine: each server has its turn at that.
-                    shift = number % len(self.running)
-                    order = self.running[shift:] + self.running[:shift]
-                    self.turns.append({"depth": depth, "op": op,
-                                       "results": {server.name: self.load(server, op, depth) for server in order}})
+            # Whoever comes first may find a cold machine: each server has its turn at that.
+            shift = number % len(self.running)
+            order = self.running[shift:] + self.running[:shift]
+            self.turns += [self.turn(depth, op, order) for depth in DEPTHS for op in OPS]
+        for depth in DEPTHS:
+            for op in OPS:
+                turns = [turn for turn in self.turns if (turn["depth"], turn["op"]) == (depth, op)]
+                turns.sort(key=lambda turn: turn["other_cores"])
+                self.kept[depth, op] = turns[:(len(turns) + 1) // 2]
+
+    def repeat(self, *arguments):
+        return [self.bench(*arguments) for _ in range(self.sizes.repetitions)]
 
     def connections(self):
         found = {}
@@ -118,22 +152,29 @@ class Comparison:
             if server is self.one:
                 continue
             self.say(f"{self.sizes.connections} connections to {server.name}")
-            tries = [self.bench("store", *self.at(server), "--connections-only", self.sizes.connections)
-                     for _ in range(3)]
-            found[server.name] = min(tries, key=lambda result: result["seconds"])
+            found[server.name] = least(
+                self.repeat("store", *self.at(server), "--connections-only", self.sizes.connections), "seconds")
         return found
 
     def wakes(self):
         found = {}
         for server in filter(None, (self.one, self.many, self.torch)):
             self.say(f"waiters of {server.name}")
-            found[server.name] = self.bench("wake", "--server", server.address, "--waiters",
-                                            ",".join(map(str, self.sizes.waiters)), "--wakes", self.sizes.wakes)
+            curves = self.repeat("wake", "--server", server.address, "--waiters",
+                                 ",".join(map(str, self.sizes.waiters)), "--wakes", self.sizes.wakes, "--passes", 1)
+            found[server.name] = [least(points, "p50_us") for points in zip(*curves)]
         return found
 
     def latency(self):
         self.say("latency beside an echo server")
-        return self.bench("latency", "--seconds", self.sizes.latency_seconds, "--rounds", 20)
+        runs = self.repeat("latency", "--seconds", self.sizes.latency_seconds, "--rounds", 20)
+        rows = []
+        for tries in zip(*runs):
+            row, echo = least(tries, "p50_us"), least(tries, "echo_p50_us")
+            rows.append({**row, "echo_p50_us": echo["echo_p50_us"], "echo_p99_us": echo["echo_p99_us"],
+                         "p50_ratio": round(row["p50_us"] / echo["echo_p50_us"], 3),
+                         "errors": sum(one["errors"] for one in tries)})
+        return rows
 
     def say(self, what):
         print(f"compare: {what}", file=sys.stderr, flush=True)
@@ -141,14 +182,12 @@ class Comparison:
     # --- What came of it ---
 
     def median(self, depth, op, server, figure):
-        values = [turn["results"][server.name][figure] for turn in self.turns
-                  if (turn["depth"], turn["op"]) == (depth, op)]
-        return statistics.median(values)
+        return statistics.median(turn["results"][server.name][figure] for turn in self.kept[depth, op])
 
     def ratio(self, depth, op, ours, theirs, figure):
         """The median, over the turns, of our figure divided by theirs."""
         pairs = [(turn["results"][ours.name][figure], turn["results"][theirs.name][figure])
-                 for turn in self.turns if (turn["depth"], turn["op"]) == (depth, op)]
+                 for turn in self.kept[depth, op]]
         return round(statistics.median(a / b for a, b in pairs if b), 3)
 
     def loads(self):
@@ -223,7 +262,9 @@ class Comparison:
         wakes = self.wakes()
         self.errors += sum(row["errors"] for row in latency)
         return {
-            "machine": {"cores": os.cpu_count(), "system": platform.platform(), "load": os.getloadavg()},
+            "machine": {"cores": os.cpu_count(), "system": platform.platform(), "load": os.getloadavg(),
+                        "other_cores": statistics.median(turn["other_cores"] for turns in self.kept.values()
+                                                         for turn in turns)},
             "settings": {"clients": CLIENTS, "value_size": VALUE_BYTES, **dataclasses.asdict(self.sizes)},
             "missing": self.missing,
             "errors": self.errors,
@@ -241,12 +282,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--muster", default="build/release/muster", help="the program to measure")
     parser.add_argument("--out", default="build/compare", type=pathlib.Path, help="folder for the results")
-    parser.add_argument("--rounds", default=5, type=int, help="turns of each server at each operation")
-    parser.add_argument("--seconds", default=0.4, type=float, help="length of one turn")
+    parser.add_argument("--rounds", default=8, type=int, help="turns at each operation")
+    parser.add_argument("--seconds", default=0.3, type=float, help="load on each server in a turn")
     parser.add_argument("--tiny", action="store_true", help="as little as possible, to see that it works")
     options = parser.parse_args()
-    sizes = TINY if options.tiny else Sizes(rounds=options.rounds, seconds=options.seconds, latency_seconds=2,
-                                            connections=10_000, waiters=(0, 100, 1000, 10_000), wakes=400)
+    sizes = TINY if options.tiny else Sizes(rounds=options.rounds, seconds=options.seconds, latency_seconds=0.7,
+                                            connections=10_000, waiters=(0, 100, 1000, 10_000), wakes=400,
+                                            repetitions=3)
     # An ended comparison ends its servers, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     comparison = Comparison(options.muster, sizes)

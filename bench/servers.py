@@ -49,6 +49,11 @@ class Server:
     def address(self):
         return f"127.0.0.1:{self.port}"
 
+    def cpu_seconds(self):
+        """What all its threads have used so far."""
+        times = pathlib.Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+        return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
+
     def await_port(self):
         raise NotImplementedError
 

@@ -47,14 +47,15 @@ def ms(milliseconds: float) -> datetime.timedelta:
     return datetime.timedelta(milliseconds=milliseconds)
 
 
-def connect(server, timeout_s: float = 30, **options):
+def connect(server, timeout_s: float = PATIENCE_S, connect_s: float = PATIENCE_S, **options):
     """A torch client; unless asked to, it neither waits for workers nor counts itself in."""
     import torch.distributed as dist
 
     options.setdefault("wait_for_workers", False)
-    return dist.TCPStore(
-        options.pop("host", server.host), server.port, timeout=ms(timeout_s * 1000), **options
-    )
+    host = options.pop("host", server.host)
+    store = dist.TCPStore(host, server.port, timeout=ms(connect_s * 1000), **options)
+    store.set_timeout(ms(timeout_s * 1000))
+    return store
 
 
 def die_with_parent() -> None:

@@ -91,7 +91,7 @@ class Nobody:
 
 @pytest.mark.muster_only
 def test_item106_a_client_may_come_before_the_server(start_server, reserved_port):
-    early = Background(connect, Nobody(reserved_port), timeout_s=30)
+    early = Background(connect, Nobody(reserved_port))
     time.sleep(0.3)  # the claim is about time: several attempts are refused before anyone listens
     assert early.running
     server = start_server(f"127.0.0.1:{reserved_port}")
@@ -103,7 +103,7 @@ def test_item107_torch_says_whom_it_could_not_reach(reserved_port):
     started = time.monotonic()
     text = rf"^The client socket has timed out after 1000ms .* \(127\.0\.0\.1, {reserved_port}\)\.$"
     with pytest.raises(dist.DistNetworkError, match=text):
-        connect(Nobody(reserved_port), timeout_s=1)
+        connect(Nobody(reserved_port), connect_s=1)
     assert time.monotonic() - started < 5  # up to twice the timeout, by torch's own retries
 
 

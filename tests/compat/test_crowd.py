@@ -32,7 +32,7 @@ def test_item044_128_clients_set_a_key_each_and_wait_for_all(server):
     keys = [f"key{number}" for number in range(count)]
 
     def meet(number):
-        store = connect(server, timeout_s=60)
+        store = connect(server, timeout_s=60, connect_s=60)
         store.set(keys[number], str(number))
         store.wait(keys, ms(60_000))
         return store.multi_get(keys)
@@ -47,7 +47,7 @@ def test_item084_item086_128_clients_meet_at_a_barrier(server):
     lock = threading.Lock()
 
     def meet(number):
-        store = connect(server, timeout_s=60)
+        store = connect(server, timeout_s=60, connect_s=60)
         with lock:
             arrived.append(number)
         store.barrier("gate", count)
@@ -102,7 +102,7 @@ def test_item121_4096_clients_connect_at_once(server, many_descriptors):
     def connect_some(_):
         start.wait(PATIENCE_S)
         stores = [
-            connect(server, timeout_s=60, world_size=CROWD, wait_for_workers=True)
+            connect(server, connect_s=60, world_size=CROWD, wait_for_workers=True)
             for _ in range(CROWD // threads)
         ]
         for store in stores:

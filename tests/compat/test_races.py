@@ -89,8 +89,7 @@ def test_waits_for_many_keys_that_cross_with_their_sets_stay_in_step(store, othe
 
 
 def test_pushes_that_cross_with_timeouts_lose_no_element(client, other):
-    store = client()
-    store.set_timeout(ms(3))
+    store = client(timeout_s=0.003)
     crossings = Crossings(3, seed=3)
     popped = []
     for number in crossings.rounds():

@@ -134,7 +134,7 @@ def test_torchs_file_store_measures_its_timeout_in_whole_seconds(file_store):
     started = time.monotonic()
     with pytest.raises(RuntimeError, match=r"^Timeout waiting for key: key after 250 ms$"):
         file_store.get("key")
-    assert 1 <= time.monotonic() - started < 3
+    assert 1 <= time.monotonic() - started < 6
     with pytest.raises(RuntimeError, match=r"^Wait timeout$"):
         file_store.wait(["key"], ms(250))
 

@@ -247,7 +247,7 @@ def test_item057_set_timeout_holds_for_later_calls(store):
     started = time.monotonic()
     with pytest.raises(dist.DistStoreError, match=r"^wait timeout after 2000ms, keys: /key$"):
         store.get("key")
-    assert 2 <= time.monotonic() - started < 4
+    assert 2 <= time.monotonic() - started < 8
 
 
 def test_item057_a_timeout_of_the_call_beats_that_of_the_store(store):

@@ -1,4 +1,6 @@
 // Listing, barriers and clones as one thread sees them.
+#include <algorithm>
+
 #include "contracts/store_contract.h"
 
 namespace muster::test {
@@ -36,7 +38,10 @@ TEST_P(KeysContract, Item080_ManyKeysAreListed) {
   std::vector<std::string> keys;
   for (int i = 0; i < 2000; ++i) keys.push_back("key" + std::to_string(i));
   store->MultiSet(keys, std::vector<std::string>(keys.size(), "v"));
-  EXPECT_THAT(store->ListKeys(), ::testing::UnorderedElementsAreArray(keys));
+  std::vector<std::string> listed = store->ListKeys();
+  std::sort(keys.begin(), keys.end());
+  std::sort(listed.begin(), listed.end());
+  EXPECT_EQ(listed, keys);
 }
 
 TEST_P(KeysContract, Item083_ABarrierOfOneReturnsAtOnce) {
@@ -54,19 +59,19 @@ TEST_P(KeysContract, Item085_ABarrierThatNobodyElseReachesTimesOut) {
   const auto store = Open();
   const Stopwatch watch;
   const std::string text =
-      ErrorOf<StoreTimeoutError>([&] { store->Barrier("b", 2, milliseconds(250)); });
-  EXPECT_GE(watch.Elapsed(), milliseconds(250));
-  EXPECT_THAT(text, ContainsRegex("barrier timeout after 250ms, key: b"));
+      ErrorOf<StoreTimeoutError>([&] { store->Barrier("b", 2, milliseconds(100)); });
+  EXPECT_GE(watch.Elapsed(), milliseconds(100));
+  EXPECT_THAT(text, ContainsRegex("barrier timeout after 100ms, key: b"));
   store->Set("k", "still usable");
   EXPECT_EQ(store->Get("k"), "still usable");
 }
 
 TEST_P(KeysContract, Item085_WithoutATimeoutOfItsOwnABarrierUsesTheStores) {
   const auto store = Open();
-  store->SetTimeout(milliseconds(250));
+  store->SetTimeout(milliseconds(100));
   const Stopwatch watch;
   EXPECT_THROW(store->Barrier("b", 2), StoreTimeoutError);
-  EXPECT_GE(watch.Elapsed(), milliseconds(250));
+  EXPECT_GE(watch.Elapsed(), milliseconds(100));
   EXPECT_LT(watch.Elapsed(), milliseconds(10'000));
 }
 

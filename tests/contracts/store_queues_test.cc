@@ -81,10 +81,10 @@ TEST_P(QueuesContract, Item069_TheErrorIsAStoreErrorButNoTimeout) {
 TEST_P(QueuesContract, Item072_ABlockingPopTimesOut) {
   const auto store = Open();
   const std::string q = FreshQueue();
-  store->SetTimeout(milliseconds(250));
+  store->SetTimeout(milliseconds(100));
   const Stopwatch watch;
   const std::string text = ErrorOf<StoreTimeoutError>([&] { store->QueuePop(q); });
-  EXPECT_GE(watch.Elapsed(), milliseconds(250));
+  EXPECT_GE(watch.Elapsed(), milliseconds(100));
   EXPECT_THAT(text, ::testing::ContainsRegex("[tT]imeout"));
   store->QueuePush(q, "late");
   EXPECT_EQ(store->QueuePop(q), "late");

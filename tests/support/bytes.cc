@@ -1,5 +1,6 @@
 #include "support/bytes.h"
 
+#include <bit>
 #include <cctype>
 #include <stdexcept>
 
@@ -7,10 +8,10 @@ namespace muster::test {
 
 namespace {
 
-std::string LittleEndian(uint64_t number, int bytes) {
-  std::string out;
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(number >> (8 * i));
-  return out;
+static_assert(std::endian::native == std::endian::little);
+
+std::string LittleEndian(uint64_t number, size_t bytes) {
+  return std::string(reinterpret_cast<const char*>(&number), bytes);
 }
 
 int Digit(char c) {
