@@ -4,7 +4,28 @@
 
 namespace muster {
 
+namespace {
+
+// Bytes of the UTF-8 character at the beginning, or 0 if there is none that may be shown as it is:
+// broken sequences, overlong ones, surrogates and the control characters from U+0080 to U+009F.
+size_t ShownUtf8(std::string_view bytes) {
+  const auto at = [bytes](size_t i) { return static_cast<unsigned char>(bytes[i]); };
+  const unsigned char lead = at(0);
+  const size_t size = lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
+  if (size == 0 || bytes.size() < size) return 0;
+  for (size_t i = 1; i < size; ++i) {
+    if ((at(i) & 0xc0) != 0x80) return 0;
+  }
+  const bool control = lead == 0xc2 && at(1) < 0xa0;
+  const bool overlong = (lead == 0xe0 && at(1) < 0xa0) || (lead == 0xf0 && at(1) < 0x90);
+  const bool no_character = (lead == 0xed && at(1) >= 0xa0) || (lead == 0xf4 && at(1) >= 0x90);
+  return control || overlong || no_character ? 0 : size;
+}
+
+}  // namespace
+
 std::string HumanBytes(uint64_t bytes) {
+  if (bytes == 1) return "1 byte";
   constexpr std::array kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   size_t unit = 0;
   uint64_t whole = bytes;
@@ -42,16 +63,20 @@ Result<int64_t> ParseCounter(std::string_view text) {
 std::string Printable(std::string_view bytes, size_t length_max) {
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string out;
-  for (const char c : bytes.substr(0, length_max)) {
-    const auto byte = static_cast<unsigned char>(c);
-    // Bytes of UTF-8 sequences pass: terminals and logs show them.
-    if (byte >= 0x20 && byte != 0x7f) {
-      out += c;
+  size_t at = 0;
+  while (at < bytes.size() && at < length_max) {
+    const auto byte = static_cast<unsigned char>(bytes[at]);
+    size_t shown = byte >= 0x20 && byte < 0x7f ? 1 : 0;
+    if (byte >= 0x80) shown = ShownUtf8(bytes.substr(at));  // terminals and logs show it
+    if (shown > 0) {
+      out += bytes.substr(at, shown);
     } else {
       out += Concat("\\x", kHex[byte >> 4], kHex[byte & 15]);
+      shown = 1;
     }
+    at += shown;
   }
-  if (bytes.size() > length_max) out += Concat("... (", HumanBytes(bytes.size()), ")");
+  if (at < bytes.size()) out += Concat("... (", HumanBytes(bytes.size()), ")");
   return out;
 }
 

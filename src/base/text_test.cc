@@ -26,6 +26,7 @@ TEST(ConcatTest, WritesTheLargestAndSmallestNumbersInFull) {
 
 TEST(HumanBytesTest, PicksTheLargestUnitThatLeavesAWholeNumber) {
   EXPECT_EQ(HumanBytes(0), "0 bytes");
+  EXPECT_EQ(HumanBytes(1), "1 byte");
   EXPECT_EQ(HumanBytes(1023), "1023 bytes");
   EXPECT_EQ(HumanBytes(1024), "1 KiB");
   EXPECT_EQ(HumanBytes(1536), "1.5 KiB");
@@ -100,6 +101,25 @@ TEST(PrintableTest, LeavesTextAndUtf8AsTheyAre) {
 
 TEST(PrintableTest, WritesControlBytesInHex) {
   EXPECT_EQ(Printable(std::string_view("a\0b\n\x1b[31m\x7f", 10)), "a\\x00b\\x0a\\x1b[31m\\x7f");
+}
+
+TEST(PrintableTest, WritesWhatIsNoUtf8CharacterInHex) {
+  EXPECT_EQ(Printable("\xc2\x9b"
+                      "31m"),
+            "\\xc2\\x9b31m");                               // a control sequence in disguise
+  EXPECT_EQ(Printable("\x9b"), "\\x9b");                    // alone
+  EXPECT_EQ(Printable("\xe2\x82"), "\\xe2\\x82");           // cut
+  EXPECT_EQ(Printable("\xc0\xaf"), "\\xc0\\xaf");           // overlong
+  EXPECT_EQ(Printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // a surrogate
+  EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // beyond Unicode
+  EXPECT_EQ(Printable("\xe2\x82\xac\xf0\x9f\x98\x80"), "\xe2\x82\xac\xf0\x9f\x98\x80");
+}
+
+TEST(PrintableTest, CutsBetweenCharacters) {
+  EXPECT_EQ(Printable("a\xe2\x82\xac"
+                      "b",
+                      2),
+            "a\xe2\x82\xac... (5 bytes)");
 }
 
 TEST(PrintableTest, CutsLongKeysAndSaysHowLongTheyWere) {

@@ -34,9 +34,7 @@ int Main(int argc, char** argv) {
   Run run;
   AddServe(app, &run);
   AddStore(app, &run);
-#ifdef MUSTER_BENCH
   AddBench(app, &run);
-#endif
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version

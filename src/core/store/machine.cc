@@ -208,8 +208,10 @@ Reply StoreMachine::Barrier(ClientId client, const Request& request, Released& r
   const auto count = static_cast<int64_t>(static_cast<uint64_t>(arrived.number) + 1);
   StoreCounter(entry, request.key, count, released);
   if (count < request.number) {
-    barriers_[std::string(request.key)].push_back(client);
-    at_barrier_.emplace(client, request.key);
+    std::string key(request.key);
+    Arrivals& arrivals = barriers_[key];
+    const auto arrival = arrivals.insert(arrivals.end(), client);
+    at_barrier_.emplace(client, BarrierPlace{std::move(key), arrival});
     return Reply::None();
   }
   if (const auto parked = barriers_.find(request.key); parked != barriers_.end()) {
@@ -284,8 +286,8 @@ void StoreMachine::LeaveBarrier(ClientId client) {
   const auto found = at_barrier_.find(client);
   if (found == at_barrier_.end()) return;
   // The client stays counted: a barrier counts arrivals, and this one has arrived.
-  const auto barrier = barriers_.find(found->second);
-  std::erase(barrier->second, client);
+  const auto barrier = barriers_.find(found->second.key);
+  barrier->second.erase(found->second.arrival);
   if (barrier->second.empty()) barriers_.erase(barrier);
   at_barrier_.erase(found);
 }

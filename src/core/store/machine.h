@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -91,8 +92,13 @@ class StoreMachine {
   Waiters waiters_;
   // Barrier participants are kept apart from waiters: a SET on the key must not let them through
   // early.
-  std::unordered_map<std::string, std::vector<ClientId>, KeyHash, std::equal_to<>> barriers_;
-  std::unordered_map<ClientId, std::string> at_barrier_;
+  using Arrivals = std::list<ClientId>;  // oldest first; anyone may leave in any order
+  struct BarrierPlace {
+    std::string key;
+    Arrivals::iterator arrival;
+  };
+  std::unordered_map<std::string, Arrivals, KeyHash, std::equal_to<>> barriers_;
+  std::unordered_map<ClientId, BarrierPlace> at_barrier_;
   // Memory behind the views of the latest reply.
   std::string reply_value_;
   std::vector<std::string_view> reply_values_;
