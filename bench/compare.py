@@ -5,9 +5,9 @@
 
 The load comes from `muster bench`, which speaks the plain protocols and checks every reply. The servers
 run all the time. In each round, at each operation, they are loaded one right after the other, a short
-while each: that is a turn. The CPU time that other processes took meanwhile is measured, too, and the
-half of the turns that was disturbed least is kept. A ratio is taken within each turn, between neighbours;
-the table shows medians over the turns. Where a number comes from a few repetitions, the least disturbed
+while each: that is a turn. Other work, on this machine or on others that share its hardware, slows a turn
+down: the quicker half of the turns, by what all servers did in them together, is kept. A ratio is taken
+within each turn, between neighbours; the table shows medians over the turns. Where a number comes from a few repetitions, the least disturbed
 one is the fastest. CPU time per operation is the steadiest figure where other work shares the machine.
 
 Who runs on which core is settled beforehand, or the scheduler's choices would be what is measured: under
@@ -23,6 +23,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import platform
@@ -63,6 +64,11 @@ def machine_busy():
     with open("/proc/stat", encoding="ascii") as stat:
         user, nice, system, idle, iowait, *rest = map(int, stat.readline().split()[1:9])
     return (user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")
+
+
+def speed(turn):
+    """What all servers together did in a turn, each counting alike."""
+    return math.prod(result["ops_per_second"] for result in turn["results"].values())
 
 
 def on_cores(cores, pid=0):
@@ -176,7 +182,7 @@ class Comparison:
         for depth in DEPTHS:
             for op in OPS:
                 turns = [turn for turn in self.turns if (turn["depth"], turn["op"]) == (depth, op)]
-                turns.sort(key=lambda turn: turn["other_cores"])
+                turns.sort(key=speed, reverse=True)
                 self.kept[depth, op] = turns[:(len(turns) + 1) // 2]
 
     def repeat(self, *arguments):

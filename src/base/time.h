@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <compare>
+#include <cstdint>
 
 namespace muster {
 
@@ -26,6 +27,15 @@ struct Instant {
   }
   auto operator<=>(const Instant&) const = default;
 };
+
+/// Microseconds since 1970 on some machine's wall clock. Written for others to read; those of other
+/// machines are carried, and noticed when they change, but never compared with a clock of our own.
+enum class WallTime : int64_t {};
+
+constexpr WallTime operator+(WallTime t, Duration d) {
+  return WallTime{static_cast<int64_t>(t) +
+                  std::chrono::duration_cast<std::chrono::microseconds>(d).count()};
+}
 
 /// The timeouts of the public face: zero or less means "no limit", on every store.
 constexpr Instant DeadlineAfter(Instant now, std::chrono::milliseconds timeout) {

@@ -1,0 +1,66 @@
+// DynamicRendezvousHandler: nodes come and go; all of them agree through one cell of a backend.
+//
+// Lives in one rendezvous with the agents of torchrun (2.6 to 2.13): same state, same keys.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "muster/rendezvous_backend.h"
+#include "muster/rendezvous_events.h"
+#include "muster/rendezvous_handler.h"
+#include "muster/rendezvous_parameters.h"
+
+namespace muster {
+
+struct DynamicRendezvousOptions {
+  std::string local_addr{};      ///< Empty: this machine's fully qualified name.
+  RendezvousEventSink events{};  ///< Null: the process's sink.
+};
+
+/// What it cost to agree: the figures behind "why is this slow?".
+struct RendezvousCost {
+  int64_t reads = 0;   ///< Of the backend.
+  int64_t writes = 0;  ///< Attempts.
+  int64_t lost = 0;    ///< Those that somebody else was faster at.
+};
+
+class DynamicRendezvousHandler final : public RendezvousHandler {
+ public:
+  /// `store` is what NextRendezvous() hands out, under a prefix for each round.
+  /// std::invalid_argument for settings that cannot be meant.
+  DynamicRendezvousHandler(RendezvousSettings settings, std::shared_ptr<Store> store,
+                           std::unique_ptr<RendezvousBackend> backend,
+                           DynamicRendezvousOptions options = {});
+  ~DynamicRendezvousHandler() override;
+
+  const RendezvousSettings& settings() const;
+  /// This node, as others see it: "host_4711_0".
+  std::string node() const;
+  RendezvousCost cost() const;
+
+  using RendezvousHandler::SetClosed;
+  std::string GetBackend() const override;
+  std::string GetRunId() const override;
+  /// Unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
+  bool UseAgentStore() const override;
+  RendezvousInfo NextRendezvous() override;
+  bool IsClosed() override;
+  void SetClosed(std::string_view reason) override;
+  int64_t NumNodesWaiting() override;
+  /// Closes the rendezvous for everyone. False if that failed.
+  bool Shutdown() override;
+  WaitReport DescribeWait() const override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Settings and node from the parameters. The node's failures to get there are reported as events.
+std::unique_ptr<DynamicRendezvousHandler> CreateDynamicHandler(
+    std::shared_ptr<Store> store, std::unique_ptr<RendezvousBackend> backend,
+    const RendezvousParameters& parameters);
+
+}  // namespace muster

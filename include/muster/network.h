@@ -1,0 +1,53 @@
+// Facts about this machine's network, and the ways in which people write addresses down.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace muster {
+
+/// A listening socket on a port that was free. Closed with the object, unless released.
+class SocketWithPort {
+ public:
+  /// std::runtime_error if there is no such port.
+  SocketWithPort();
+  ~SocketWithPort();
+  SocketWithPort(SocketWithPort&& other) noexcept;
+  SocketWithPort(const SocketWithPort&) = delete;
+  SocketWithPort& operator=(const SocketWithPort&) = delete;
+
+  uint16_t port() const { return port_; }
+  int fd() const { return fd_; }
+  /// The caller closes it from now on; StoreServerOptions::listen_fd takes it.
+  int Release();
+
+ private:
+  int fd_ = -1;
+  uint16_t port_ = 0;
+};
+
+/// A port that was free a moment ago. Prefer SocketWithPort: nobody can take that one meanwhile.
+uint16_t FreePort();
+
+struct HostAndPort {
+  std::string host;
+  int port = 0;  ///< `default_port` where none was written, whatever that is.
+  bool operator==(const HostAndPort&) const = default;
+};
+
+/// "host", "host:port", "[ipv6]", "[ipv6]:port"; empty: localhost. std::invalid_argument quotes the
+/// endpoint and says what is wrong with it.
+HostAndPort ParseRendezvousEndpoint(std::string_view endpoint, int default_port);
+
+/// One to five digits, nothing else.
+std::optional<int> TryParsePort(std::string_view text);
+
+/// Whether `host` is this machine: localhost, a loopback address, its name or one of its addresses.
+bool MatchesThisMachine(const std::string& host);
+
+/// The machine's fully qualified name, or its plain one where there is no other.
+std::string FullyQualifiedName();
+
+}  // namespace muster

@@ -1,0 +1,46 @@
+// What a rendezvous reports of itself: one record for each step, to a sink of the user's choice.
+//
+// Without a sink no record is built. The names of the events are listed in docs/rendezvous.md.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace muster {
+
+enum class NodeState { kInit, kRunning, kSucceeded, kFailed };
+
+struct RendezvousEvent {
+  std::string name;  ///< "dynamic_rendezvous:DynamicRendezvousHandler.next_rendezvous"
+  std::string run_id;
+  std::string message;
+  std::string hostname;  ///< The node's address; this machine's name where there is no node.
+  int64_t pid = 0;
+  NodeState node_state = NodeState::kRunning;
+  std::string master_endpoint{};      ///< Always empty.
+  std::optional<int64_t> rank{};      ///< Only of the event of having joined.
+  std::optional<int64_t> local_id{};  ///< Where there is a node.
+  std::string error_trace{};          ///< Only of failures: what failed, and where.
+
+  /// One JSON object, its keys in the order of the fields.
+  std::string ToJson() const;
+  /// std::invalid_argument says what is wrong with the text.
+  static RendezvousEvent FromJson(std::string_view json);
+  bool operator==(const RendezvousEvent&) const = default;
+};
+
+/// Called on the thread where it happens; must not block for long, must not throw.
+using RendezvousEventSink = std::function<void(const RendezvousEvent&)>;
+
+/// Ready-made sinks: JSON lines. The file is appended to, a line at a time; std::runtime_error if
+/// it cannot be opened.
+RendezvousEventSink EventsToStderr();
+RendezvousEventSink EventsToFile(const std::string& path);
+
+/// The sink of everything in this process that was not given its own. Null (as at the start): none.
+void SetRendezvousEventSink(RendezvousEventSink sink);
+
+}  // namespace muster

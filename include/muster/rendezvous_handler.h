@@ -1,0 +1,110 @@
+// RendezvousHandler: how a node gets into a round, and what it learns there.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/rendezvous_error.h"
+#include "muster/store.h"
+
+namespace muster {
+
+/// Where the workers of a round find their store (MASTER_ADDR and MASTER_PORT).
+struct RendezvousStoreInfo {
+  static constexpr std::string_view kMasterAddrKey = "MASTER_ADDR";
+  static constexpr std::string_view kMasterPortKey = "MASTER_PORT";
+
+  std::string master_addr;
+  uint16_t master_port = 0;
+
+  /// Rank 0 publishes `local_addr` (empty: this machine's name) and `server_port` (0: a port that
+  /// is free now) in the store; every rank then reads them, waiting as long as the store allows.
+  static RendezvousStoreInfo Build(int64_t rank, Store& store, std::string_view local_addr,
+                                   uint16_t server_port = 0);
+  bool operator==(const RendezvousStoreInfo&) const = default;
+};
+
+/// A node's place in a round.
+struct RendezvousInfo {
+  std::shared_ptr<Store> store;  ///< For the nodes of this round; keys of other rounds are unseen.
+  int64_t rank = 0;
+  int64_t world_size = 0;
+  int64_t round = 0;
+  RendezvousStoreInfo bootstrap_store_info{};
+};
+
+/// Whom a rendezvous is waiting for, and why: a snapshot for people and dashboards.
+struct WaitReport {
+  enum class Phase {
+    kIdle,       ///< Nobody is waiting here.
+    kForming,    ///< Too few nodes yet.
+    kLastCall,   ///< Enough; more may come until the last call is over.
+    kNextRound,  ///< Came late: waiting for the members of a complete round to leave it.
+    kSpare,      ///< The round is full; waiting for a place.
+    kBootstrap,  ///< The round is complete; waiting for rank 0 to say where its store is.
+    kComplete,   ///< In a round.
+    kClosed,
+  };
+  Phase phase = Phase::kIdle;
+  std::string run_id{};
+  int64_t round = 0;
+  int64_t min_nodes = 0;
+  int64_t max_nodes = 0;
+  std::vector<std::string> joined{};   ///< In the round, by node name, in rank order.
+  std::vector<std::string> waiting{};  ///< For the next one.
+  std::vector<std::string> spares{};
+  std::vector<std::string> silent{};  ///< Have missed a heartbeat.
+  int64_t awaited = 0;                ///< Nodes that must still come, or (kNextRound) leave.
+  std::optional<std::chrono::milliseconds> last_call_left{};
+  std::optional<std::chrono::milliseconds> time_left{};  ///< Until the waiting call gives up.
+
+  /// One sentence: "round 0: 3 of 4 nodes are here (a_1_0, b_7_0, c_9_0), 1 more is needed; gives
+  /// up in 588 s".
+  std::string ToString() const;
+  bool operator==(const WaitReport&) const = default;
+};
+
+/// One node's part in a rendezvous. One caller at a time, except DescribeWait(): any thread, any
+/// time.
+class RendezvousHandler {
+ public:
+  virtual ~RendezvousHandler() = default;
+  RendezvousHandler(const RendezvousHandler&) = delete;
+  RendezvousHandler& operator=(const RendezvousHandler&) = delete;
+
+  virtual std::string GetBackend() const = 0;
+  virtual std::string GetRunId() const = 0;
+
+  /// Whether workers may use the store that this agent serves.
+  virtual bool UseAgentStore() const { return false; }
+
+  /// Leaves the present round, if any, and blocks until this node is in the next one. Throws any
+  /// RendezvousError.
+  virtual RendezvousInfo NextRendezvous() = 0;
+
+  /// Whether the rendezvous is closed, as far as known here (up to a second old).
+  virtual bool IsClosed() = 0;
+  /// Closes the rendezvous, for all nodes and for good; `reason` is told to them.
+  virtual void SetClosed(std::string_view reason) = 0;
+  void SetClosed() { SetClosed(""); }
+
+  /// Nodes that came late and wait for the next round: above 0, it is time for NextRendezvous().
+  virtual int64_t NumNodesWaiting() = 0;
+
+  /// Gives up this node's part. Whether that worked.
+  virtual bool Shutdown() = 0;
+
+  virtual WaitReport DescribeWait() const { return {}; }
+
+ protected:
+  RendezvousHandler() = default;
+};
+
+using RendezvousHandlerPtr = std::unique_ptr<RendezvousHandler>;
+
+}  // namespace muster

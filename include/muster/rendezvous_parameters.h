@@ -1,0 +1,82 @@
+// What a rendezvous handler is made from: the endpoint, the size of the job, and options by name.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace muster {
+
+/// The value of an option. std::monostate is "none": given, but as nothing.
+using ConfigValue = std::variant<std::monostate, bool, int64_t, double, std::string>;
+using RendezvousConfig = std::map<std::string, ConfigValue, std::less<>>;
+
+/// Every handler is created from these. Values, checked by the constructor.
+struct RendezvousParameters {
+  /// std::invalid_argument if the backend is empty, min_nodes below 1 or max_nodes below min_nodes;
+  /// checked in this order.
+  RendezvousParameters(std::string backend, std::string endpoint, std::string run_id,
+                       int64_t min_nodes, int64_t max_nodes, std::string local_addr = "",
+                       RendezvousConfig config = {});
+
+  std::string backend;
+  std::string endpoint;  ///< Read by the backend: "host:port", or a path for a file.
+  std::string run_id;
+  int64_t min_nodes;
+  int64_t max_nodes;
+  std::string local_addr;  ///< Under which others reach this machine; empty: its host name.
+  RendezvousConfig config;
+
+  /// The option, or nullopt if it was not given.
+  std::optional<ConfigValue> Get(std::string_view key) const;
+  ConfigValue Get(std::string_view key, ConfigValue fallback) const;
+
+  /// nullopt if the option is missing (and there is no fallback) or none. Takes booleans, 0 and 1,
+  /// and the words 1 true t yes y / 0 false f no n in any case, unpadded. std::invalid_argument,
+  /// naming the option, for anything else.
+  std::optional<bool> GetAsBool(std::string_view key, std::optional<bool> fallback = {}) const;
+
+  /// nullopt if the option is missing (and there is no fallback) or none. Takes integers, decimal
+  /// text with an optional sign and blanks around it, fractions (cut towards zero) and booleans.
+  std::optional<int64_t> GetAsInt(std::string_view key, std::optional<int64_t> fallback = {}) const;
+};
+
+/// How long each operation of a dynamic rendezvous may take. All above zero.
+struct RendezvousTimeout {
+  std::chrono::milliseconds join{600'000};      ///< One NextRendezvous().
+  std::chrono::milliseconds last_call{30'000};  ///< From reaching min_nodes to closing the doors.
+  std::chrono::milliseconds close{30'000};      ///< Marking the rendezvous closed.
+  std::chrono::milliseconds heartbeat{5'000};   ///< One keep-alive.
+
+  /// std::invalid_argument, naming the first one (in the order above) that is not above zero.
+  void Validate() const;
+  bool operator==(const RendezvousTimeout&) const = default;
+};
+
+/// What all nodes of a dynamic rendezvous are told alike.
+struct RendezvousSettings {
+  std::string run_id;
+  int64_t min_nodes = 1;
+  int64_t max_nodes = 1;
+  RendezvousTimeout timeout{};
+  std::chrono::milliseconds keep_alive_interval{5'000};
+  int64_t keep_alive_max_attempt = 3;  ///< A node silent for so many intervals is taken for dead.
+
+  /// From parameters and their options join_timeout, last_call_timeout, close_timeout,
+  /// heartbeat_timeout, keep_alive_interval (whole seconds) and keep_alive_max_attempt.
+  static RendezvousSettings From(const RendezvousParameters& parameters);
+
+  /// std::invalid_argument: empty run id, min_nodes below 1, max_nodes below min_nodes, a timeout
+  /// or a keep-alive figure that is not above zero.
+  void Validate() const;
+  bool operator==(const RendezvousSettings&) const = default;
+};
+
+/// "k1=v1,k2=v2" as options. std::invalid_argument says which item is wrong.
+RendezvousConfig ParseRendezvousConfig(std::string_view text);
+
+}  // namespace muster

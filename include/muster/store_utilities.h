@@ -1,0 +1,69 @@
+// Small things built from a store's operations: barriers that say who is missing, exchanges of a
+// value per rank, a store that comes up however ports are contended for. The keys are those that
+// PyTorch's agents use, so both can meet.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/store.h"
+#include "muster/tcp_store.h"
+
+namespace muster {
+
+/// Gives a store another timeout for as long as this object lives; restored however that ends.
+class ScopedStoreTimeout {
+ public:
+  ScopedStoreTimeout(Store& store, milliseconds timeout);
+  ~ScopedStoreTimeout();
+  ScopedStoreTimeout(const ScopedStoreTimeout&) = delete;
+  ScopedStoreTimeout& operator=(const ScopedStoreTimeout&) = delete;
+
+ private:
+  Store& store_;
+  const milliseconds before_;
+};
+
+struct BarrierOptions {
+  milliseconds timeout{300'000};
+  /// Given by all members, a failed barrier says whose arrival is missing.
+  std::optional<int64_t> rank{};
+  std::function<std::string(int64_t rank)> name_of_rank{};  ///< For that message. Needs `rank`.
+  milliseconds trace_timeout{10'000};                       ///< How long finding out may take.
+};
+
+/// Returns when `world_size` members have called it with this prefix; a prefix serves once.
+/// StoreError, with the missing ranks on rank 0, if they do not come.
+void Barrier(Store& store, int64_t world_size, std::string_view prefix,
+             const BarrierOptions& options = {});
+
+/// The values that `world_size` members set under prefix + rank. Rank 0 returns last: it may be the
+/// one that serves the store.
+std::vector<std::string> GetAll(Store& store, int64_t rank, std::string_view prefix,
+                                int64_t world_size);
+
+/// Every member gives a value and gets those of all, by rank.
+std::vector<std::string> Synchronize(Store& store, std::string_view data, int64_t rank,
+                                     int64_t world_size, std::string_view prefix,
+                                     milliseconds timeout = milliseconds{300'000});
+
+struct CreateTcpStoreOptions {
+  bool is_server = false;
+  std::string host = "localhost";
+  std::optional<uint16_t> port{};  ///< nullopt: one that is free, for a world of one only.
+  int world_size = 1;
+  milliseconds timeout{600'000};
+  bool wait_for_workers = true;  ///< Return only when all of the world are there.
+  int retries = 3;  ///< Attempts, if the port is ours to choose and was taken meanwhile.
+};
+
+/// std::invalid_argument: no port, but a world of several. Otherwise what TcpStore throws.
+std::shared_ptr<TcpStore> CreateTcpStore(const CreateTcpStoreOptions& options);
+
+}  // namespace muster

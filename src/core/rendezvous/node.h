@@ -1,0 +1,26 @@
+// Who takes part in a rendezvous: one agent process, known by its address, its process and a
+// counter.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+#include "base/text.h"
+
+namespace muster {
+
+struct Node {
+  std::string addr;
+  int64_t pid = 0;
+  int64_t local_id = 0;
+
+  /// Address as text, then the numbers: the order in which ranks are given. Bytes compare as code
+  /// points do.
+  auto operator<=>(const Node&) const = default;
+
+  /// "host_4711_0"
+  std::string ToString() const { return Concat(addr, '_', pid, '_', local_id); }
+};
+
+}  // namespace muster

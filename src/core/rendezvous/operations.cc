@@ -1,0 +1,98 @@
+#include "core/rendezvous/operations.h"
+
+#include "base/text.h"
+
+namespace muster {
+
+namespace {
+
+int64_t Count(const Outlook& o) { return static_cast<int64_t>(o.state.participants.size()); }
+
+bool Participates(const Outlook& o) { return o.state.participants.contains(o.self); }
+bool Waits(const Outlook& o) { return o.state.wait_list.contains(o.self); }
+bool IsSpare(const Outlook& o) { return o.state.redundancy_list.contains(o.self); }
+
+bool Full(const Outlook& o) { return Count(o) >= o.rules.max_nodes; }
+
+// Late: past the deadline. Hopeless: past the time to clean up after oneself, too.
+bool Late(const Outlook& o) { return o.now > o.deadline; }
+bool Hopeless(const Outlook& o) { return o.now > o.deadline + kRollbackWindow; }
+
+bool LastCallOver(const Outlook& o) {
+  const auto since = o.observed.last_call_since();
+  return o.state.deadline && since && o.now > *since + o.rules.timeout.last_call;
+}
+
+bool MayComplete(const Outlook& o) {
+  return Count(o) >= o.rules.min_nodes && Count(o) <= o.rules.max_nodes && LastCallOver(o);
+}
+
+std::string Here(const Outlook& o) { return Concat(Count(o), " of ", o.rules.max_nodes, " nodes"); }
+
+Decision DecideAsSpare(const Outlook& o) {
+  if (Count(o) != o.rules.max_nodes) return {Action::kRemoveFromRedundancyList, "a place is free"};
+  if (HeartbeatDue(o)) return {Action::kKeepAlive, "spare, heartbeat due"};
+  return {Action::kSync, "spare: the round is full"};
+}
+
+Decision Linger(const Outlook& o, std::string reason) {
+  return {HeartbeatDue(o) ? Action::kKeepAlive : Action::kSync, std::move(reason)};
+}
+
+Decision DecideWhenComplete(const Outlook& o) {
+  if (Waits(o)) return Linger(o, Concat("waiting for the end of round ", o.state.round));
+  if (Full(o)) return {Action::kAddToRedundancyList, "the round is complete and full"};
+  return {Action::kAddToWaitList, "the round is complete"};
+}
+
+Decision DecideWhenForming(const Outlook& o) {
+  if (!Participates(o)) return {Action::kAddToParticipants, "the round is open"};
+  if (MayComplete(o)) return {Action::kMarkComplete, Concat("last call expired with ", Here(o))};
+  return Linger(o,
+                Concat("round ", o.state.round, " has ", Here(o), ", needs ", o.rules.min_nodes));
+}
+
+}  // namespace
+
+bool HeartbeatDue(const Outlook& o) {
+  const auto seen = o.observed.LastSeen(o.self);
+  return o.state.last_heartbeats.contains(o.self) && seen &&
+         o.now - *seen >= o.rules.keep_alive_interval;
+}
+
+// The join table. The first row that matches decides.
+Decision DecideJoin(const Outlook& o) {
+  if (o.state.closed && IsSpare(o)) return {Action::kErrorGraceful, "closed while a spare"};  // J1
+  if (o.state.closed) return {Action::kErrorClosed, "closed"};                                // J2
+  if (IsSpare(o)) return DecideAsSpare(o);  // J3 J4 J5
+  if (o.state.complete && Participates(o)) return {Action::kFinish, "the round is complete"};  // J6
+  if (Late(o) && !Hopeless(o) && Participates(o)) {                                            // J7
+    return {Action::kRemoveFromParticipants, "too late: taking ourselves out"};
+  }
+  if (Late(o) && !Hopeless(o) && Waits(o)) {  // J8
+    return {Action::kRemoveFromWaitList, "too late: taking ourselves out"};
+  }
+  if (Late(o)) return {Action::kErrorTimeout, Concat("too late, with ", Here(o))};  // J9
+  return o.state.complete ? DecideWhenComplete(o)                                   // J10-J12
+                          : DecideWhenForming(o);                                   // J13-J17
+}
+
+Decision DecideExit(const Outlook& o) {
+  if (!Participates(o)) return {Action::kFinish, "not a participant"};
+  if (Late(o)) return {Action::kErrorTimeout, "too late to leave"};
+  return {Action::kRemoveFromParticipants, "leaving"};
+}
+
+Decision DecideClose(const Outlook& o) {
+  if (o.state.closed) return {Action::kFinish, "already closed"};
+  if (Late(o)) return {Action::kErrorTimeout, "too late to close"};
+  return {Action::kMarkClosed, "closing"};
+}
+
+Decision DecideKeepAlive(const Outlook& o) {
+  if (!HeartbeatDue(o)) return {Action::kFinish, "no heartbeat due"};
+  if (Late(o)) return {Action::kErrorTimeout, "the heartbeat took too long"};
+  return {Action::kKeepAlive, "heartbeat due"};
+}
+
+}  // namespace muster

@@ -1,0 +1,60 @@
+// The four operations of a node: join, exit, close, keep-alive. Each looks at what the node knows
+// and says what to do next; nothing is changed here. The tables in operations.cc are the protocol,
+// one row a branch.
+#pragma once
+
+#include <string>
+
+#include "base/time.h"
+#include "core/rendezvous/node.h"
+#include "core/rendezvous/observation.h"
+#include "core/rendezvous/rules.h"
+#include "core/rendezvous/state.h"
+
+namespace muster {
+
+enum class Action {
+  kKeepAlive,
+  kAddToParticipants,
+  kAddToWaitList,
+  kAddToRedundancyList,
+  kRemoveFromParticipants,
+  kRemoveFromWaitList,
+  kRemoveFromRedundancyList,
+  kMarkComplete,
+  kMarkClosed,
+  kSync,           ///< Nothing to do now: look again later.
+  kErrorClosed,    ///< The operation has failed: closed.
+  kErrorTimeout,   ///< ... or too late.
+  kErrorGraceful,  ///< A spare is no longer needed: leave without a fuss.
+  kFinish,
+};
+
+/// Everything a decision depends on.
+struct Outlook {
+  const RendezvousState& state;
+  const Observation& observed;
+  const Node& self;
+  const RendezvousRules& rules;
+  Instant now;
+  Instant deadline;  ///< Of the operation.
+};
+
+struct Decision {
+  Action action;
+  std::string reason;  ///< "last call expired with 3 of 4 nodes"
+};
+
+Decision DecideJoin(const Outlook& outlook);
+Decision DecideExit(const Outlook& outlook);
+Decision DecideClose(const Outlook& outlook);
+Decision DecideKeepAlive(const Outlook& outlook);
+
+/// Whether this node's heartbeat is old enough to be renewed. Never, if it has none.
+bool HeartbeatDue(const Outlook& outlook);
+
+/// Time after the join deadline in which a node still takes itself out, rather than leave that to
+/// its silence.
+inline constexpr Duration kRollbackWindow = 5s;
+
+}  // namespace muster

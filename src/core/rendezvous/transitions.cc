@@ -1,0 +1,98 @@
+#include "core/rendezvous/transitions.h"
+
+#include "base/assert.h"
+
+namespace muster {
+
+namespace {
+
+int64_t Count(const RendezvousState& state) {
+  return static_cast<int64_t>(state.participants.size());
+}
+
+void Complete(RendezvousState* state) {
+  state->complete = true;
+  state->deadline.reset();
+  int64_t rank = 0;
+  for (auto& [node, its_rank] : state->participants) its_rank = rank++;
+}
+
+// A participant has gone. An empty round is over; a forming one below its minimum has no last call
+// any more.
+void AfterRemoval(const RendezvousRules& rules, RendezvousState* state) {
+  if (state->complete) {
+    if (!state->participants.empty()) return;
+    state->complete = false;
+    ++state->round;
+  } else if (Count(*state) < rules.min_nodes) {
+    state->deadline.reset();
+  }
+}
+
+void AddToParticipants(const Node& self, const RendezvousRules& rules, WallTime now,
+                       RendezvousState* state) {
+  state->wait_list.erase(self);
+  state->participants[self] = 0;
+  state->last_heartbeats[self] = now;
+  if (Count(*state) == rules.min_nodes) state->deadline = now + rules.timeout.last_call;
+  if (Count(*state) == rules.max_nodes) Complete(state);
+}
+
+}  // namespace
+
+void Apply(Action action, const Node& self, const RendezvousRules& rules, WallTime now,
+           RendezvousState* state) {
+  switch (action) {
+    case Action::kKeepAlive:
+      state->last_heartbeats[self] = now;
+      return;
+    case Action::kAddToParticipants:
+      return AddToParticipants(self, rules, now, state);
+    case Action::kAddToWaitList:
+      state->redundancy_list.erase(self);
+      state->wait_list.insert(self);
+      state->last_heartbeats[self] = now;
+      return;
+    case Action::kAddToRedundancyList:
+      state->redundancy_list.insert(self);
+      state->last_heartbeats[self] = now;
+      return;
+    case Action::kRemoveFromParticipants:
+      state->participants.erase(self);
+      state->last_heartbeats.erase(self);
+      return AfterRemoval(rules, state);
+    case Action::kRemoveFromWaitList:
+      state->wait_list.erase(self);
+      state->last_heartbeats.erase(self);
+      return;
+    case Action::kRemoveFromRedundancyList:
+      state->redundancy_list.erase(self);
+      state->last_heartbeats.erase(self);
+      return;
+    case Action::kMarkComplete:
+      return Complete(state);
+    case Action::kMarkClosed:
+      state->closed = true;
+      return;
+    case Action::kSync:
+    case Action::kErrorClosed:
+    case Action::kErrorTimeout:
+    case Action::kErrorGraceful:
+    case Action::kFinish:
+      break;
+  }
+  MUSTER_ASSERT(!"this action changes nothing");
+}
+
+void Purge(const std::set<Node>& silent, const RendezvousRules& rules, RendezvousState* state) {
+  bool lost_participant = false;
+  for (const Node& node : silent) {
+    state->last_heartbeats.erase(node);
+    state->wait_list.erase(node);
+    state->redundancy_list.erase(node);
+    lost_participant |= state->participants.erase(node) > 0;
+  }
+  if (lost_participant) AfterRemoval(rules, state);
+}
+
+}  // namespace muster

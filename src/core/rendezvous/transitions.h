@@ -1,0 +1,19 @@
+// What the actions do to the state. Pure: the wall clock's reading is handed in, to be written down
+// for others.
+#pragma once
+
+#include "core/rendezvous/node.h"
+#include "core/rendezvous/operations.h"
+#include "core/rendezvous/rules.h"
+#include "core/rendezvous/state.h"
+
+namespace muster {
+
+/// Applies an action of `self` that changes the state (not kSync, kFinish or an error).
+void Apply(Action action, const Node& self, const RendezvousRules& rules, WallTime now,
+           RendezvousState* state);
+
+/// Takes nodes that have fallen silent out of every list. Ranks of the others stay as they are.
+void Purge(const std::set<Node>& silent, const RendezvousRules& rules, RendezvousState* state);
+
+}  // namespace muster
