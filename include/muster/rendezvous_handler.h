@@ -24,6 +24,7 @@ struct RendezvousStoreInfo {
 
   /// Rank 0 publishes `local_addr` (empty: this machine's name) and `server_port` (0: a port that
   /// is free now) in the store; every rank then reads them, waiting as long as the store allows.
+  /// RendezvousStateError if what it finds there is no address and port.
   static RendezvousStoreInfo Build(int64_t rank, Store& store, std::string_view local_addr,
                                    uint16_t server_port = 0);
   bool operator==(const RendezvousStoreInfo&) const = default;

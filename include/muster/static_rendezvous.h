@@ -6,8 +6,10 @@
 
 namespace muster {
 
-/// Options: rank (an integer, required) and timeout (seconds, 600). Rank 0 serves the store at the
-/// endpoint. std::invalid_argument without a rank, an endpoint or a port in it.
+/// Options: rank (an integer from 0 to max_nodes - 1, also as text; required) and timeout (seconds,
+/// 600; 0: no limit). Rank 0 serves the store at the endpoint. std::invalid_argument without a
+/// rank, an endpoint or a port in it. NextRendezvous() throws what TcpStore does:
+/// StoreTimeoutError, NetworkError.
 RendezvousHandlerPtr CreateStaticHandler(const RendezvousParameters& parameters);
 
 }  // namespace muster

@@ -35,16 +35,19 @@ struct BarrierOptions {
   /// Given by all members, a failed barrier says whose arrival is missing.
   std::optional<int64_t> rank{};
   std::function<std::string(int64_t rank)> name_of_rank{};  ///< For that message. Needs `rank`.
-  milliseconds trace_timeout{10'000};                       ///< How long finding out may take.
+  /// How long rank 0 may take to find out; the others wait for it as long as for the barrier.
+  milliseconds trace_timeout{10'000};
 };
 
 /// Returns when `world_size` members have called it with this prefix; a prefix serves once.
-/// StoreError, with the missing ranks on rank 0, if they do not come.
+/// StoreError (a StoreTimeoutError, if it was time that ran out) if they do not come: with the
+/// missing ranks on rank 0, a reference to rank 0 elsewhere, and without ranks with how many came.
+/// std::invalid_argument: no members, a rank that is not one of them, names without a rank.
 void Barrier(Store& store, int64_t world_size, std::string_view prefix,
              const BarrierOptions& options = {});
 
 /// The values that `world_size` members set under prefix + rank. Rank 0 returns last: it may be the
-/// one that serves the store.
+/// one that serves the store. StoreError names the ranks whose values are missing.
 std::vector<std::string> GetAll(Store& store, int64_t rank, std::string_view prefix,
                                 int64_t world_size);
 
@@ -60,10 +63,13 @@ struct CreateTcpStoreOptions {
   int world_size = 1;
   milliseconds timeout{600'000};
   bool wait_for_workers = true;  ///< Return only when all of the world are there.
-  int retries = 3;  ///< Attempts, if the port is ours to choose and was taken meanwhile.
+  int retries = 3;  ///< Attempts to get a port, if it is ours to choose and none is free.
 };
 
-/// std::invalid_argument: no port, but a world of several. Otherwise what TcpStore throws.
+/// std::invalid_argument: no members; no port, but a world of several, or no server here that could
+/// choose one. Otherwise what TcpStore throws; StoreTimeoutError says where, and how many of the
+/// world were there. There is one server: the variable USE_LIBUV, by which PyTorch's users choose
+/// among two, changes nothing.
 std::shared_ptr<TcpStore> CreateTcpStore(const CreateTcpStoreOptions& options);
 
 }  // namespace muster

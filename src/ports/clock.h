@@ -12,6 +12,9 @@ class Clock {
   /// Any thread.
   virtual Instant Now() const = 0;
 
+  /// The wall clock, to be written down for others. Any thread.
+  virtual WallTime Wall() const = 0;
+
   /// Blocks until `when`. Any thread.
   virtual void SleepUntil(Instant when) = 0;
 };

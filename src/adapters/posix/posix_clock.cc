@@ -11,6 +11,11 @@ Instant PosixClock::Now() const {
   return Instant{std::chrono::steady_clock::now().time_since_epoch()};
 }
 
+WallTime PosixClock::Wall() const {
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  return WallTime{std::chrono::duration_cast<std::chrono::microseconds>(since_1970).count()};
+}
+
 void PosixClock::SleepUntil(Instant when) {
   const auto count = when.since_start.count();
   const timespec until{.tv_sec = count / 1'000'000'000, .tv_nsec = count % 1'000'000'000};

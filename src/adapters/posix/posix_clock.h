@@ -8,6 +8,7 @@ namespace muster {
 class PosixClock final : public Clock {
  public:
   Instant Now() const override;
+  WallTime Wall() const override;
   void SleepUntil(Instant when) override;
 };
 

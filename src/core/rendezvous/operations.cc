@@ -1,5 +1,8 @@
 #include "core/rendezvous/operations.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/text.h"
 
 namespace muster {
@@ -29,14 +32,29 @@ bool MayComplete(const Outlook& o) {
 
 std::string Here(const Outlook& o) { return Concat(Count(o), " of ", o.rules.max_nodes, " nodes"); }
 
-Decision DecideAsSpare(const Outlook& o) {
-  if (Count(o) != o.rules.max_nodes) return {Action::kRemoveFromRedundancyList, "a place is free"};
-  if (HeartbeatDue(o)) return {Action::kKeepAlive, "spare, heartbeat due"};
-  return {Action::kSync, "spare: the round is full"};
+// When this node's clock alone may change the decision: its heartbeat, its deadline, the last call.
+Instant WakeAt(const Outlook& o) {
+  Instant at = Instant::Never();
+  const auto consider = [&](Instant when) {
+    if (when > o.now) at = std::min(at, when);
+  };
+  consider(o.deadline);
+  if (const auto seen = o.observed.LastSeen(o.self)) consider(*seen + o.rules.keep_alive_interval);
+  const auto since = o.observed.last_call_since();
+  if (o.state.deadline && since) consider(*since + o.rules.timeout.last_call);
+  return at;
 }
 
 Decision Linger(const Outlook& o, std::string reason) {
-  return {HeartbeatDue(o) ? Action::kKeepAlive : Action::kSync, std::move(reason)};
+  if (HeartbeatDue(o)) return {Action::kKeepAlive, std::move(reason)};
+  return {Action::kSync, std::move(reason), WakeAt(o)};
+}
+
+// With more members than allowed (nodes were told different limits) there is no place either: a
+// spare that left and came back at once would do so forever.
+Decision DecideAsSpare(const Outlook& o) {
+  if (Count(o) < o.rules.max_nodes) return {Action::kRemoveFromRedundancyList, "a place is free"};
+  return Linger(o, "spare: the round is full");
 }
 
 Decision DecideWhenComplete(const Outlook& o) {
@@ -50,6 +68,12 @@ Decision DecideWhenForming(const Outlook& o) {
   if (MayComplete(o)) return {Action::kMarkComplete, Concat("last call expired with ", Here(o))};
   return Linger(o,
                 Concat("round ", o.state.round, " has ", Here(o), ", needs ", o.rules.min_nodes));
+}
+
+// Complete, still the round this node was in, and yet without it.
+bool WasTakenForDead(const Outlook& o) {
+  return o.place && !o.state.closed && o.state.complete && o.state.round == o.place->round &&
+         !Participates(o) && Count(o) < o.rules.max_nodes;
 }
 
 }  // namespace
@@ -90,6 +114,10 @@ Decision DecideClose(const Outlook& o) {
 }
 
 Decision DecideKeepAlive(const Outlook& o) {
+  if (WasTakenForDead(o)) {
+    if (Late(o)) return {Action::kErrorTimeout, "taken for dead, and too late to come back"};
+    return {Action::kRestore, Concat("taken for dead in round ", o.state.round, ": coming back")};
+  }
   if (!HeartbeatDue(o)) return {Action::kFinish, "no heartbeat due"};
   if (Late(o)) return {Action::kErrorTimeout, "the heartbeat took too long"};
   return {Action::kKeepAlive, "heartbeat due"};

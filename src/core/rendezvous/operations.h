@@ -3,6 +3,8 @@
 // one row a branch.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/time.h"
@@ -23,11 +25,18 @@ enum class Action {
   kRemoveFromRedundancyList,
   kMarkComplete,
   kMarkClosed,
+  kRestore,        ///< Others took this node for dead: it puts itself back where it was.
   kSync,           ///< Nothing to do now: look again later.
   kErrorClosed,    ///< The operation has failed: closed.
   kErrorTimeout,   ///< ... or too late.
   kErrorGraceful,  ///< A spare is no longer needed: leave without a fuss.
   kFinish,
+};
+
+/// A node's place in a complete round, as it was told when it joined.
+struct Place {
+  int64_t round = 0;
+  int64_t rank = 0;
 };
 
 /// Everything a decision depends on.
@@ -38,11 +47,13 @@ struct Outlook {
   const RendezvousRules& rules;
   Instant now;
   Instant deadline;  ///< Of the operation.
+  std::optional<Place> place{};
 };
 
 struct Decision {
   Action action;
-  std::string reason;  ///< "last call expired with 3 of 4 nodes"
+  std::string reason;                  ///< "last call expired with 3 of 4 nodes"
+  Instant wake_at = Instant::Never();  ///< Of kSync: by then, look again even if nothing changed.
 };
 
 Decision DecideJoin(const Outlook& outlook);

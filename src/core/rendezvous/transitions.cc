@@ -74,6 +74,7 @@ void Apply(Action action, const Node& self, const RendezvousRules& rules, WallTi
     case Action::kMarkClosed:
       state->closed = true;
       return;
+    case Action::kRestore:
     case Action::kSync:
     case Action::kErrorClosed:
     case Action::kErrorTimeout:
@@ -82,6 +83,12 @@ void Apply(Action action, const Node& self, const RendezvousRules& rules, WallTi
       break;
   }
   MUSTER_ASSERT(!"this action changes nothing");
+}
+
+void Restore(const Node& self, int64_t rank, WallTime now, RendezvousState* state) {
+  MUSTER_ASSERT(state->complete);
+  state->participants[self] = rank;
+  state->last_heartbeats[self] = now;
 }
 
 void Purge(const std::set<Node>& silent, const RendezvousRules& rules, RendezvousState* state) {

@@ -9,9 +9,12 @@
 
 namespace muster {
 
-/// Applies an action of `self` that changes the state (not kSync, kFinish or an error).
+/// Applies an action of `self` that changes the state (not kSync, kFinish, kRestore or an error).
 void Apply(Action action, const Node& self, const RendezvousRules& rules, WallTime now,
            RendezvousState* state);
+
+/// Puts a member of a complete round back that others have taken for dead (kRestore).
+void Restore(const Node& self, int64_t rank, WallTime now, RendezvousState* state);
 
 /// Takes nodes that have fallen silent out of every list. Ranks of the others stay as they are.
 void Purge(const std::set<Node>& silent, const RendezvousRules& rules, RendezvousState* state);

@@ -1,0 +1,40 @@
+// This machine as its network sees it: names, addresses, free ports.
+//
+// Any thread. Name lookups block, but never for longer than kNameLookupMax each: a resolver that
+// hangs must not hang a rendezvous.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "base/time.h"
+
+namespace muster {
+
+inline constexpr Duration kNameLookupMax = 5s;
+
+/// What the kernel calls this machine; "localhost" where it has no name for it.
+std::string HostName();
+
+/// The canonical name of HostName() if that has a domain, otherwise HostName(). Never fails. No
+/// reverse lookup: the name that belongs to an address is often one that no peer can resolve.
+std::string FullyQualifiedHostName();
+
+/// Whether `host`, a name or a literal, is this machine: a loopback address (also one mapped into
+/// IPv6), an address of any interface, the machine's name in any case, or whatever shares an
+/// address with that name. A name that cannot be looked up is somebody else's.
+bool IsThisHost(const std::string& host);
+
+struct PortSocket {
+  int fd;
+  uint16_t port;
+};
+
+/// A listening socket on all addresses, IPv6 and IPv4, at a port that is free on each of them. The
+/// caller owns the descriptor. kUnavailable.
+Result<PortSocket> ListenOnFreePort();
+
+void CloseSocket(int fd);
+
+}  // namespace muster

@@ -1,0 +1,14 @@
+// A file of our own, under a name that nobody else has.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+
+namespace muster {
+
+/// An empty file in the system's temporary folder, readable by this user only. Whoever makes it
+/// removes it. kUnavailable.
+Result<std::string> MakeTemporaryFile(const std::string& prefix);
+
+}  // namespace muster

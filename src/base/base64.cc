@@ -1,0 +1,71 @@
+#include "base/base64.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/text.h"
+
+namespace muster {
+
+namespace {
+
+constexpr std::string_view kAlphabet =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+constexpr uint8_t kNoDigit = 64;
+
+constexpr std::array<uint8_t, 256> kDigits = [] {
+  std::array<uint8_t, 256> digits{};
+  digits.fill(kNoDigit);
+  for (size_t i = 0; i < kAlphabet.size(); ++i) {
+    digits[static_cast<unsigned char>(kAlphabet[i])] = static_cast<uint8_t>(i);
+  }
+  return digits;
+}();
+
+}  // namespace
+
+std::string Base64Encode(std::string_view bytes) {
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const size_t count = bytes.size() - i < 3 ? bytes.size() - i : 3;
+    uint32_t group = 0;
+    for (size_t j = 0; j < 3; ++j) {
+      group = group << 8 | (j < count ? static_cast<unsigned char>(bytes[i + j]) : 0u);
+    }
+    for (size_t j = 0; j < 4; ++j) {
+      text += j <= count ? kAlphabet[group >> (18 - 6 * j) & 63] : '=';
+    }
+  }
+  return text;
+}
+
+Result<std::string> Base64Decode(std::string_view text) {
+  std::string bytes;
+  bytes.reserve(text.size() / 4 * 3 + 3);
+  uint32_t bits = 0;    // of the group that is being read
+  size_t in_group = 0;  // its digits so far
+  size_t pads = 0;
+  for (const char c : text) {
+    if (c == '=') {
+      if (in_group >= 2 && in_group + ++pads >= 4) return bytes;
+      continue;
+    }
+    const uint8_t digit = kDigits[static_cast<unsigned char>(c)];
+    if (digit == kNoDigit) continue;
+    pads = 0;
+    bits = bits << 6 | digit;
+    // The second, third and fourth digit complete a byte each.
+    if (in_group > 0) bytes += static_cast<char>(bits >> (6 - 2 * in_group) & 0xff);
+    in_group = (in_group + 1) % 4;
+  }
+  if (in_group != 0) {
+    return Error{Code::kInvalid,
+                 Concat("base64 of ", text.size(), " characters ends in a group of ", in_group,
+                        " without its padding")};
+  }
+  return bytes;
+}
+
+}  // namespace muster

@@ -1,0 +1,133 @@
+#include "base/calendar.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <limits>
+#include <vector>
+
+namespace muster {
+namespace {
+
+const CalendarTime kExample{.year = 2026,
+                            .month = 3,
+                            .day = 1,
+                            .hour = 12,
+                            .minute = 34,
+                            .second = 56,
+                            .microsecond = 789'012};
+constexpr WallTime kExampleTime{1'772'368'496'789'012};
+constexpr std::string_view kExampleBytes = "\x07\xea\x03\x01\x0c\x22\x38\x0c\x0a\x14";
+
+TEST(CalendarTest, KnowsTheEpochAndAnExample) {
+  EXPECT_EQ(FromCalendar({}).value(), WallTime{0});
+  EXPECT_EQ(ToCalendar(WallTime{0}).value(), CalendarTime{});
+  EXPECT_EQ(FromCalendar(kExample).value(), kExampleTime);
+  EXPECT_EQ(ToCalendar(kExampleTime).value(), kExample);
+}
+
+TEST(CalendarTest, CountsBackwardsBeforeTheEpoch) {
+  const CalendarTime before{.year = 1969,
+                            .month = 12,
+                            .day = 31,
+                            .hour = 23,
+                            .minute = 59,
+                            .second = 59,
+                            .microsecond = 999'999};
+  EXPECT_EQ(FromCalendar(before).value(), WallTime{-1});
+  EXPECT_EQ(ToCalendar(WallTime{-1}).value(), before);
+}
+
+TEST(CalendarTest, ReachesFromYear1ToYear9999) {
+  const CalendarTime last{.year = 9999,
+                          .month = 12,
+                          .day = 31,
+                          .hour = 23,
+                          .minute = 59,
+                          .second = 59,
+                          .microsecond = 999'999};
+  EXPECT_EQ(FromCalendar({.year = 1}).value(), kWallTimeMin);
+  EXPECT_EQ(FromCalendar(last).value(), kWallTimeMax);
+  EXPECT_EQ(ToCalendar(kWallTimeMin)->year, 1);
+  EXPECT_EQ(ToCalendar(kWallTimeMax).value(), last);
+}
+
+TEST(CalendarTest, RefusesTimesOutsideTheYears) {
+  for (const WallTime time : {WallTime{static_cast<int64_t>(kWallTimeMin) - 1},
+                              WallTime{static_cast<int64_t>(kWallTimeMax) + 1},
+                              WallTime{std::numeric_limits<int64_t>::min()},
+                              WallTime{std::numeric_limits<int64_t>::max()}}) {
+    ASSERT_FALSE(ToCalendar(time));
+    EXPECT_EQ(ToCalendar(time).error().code, Code::kOutOfRange);
+  }
+}
+
+TEST(CalendarTest, RefusesWhatIsNoDate) {
+  const std::vector<CalendarTime> wrong = {
+      {.year = 0},
+      {.year = 10'000},
+      {.year = -1},
+      {.month = 0},
+      {.month = 13},
+      {.month = 257},
+      {.day = 0},
+      {.day = 32},
+      {.day = 257},
+      {.month = 4, .day = 31},
+      {.hour = 24},
+      {.minute = 60},
+      {.second = 60},
+      {.microsecond = 1'000'000},
+      {.year = 2026, .month = 2, .day = 29},
+      {.year = 1900, .month = 2, .day = 29},
+  };
+  for (const CalendarTime& fields : wrong) {
+    ASSERT_FALSE(FromCalendar(fields));
+    EXPECT_EQ(FromCalendar(fields).error().code, Code::kInvalid);
+  }
+  EXPECT_TRUE(FromCalendar({.year = 2000, .month = 2, .day = 29}));
+}
+
+TEST(CalendarTest, ReadsAndWritesTheTenBytes) {
+  EXPECT_EQ(ReadDatetime(kExampleBytes).value(), kExampleTime);
+  EXPECT_EQ(WriteDatetime(kExampleTime), kExampleBytes);
+}
+
+TEST(CalendarTest, IgnoresWhichPassOfTheClockItWas) {
+  std::string second_pass(kExampleBytes);
+  second_pass[2] |= static_cast<char>(0x80);
+  EXPECT_EQ(ReadDatetime(second_pass).value(), kExampleTime);
+}
+
+TEST(CalendarTest, RefusesOtherBytes) {
+  for (const std::string& payload : {std::string(), std::string(9, '\1'), std::string(11, '\1'),
+                                     std::string(10, '\0'), std::string(10, '\xff')}) {
+    ASSERT_FALSE(ReadDatetime(payload));
+    EXPECT_EQ(ReadDatetime(payload).error().code, Code::kInvalid);
+  }
+}
+
+TEST(CalendarTest, WritesTheNearestTimeThatCanBeWritten) {
+  EXPECT_EQ(WriteDatetime(WallTime{std::numeric_limits<int64_t>::max()}),
+            WriteDatetime(kWallTimeMax));
+  EXPECT_EQ(WriteDatetime(WallTime{std::numeric_limits<int64_t>::min()}),
+            WriteDatetime(kWallTimeMin));
+}
+
+RC_GTEST_PROP(CalendarTest, ReadsBackWhatItWrote, ()) {
+  const WallTime time{*rc::gen::inRange(static_cast<int64_t>(kWallTimeMin),
+                                        static_cast<int64_t>(kWallTimeMax) + 1)};
+  RC_ASSERT(FromCalendar(ToCalendar(time).value()).value() == time);
+  RC_ASSERT(ReadDatetime(WriteDatetime(time)).value() == time);
+}
+
+RC_GTEST_PROP(CalendarTest, TenBytesThatAreATimeAreItsOnlyForm, ()) {
+  // Small bytes, so that many of them are dates.
+  std::string payload = "\x07";
+  for (int i = 0; i < 9; ++i) payload += static_cast<char>(*rc::gen::inRange(0, 16));
+  const auto time = ReadDatetime(payload);
+  if (time) RC_ASSERT(WriteDatetime(*time) == payload);
+}
+
+}  // namespace
+}  // namespace muster

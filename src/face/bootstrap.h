@@ -1,0 +1,44 @@
+// How the nodes of a round learn where its workers find their store: rank 0 serves one and
+// publishes its address under the round's prefix, in every round.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "muster/rendezvous_handler.h"
+#include "muster/store_server.h"
+#include "ports/clock.h"
+
+namespace muster {
+
+class Bootstrap {
+ public:
+  /// `prefix_of` gives the prefix of a round's keys in `store`.
+  Bootstrap(std::shared_ptr<Store> store, std::function<std::string(int64_t)> prefix_of,
+            std::string local_addr, Clock& clock);
+
+  /// Whether workers use the agent's store: unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
+  static bool IsShared();
+
+  /// Blocks until the round's rank 0 has published. RendezvousTimeoutError after the store's
+  /// timeout; what the store throws.
+  RendezvousStoreInfo Of(int64_t round, int64_t rank);
+
+ private:
+  RendezvousStoreInfo Publish(int64_t round);
+  RendezvousStoreInfo Await(int64_t round);
+  /// What a PyTorch rank 0 published in an earlier round and will not publish again.
+  std::optional<RendezvousStoreInfo> Earlier(int64_t round);
+  RendezvousStoreInfo Read(int64_t round);
+
+  std::shared_ptr<Store> store_;
+  const std::function<std::string(int64_t)> prefix_of_;
+  const std::string local_addr_;
+  Clock& clock_;
+  std::unique_ptr<StoreServer> server_;  ///< Once started, for all rounds: workers may linger.
+};
+
+}  // namespace muster

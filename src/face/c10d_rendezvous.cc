@@ -1,0 +1,186 @@
+#include "muster/c10d_rendezvous.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "adapters/posix/process.h"
+#include "adapters/posix/temporary_file.h"
+#include "base/base64.h"
+#include "base/text.h"
+#include "face/event_recorder.h"
+#include "muster/dynamic_rendezvous.h"
+#include "muster/file_store.h"
+#include "muster/network.h"
+#include "muster/tcp_store.h"
+
+namespace muster {
+
+namespace {
+
+constexpr int kDefaultPort = 29400;
+
+// "No state yet". A key that does not exist cannot be read without blocking, so it always exists.
+constexpr std::string_view kNothing = "Y2FuaW1hZGFt";
+
+// Runs a store operation; its failures mean that the backend is out of reach.
+template <typename Operation>
+auto Reaching(std::string_view what, Operation operation) {
+  try {
+    return operation();
+  } catch (const std::exception& error) {
+    throw RendezvousConnectionError(
+        Concat("the store of the rendezvous could not ", what, ": ", error.what()));
+  }
+}
+
+std::string Decode(std::string_view stored) {
+  Result<std::string> bytes = Base64Decode(stored);
+  if (bytes) return std::move(*bytes);
+  throw RendezvousStateError(Concat("the state of the rendezvous is not base64 (",
+                                    bytes.error().message, "): '", Printable(stored, 40), "'"));
+}
+
+std::string LowerCaseWord(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\n\r\f\v";
+  const size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == text.npos) return "";
+  std::string word(text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1));
+  std::ranges::transform(word, word.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  });
+  return word;
+}
+
+std::string StoreType(const RendezvousParameters& parameters) {
+  const ConfigValue given = parameters.Get("store_type", ConfigValue("tcp"));
+  const auto* text = std::get_if<std::string>(&given);
+  const std::string type = text == nullptr ? "" : LowerCaseWord(*text);
+  if (type == "tcp" || type == "file") return type;
+  throw std::invalid_argument(Concat("store_type is '", text == nullptr ? "" : Printable(*text),
+                                     "': only 'tcp' and 'file' are supported"));
+}
+
+milliseconds ReadTimeout(const RendezvousParameters& parameters) {
+  const int64_t seconds = parameters.GetAsInt("read_timeout", 60).value_or(60);
+  if (seconds > 0 && seconds <= 365 * 24 * 3600) return std::chrono::seconds(seconds);
+  throw std::invalid_argument(Concat("read_timeout is ", seconds,
+                                     ": it must be a positive number of seconds, at most a year"));
+}
+
+std::shared_ptr<TcpStore> OpenTcpStore(const HostAndPort& at, bool serve, milliseconds timeout) {
+  return std::make_shared<TcpStore>(at.host, TcpStoreOptions{.port = static_cast<uint16_t>(at.port),
+                                                             .is_server = serve,
+                                                             .timeout = timeout,
+                                                             .multi_tenant = true});
+}
+
+std::shared_ptr<TcpStore> CreateTcp(const RendezvousParameters& parameters) {
+  const HostAndPort at = ParseRendezvousEndpoint(parameters.endpoint, kDefaultPort);
+  const std::optional<bool> told = parameters.GetAsBool("is_host");
+  const milliseconds timeout = ReadTimeout(parameters);
+  const bool serve = told ? *told : MatchesThisMachine(at.host);
+  try {
+    return OpenTcpStore(at, serve, timeout);
+  } catch (const std::exception& error) {
+    const std::string where = Concat(at.host, ":", at.port);
+    if (!serve || told) {
+      throw RendezvousConnectionError(Concat("the store of the rendezvous could not be ",
+                                             serve ? "served at " : "reached at ", where, ": ",
+                                             error.what()));
+    }
+    // The endpoint is here, and somebody else has its port: probably another agent on this machine,
+    // who serves the store for both of us.
+    return Reaching(Concat("be served or reached at ", where),
+                    [&] { return OpenTcpStore(at, false, timeout); });
+  }
+}
+
+std::shared_ptr<Store> CreateFile(const RendezvousParameters& parameters) {
+  std::string path = parameters.endpoint;
+  if (path.empty()) {
+    Result<std::string> made = MakeTemporaryFile("muster_rendezvous_");
+    if (!made) throw RendezvousError(made.error().message);
+    path = std::move(*made);
+  }
+  return Reaching(Concat("be opened as file '", path, "'"),
+                  [&] { return std::make_shared<FileStore>(path); });
+}
+
+}  // namespace
+
+C10dRendezvousBackend::C10dRendezvousBackend(std::shared_ptr<Store> store,
+                                             const std::string& run_id)
+    : store_(std::move(store)), key_(Concat("torch.rendezvous.", run_id)) {
+  if (run_id.empty()) {
+    throw std::invalid_argument("the run id is empty: it names the rendezvous and must not be");
+  }
+  Reaching("create the key", [&] { return store_->CompareSet(key_, "", kNothing); });
+}
+
+std::optional<StoredState> C10dRendezvousBackend::GetState() {
+  std::string stored = Reaching("be read", [&] { return store_->Get(key_); });
+  if (stored == kNothing) return std::nullopt;
+  std::string bytes = Decode(stored);
+  return StoredState{std::move(bytes), std::move(stored)};
+}
+
+std::optional<SetStateResult> C10dRendezvousBackend::SetState(std::string_view bytes,
+                                                              const std::any& token) {
+  const auto* expected = std::any_cast<std::string>(&token);
+  if (token.has_value() && expected == nullptr) {  // not one of ours: it fences nothing
+    std::optional<StoredState> stored = GetState();
+    if (!stored) return std::nullopt;
+    return SetStateResult{std::move(stored->bytes), std::move(stored->token), false};
+  }
+  const std::string encoded = Base64Encode(bytes);
+  const std::string_view fence =
+      expected == nullptr || expected->empty() ? kNothing : std::string_view(*expected);
+  std::string stored =
+      Reaching("be written", [&] { return store_->CompareSet(key_, fence, encoded); });
+  if (stored == fence) {
+    // Had the key held what we expected, it would hold our bytes now: it is gone. A store that was
+    // started anew has forgotten everything; what we know is worth writing there again.
+    Reaching("create the key anew", [&] { return store_->CompareSet(key_, "", kNothing); });
+    return std::nullopt;
+  }
+  if (stored == kNothing) return std::nullopt;
+  const bool was_set = stored == encoded;
+  std::string now_stored = was_set ? std::string(bytes) : Decode(stored);
+  return SetStateResult{std::move(now_stored), std::move(stored), was_set};
+}
+
+C10dRendezvous CreateC10dBackend(const RendezvousParameters& parameters) {
+  const EventRecorder events({}, parameters.run_id, [] {
+    return EventOrigin{.hostname = FullyQualifiedName(), .pid = ProcessId()};
+  });
+  try {
+    C10dRendezvous made;
+    if (StoreType(parameters) == "file") {
+      made.store = CreateFile(parameters);
+    } else {
+      const std::shared_ptr<TcpStore> tcp = CreateTcp(parameters);
+      if (tcp->is_server()) {
+        events.Record(
+            "c10d_rendezvous_backend:_create_tcp_store", NodeState::kInit, std::nullopt,
+            [] { return Concat("process ", ProcessId(), " serves the rendezvous store"); });
+      }
+      made.store = tcp;
+    }
+    // A connection of its own: whoever blocks on the other one must not hold heartbeats up.
+    std::shared_ptr<Store> own =
+        Reaching("be connected to a second time", [&] { return made.store->Clone(); });
+    made.backend = std::make_unique<C10dRendezvousBackend>(std::move(own), parameters.run_id);
+    return made;
+  } catch (const std::exception& error) {
+    const auto what = [&] { return std::string(error.what()); };
+    events.RecordFailure("c10d_rendezvous_backend:create_backend", std::nullopt, what, what);
+    throw;
+  }
+}
+
+RendezvousHandlerPtr CreateC10dHandler(const RendezvousParameters& parameters) {
+  C10dRendezvous made = CreateC10dBackend(parameters);
+  return CreateDynamicHandler(std::move(made.store), std::move(made.backend), parameters);
+}
+
+}  // namespace muster

@@ -1,0 +1,365 @@
+#include "muster/dynamic_rendezvous.h"
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <utility>
+
+#include "adapters/posix/posix_clock.h"
+#include "adapters/posix/process.h"
+#include "base/text.h"
+#include "face/backend_port.h"
+#include "face/bootstrap.h"
+#include "face/event_recorder.h"
+#include "face/wait_report.h"
+#include "muster/network.h"
+#include "muster/periodic_timer.h"
+#include "muster/prefix_store.h"
+#include "runtime/rendezvous_driver.h"
+#include "runtime/shared_document.h"
+
+namespace muster {
+
+namespace {
+
+constexpr Duration kCacheMax = 1s;
+
+// The names under which PyTorch's handler reports the same things.
+constexpr std::string_view kHandlerEvents = "dynamic_rendezvous:DynamicRendezvousHandler.";
+constexpr std::string_view kExecutorEvents = "dynamic_rendezvous:_DistributedRendezvousOpExecutor.";
+
+struct ActionEvent {
+  Action action;
+  std::string_view name;
+  std::string_view what;
+  NodeState state = NodeState::kRunning;
+};
+
+constexpr std::array kActionEvents = {
+    ActionEvent{Action::kKeepAlive, "_keep_alive", "sends a heartbeat"},
+    ActionEvent{Action::kAddToParticipants, "_add_to_participants", "joins"},
+    ActionEvent{Action::kAddToWaitList, "_add_to_wait_list", "waits for the next round"},
+    ActionEvent{Action::kAddToRedundancyList, "_add_to_redundancy_list", "is a spare"},
+    ActionEvent{Action::kRemoveFromParticipants, "_remove_from_participants", "leaves"},
+    ActionEvent{Action::kRemoveFromWaitList, "_remove_from_wait_list", "stops waiting"},
+    ActionEvent{Action::kRemoveFromRedundancyList, "_remove_from_redundancy_list",
+                "is no longer a spare"},
+    ActionEvent{Action::kMarkComplete, "_mark_rendezvous_complete", "completes the round",
+                NodeState::kSucceeded},
+    ActionEvent{Action::kMarkClosed, "_mark_rendezvous_closed", "closes the rendezvous",
+                NodeState::kSucceeded},
+    ActionEvent{Action::kRestore, "_restore_to_participants", "was taken for dead, and is back"},
+};
+
+Node ThisNode(const std::string& local_addr) {
+  static std::atomic<int64_t> made = 0;
+  return {.addr = local_addr.empty() ? FullyQualifiedName() : local_addr,
+          .pid = static_cast<int64_t>(ProcessId()),
+          .local_id = made++};
+}
+
+RendezvousRules RulesFrom(const RendezvousSettings& settings) {
+  settings.Validate();
+  return {.run_id = settings.run_id,
+          .min_nodes = settings.min_nodes,
+          .max_nodes = settings.max_nodes,
+          .timeout = {.join = settings.timeout.join,
+                      .last_call = settings.timeout.last_call,
+                      .close = settings.timeout.close,
+                      .heartbeat = settings.timeout.heartbeat},
+          .keep_alive_interval = settings.keep_alive_interval,
+          .keep_alive_max_attempt = settings.keep_alive_max_attempt};
+}
+
+uint64_t SeedFor(const Node& node, const Clock& clock) {
+  return std::hash<std::string>{}(node.ToString()) ^ static_cast<uint64_t>(clock.Wall()) ^
+         static_cast<uint64_t>(clock.Now().since_start.count());
+}
+
+}  // namespace
+
+struct DynamicRendezvousHandler::Impl {
+  Impl(RendezvousSettings given, std::shared_ptr<Store> its_store,
+       std::unique_ptr<RendezvousBackend> its_backend, DynamicRendezvousOptions options)
+      : settings(std::move(given)),
+        rules(RulesFrom(settings)),
+        store(std::move(its_store)),
+        backend(std::move(its_backend)),
+        document(backend, rules, clock, kCacheMax),
+        driver(document, ThisNode(options.local_addr), rules, clock,
+               SeedFor({options.local_addr, ProcessId(), 0}, clock), Hooks()),
+        events(std::move(options.events), settings.run_id),
+        bootstrap(
+            store, [this](int64_t round) { return PrefixOf(round); }, driver.self().addr, clock) {}
+
+  ~Impl() { StopHeartbeats(); }
+
+  std::string PrefixOf(int64_t round) const {
+    return Concat("torch.rendezvous.", settings.run_id, ".", round);
+  }
+
+  // --- Events ---
+
+  DriverHooks Hooks() {
+    return {.on_action = [this](Action action,
+                                const RendezvousState& after) { ReportAction(action, after); },
+            .on_write =
+                [this](bool stored) {
+                  events.Record(
+                      Concat(kExecutorEvents, "run"), NodeState::kRunning, driver.self(), [&] {
+                        return Concat("node '", driver.self().ToString(), "' has ",
+                                      stored ? "stored its change of" : "been beaten in changing",
+                                      " rendezvous '", settings.run_id, "'");
+                      });
+                }};
+  }
+
+  void ReportAction(Action action, const RendezvousState& after) {
+    if (!events.enabled()) return;
+    for (const ActionEvent& event : kActionEvents) {
+      if (event.action != action) continue;
+      Report(event, after.round);
+      // Joining brings a heartbeat, and the last one to come completes the round.
+      if (action != Action::kAddToParticipants) return;
+      Report(kActionEvents.front(), after.round);
+      if (after.complete) ReportAction(Action::kMarkComplete, after);
+    }
+  }
+
+  void Report(const ActionEvent& event, int64_t round) {
+    events.Record(Concat(kExecutorEvents, event.name), event.state, driver.self(), [&] {
+      return Concat("node '", driver.self().ToString(), "' ", event.what, ": round ", round,
+                    " of rendezvous '", settings.run_id, "'");
+    });
+  }
+
+  // Runs a part of the public face; whatever it throws is reported under the given name first.
+  template <typename Work>
+  auto Reporting(std::string_view name, Work work) {
+    try {
+      return work();
+    } catch (const std::exception& error) {
+      const auto what = [&] { return std::string(error.what()); };
+      events.RecordFailure(Concat(kHandlerEvents, name), driver.self(), what, what);
+      throw;
+    }
+  }
+
+  // --- From values to exceptions ---
+
+  [[noreturn]] void Throw(const Error& error) {
+    if (const std::exception_ptr thrown = backend.TakeException()) std::rethrow_exception(thrown);
+    if (error.code == Code::kProtocol) throw RendezvousStateError(error.message);
+    throw RendezvousConnectionError(error.message);
+  }
+
+  template <typename T>
+  T OrThrow(Result<T> result) {
+    if (!result) Throw(result.error());
+    return std::move(*result);
+  }
+
+  void FinishOrThrow(Result<Decision> result) {
+    const Decision decision = OrThrow(std::move(result));
+    const std::string who =
+        Concat("rendezvous '", settings.run_id, "', node '", driver.self().ToString(), "': ");
+    if (decision.action == Action::kErrorTimeout) {
+      throw RendezvousTimeoutError(Concat(who, decision.reason, "; ", Describe().ToString()));
+    }
+    if (decision.action == Action::kErrorClosed) {
+      throw RendezvousClosedError(Concat(who, "closed ", ClosedBy()));
+    }
+    if (decision.action == Action::kErrorGraceful) {
+      throw RendezvousGracefulExitError(
+          Concat(who, "closed ", ClosedBy(), " while this node was a spare; it is not needed"));
+    }
+  }
+
+  std::string ClosedBy() const {
+    const std::string& by = document.state().closed_by;
+    return by.empty() ? "by a node that left no name (agents of torchrun do not)"
+                      : Concat("by ", Printable(by, 512));
+  }
+
+  // --- Heartbeats ---
+
+  void StartHeartbeats() {
+    heartbeats = std::make_unique<PeriodicTimer>(settings.keep_alive_interval, [this] { Beat(); });
+    heartbeats->SetName(Concat("RdzvKeepAlive_", driver.self().local_id));
+    heartbeats->Start();
+  }
+
+  void StopHeartbeats() {
+    if (heartbeats) heartbeats->Cancel();
+    heartbeats.reset();
+  }
+
+  void Beat() {
+    const std::lock_guard lock(mutex);
+    try {
+      FinishOrThrow(driver.KeepAlive(place));
+      events.Record(Concat(kHandlerEvents, "_keep_alive"), NodeState::kRunning, driver.self(), [&] {
+        return Concat("node '", driver.self().ToString(), "' is alive in rendezvous '",
+                      settings.run_id, "'");
+      });
+    } catch (const std::exception& error) {
+      // The next one may get through; others wait for several before they give a node up.
+      const auto what = [&] { return std::string(error.what()); };
+      events.RecordFailure(Concat(kHandlerEvents, "_keep_alive"), driver.self(), what, what);
+    }
+  }
+
+  // --- The next round ---
+
+  RendezvousInfo Next() {
+    events.Record(
+        Concat(kHandlerEvents, "next_rendezvous"), NodeState::kRunning, driver.self(), [&] {
+          return Concat("node '", driver.self().ToString(),
+                        "' wants to join the next round of rendezvous '", settings.run_id, "'");
+        });
+    RendezvousInfo info = Reporting("next_rendezvous", [this] { return JoinNext(); });
+    events.RecordJoined(Concat(kHandlerEvents, "next_rendezvous"), driver.self(), info.rank, [&] {
+      return Concat("node '", driver.self().ToString(), "' is rank ", info.rank, " of ",
+                    info.world_size, " in round ", info.round, " of rendezvous '", settings.run_id,
+                    "'");
+    });
+    in_bootstrap = true;
+    try {
+      info.bootstrap_store_info = bootstrap.Of(info.round, info.rank);
+    } catch (...) {
+      in_bootstrap = false;
+      throw;
+    }
+    in_bootstrap = false;
+    return info;
+  }
+
+  RendezvousInfo JoinNext() {
+    StopHeartbeats();
+    place.reset();
+    if (document.state().round == 0) clock.SleepUntil(clock.Now() + driver.FirstDelay());
+    FinishOrThrow(driver.Exit(clock.Now() + rules.timeout.join));
+    FinishOrThrow(driver.Join());
+    // All count the members of what is stored: a copy without the silent ones may differ by node.
+    const RendezvousState& agreed = document.shared();
+    RendezvousInfo info{.store = nullptr,
+                        .rank = agreed.participants.at(driver.self()),
+                        .world_size = static_cast<int64_t>(agreed.participants.size()),
+                        .round = agreed.round};
+    info.store = std::make_shared<PrefixStore>(PrefixOf(info.round), store);
+    place = Place{.round = info.round, .rank = info.rank};
+    StartHeartbeats();
+    return info;
+  }
+
+  WaitReport Describe() const {
+    const auto snapshot = driver.Snapshot();
+    if (!snapshot) return {};
+    WaitReport report = ReportOn(*snapshot, driver.self(), rules, clock.Now());
+    if (report.phase == WaitReport::Phase::kComplete) {
+      report.time_left.reset();
+      if (in_bootstrap) report.phase = WaitReport::Phase::kBootstrap;
+    }
+    return report;
+  }
+
+  const RendezvousSettings settings;
+  const RendezvousRules rules;
+  const std::shared_ptr<Store> store;
+  PosixClock clock;
+  BackendPort backend;
+  SharedDocument document;
+  RendezvousDriver driver;
+  EventRecorder events;
+  Bootstrap bootstrap;
+  std::atomic<bool> in_bootstrap = false;
+  std::mutex mutex;  ///< Held by heartbeats and by whoever else looks at the document meanwhile.
+  std::optional<Place> place;
+  std::unique_ptr<PeriodicTimer> heartbeats;
+};
+
+DynamicRendezvousHandler::DynamicRendezvousHandler(RendezvousSettings settings,
+                                                   std::shared_ptr<Store> store,
+                                                   std::unique_ptr<RendezvousBackend> backend,
+                                                   DynamicRendezvousOptions options)
+    : impl_(std::make_unique<Impl>(std::move(settings), std::move(store), std::move(backend),
+                                   std::move(options))) {}
+
+DynamicRendezvousHandler::~DynamicRendezvousHandler() = default;
+
+const RendezvousSettings& DynamicRendezvousHandler::settings() const { return impl_->settings; }
+std::string DynamicRendezvousHandler::node() const { return impl_->driver.self().ToString(); }
+
+RendezvousCost DynamicRendezvousHandler::cost() const {
+  const std::lock_guard lock(impl_->mutex);
+  const SharedDocument& document = impl_->document;
+  return {.reads = document.reads(), .writes = document.writes(), .lost = document.lost()};
+}
+
+std::string DynamicRendezvousHandler::GetBackend() const { return impl_->backend.name(); }
+std::string DynamicRendezvousHandler::GetRunId() const { return impl_->settings.run_id; }
+bool DynamicRendezvousHandler::UseAgentStore() const { return Bootstrap::IsShared(); }
+
+RendezvousInfo DynamicRendezvousHandler::NextRendezvous() { return impl_->Next(); }
+
+bool DynamicRendezvousHandler::IsClosed() {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->Reporting("is_closed", [this] {
+    impl_->OrThrow(impl_->document.Sync(SharedDocument::Freshness::kAny));
+    return impl_->document.state().closed;
+  });
+}
+
+void DynamicRendezvousHandler::SetClosed(std::string_view reason) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->Reporting("set_closed", [&] { impl_->FinishOrThrow(impl_->driver.Close(reason)); });
+  impl_->events.Record(
+      Concat(kHandlerEvents, "_close"), NodeState::kSucceeded, impl_->driver.self(),
+      [this] { return Concat("node '", node(), "' has closed rendezvous '", GetRunId(), "'"); });
+}
+
+int64_t DynamicRendezvousHandler::NumNodesWaiting() {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->Reporting("num_nodes_waiting", [this] {
+    impl_->OrThrow(impl_->document.Sync(SharedDocument::Freshness::kAny));
+    const RendezvousState& state = impl_->document.state();
+    const auto waiting = static_cast<int64_t>(state.wait_list.size());
+    // The others have gone on without this node, which they took for dead: it is the one to come.
+    const bool left_behind = impl_->place && state.round > impl_->place->round;
+    return left_behind ? std::max<int64_t>(1, waiting) : waiting;
+  });
+}
+
+bool DynamicRendezvousHandler::Shutdown() {
+  impl_->StopHeartbeats();
+  try {
+    SetClosed("shut down");
+    return true;
+  } catch (const RendezvousError& error) {
+    const auto what = [&] { return std::string(error.what()); };
+    impl_->events.RecordFailure(Concat(kHandlerEvents, "shutdown"), impl_->driver.self(), what,
+                                what);
+    return false;
+  }
+}
+
+WaitReport DynamicRendezvousHandler::DescribeWait() const { return impl_->Describe(); }
+
+std::unique_ptr<DynamicRendezvousHandler> CreateDynamicHandler(
+    std::shared_ptr<Store> store, std::unique_ptr<RendezvousBackend> backend,
+    const RendezvousParameters& parameters) {
+  try {
+    return std::make_unique<DynamicRendezvousHandler>(
+        RendezvousSettings::From(parameters), std::move(store), std::move(backend),
+        DynamicRendezvousOptions{.local_addr = parameters.local_addr});
+  } catch (const std::exception& error) {
+    const EventRecorder events({}, parameters.run_id, [] {
+      return EventOrigin{.hostname = FullyQualifiedName(), .pid = ProcessId()};
+    });
+    const auto what = [&] { return std::string(error.what()); };
+    events.RecordFailure("dynamic_rendezvous:create_handler", std::nullopt, what, what);
+    throw;
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,258 @@
+#include "muster/rendezvous_parameters.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+#include "base/text.h"
+#include "base/time.h"
+#include "face/trim.h"
+
+namespace muster {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// What can be waited for at all: inside, durations are nanoseconds in 64 bits, about 292 years.
+constexpr int64_t kSecondsMax = std::chrono::floor<std::chrono::seconds>(Duration::max()).count();
+constexpr milliseconds kLongest = std::chrono::seconds(kSecondsMax);
+
+/// The value as a message shows it: what kind it is can be seen.
+std::string Quoted(const ConfigValue& value) {
+  struct Show {
+    std::string operator()(std::monostate) const { return "none"; }
+    std::string operator()(bool flag) const { return flag ? "true" : "false"; }
+    std::string operator()(int64_t number) const { return Concat(number); }
+    std::string operator()(double number) const {
+      std::array<char, 32> digits;
+      const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
+      return std::string(digits.data(), end);
+    }
+    std::string operator()(const std::string& text) const {
+      return Concat('\'', Printable(text), '\'');
+    }
+  };
+  return std::visit(Show{}, value);
+}
+
+[[noreturn]] void RefuseOption(std::string_view key, const ConfigValue& value,
+                               std::string_view what, std::string_view allowed) {
+  throw std::invalid_argument(Concat("Rendezvous option '", Printable(key), "' is not ", what, ": ",
+                                     Quoted(value), ". Allowed: ", allowed, '.'));
+}
+
+std::optional<bool> ToBool(std::string_view word) {
+  constexpr std::array<std::string_view, 5> kYes = {"1", "true", "t", "yes", "y"};
+  constexpr std::array<std::string_view, 5> kNo = {"0", "false", "f", "no", "n"};
+  const auto same = [word](std::string_view known) {
+    if (word.size() != known.size()) return false;
+    for (size_t i = 0; i < word.size(); ++i) {
+      const char lower =
+          word[i] >= 'A' && word[i] <= 'Z' ? static_cast<char>(word[i] - 'A' + 'a') : word[i];
+      if (lower != known[i]) return false;
+    }
+    return true;
+  };
+  const auto any_of = [&same](std::span<const std::string_view> words) {
+    for (const std::string_view known : words) {
+      if (same(known)) return true;
+    }
+    return false;
+  };
+  if (any_of(kYes)) return true;
+  if (any_of(kNo)) return false;
+  return std::nullopt;
+}
+
+/// Text as Python's int() reads it, except that only ASCII digits and blanks count as such: nobody
+/// writes a timeout in others, and a look-alike digit is more likely a slip than a wish.
+std::optional<int64_t> ToInt(std::string_view text) {
+  std::string_view rest = Trim(text);
+  std::string digits;
+  if (rest.starts_with('+') || rest.starts_with('-')) {
+    if (rest.front() == '-') digits += '-';
+    rest.remove_prefix(1);
+  }
+  char previous = '_';  // so that an underscore needs a digit before it
+  for (const char c : rest) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit && (c != '_' || previous == '_')) return std::nullopt;
+    if (digit) digits += c;
+    previous = c;
+  }
+  if (previous == '_') return std::nullopt;  // nothing at all, or an underscore at the end
+  int64_t value = 0;
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (failure != std::errc()) return std::nullopt;
+  return value;
+}
+
+/// Cut towards zero.
+std::optional<int64_t> ToInt(double number) {
+  constexpr double kBeyond = 9223372036854775808.0;  // 2^63, the first that does not fit
+  const double whole = std::trunc(number);
+  if (!(whole >= -kBeyond && whole < kBeyond)) return std::nullopt;  // also when it is no number
+  return static_cast<int64_t>(whole);
+}
+
+/// The option in seconds, or nothing if it is not given.
+std::optional<milliseconds> SecondsOption(const RendezvousParameters& parameters,
+                                          std::string_view key) {
+  const std::optional<int64_t> seconds = parameters.GetAsInt(key);
+  if (!seconds) return std::nullopt;
+  // Both ends, or the conversion to milliseconds overflows. What is not above zero is for
+  // Validate() to refuse.
+  if (*seconds > kSecondsMax || *seconds < -kSecondsMax) {
+    throw std::invalid_argument(Concat("Rendezvous option '", key, "' is ", *seconds,
+                                       " seconds. Allowed: 1 to ", kSecondsMax, '.'));
+  }
+  return std::chrono::seconds(*seconds);
+}
+
+/// None is refused here, where it could only be a mistake: there is no keep-alive without figures.
+void MustNotBeNone(const RendezvousParameters& parameters, std::string_view key) {
+  const std::optional<ConfigValue> value = parameters.Get(key);
+  if (value && std::holds_alternative<std::monostate>(*value)) {
+    RefuseOption(key, *value, "given", "an integer above zero, or leaving the option out");
+  }
+}
+
+void MustBeDuration(std::string_view what, milliseconds duration) {
+  if (duration > milliseconds::zero() && duration <= kLongest) return;
+  throw std::invalid_argument(Concat("The ", what, " must be above zero",
+                                     duration > kLongest ? " and at most 292 years" : "",
+                                     ", but is ", duration.count(), " ms."));
+}
+
+void MustBeNodeCounts(int64_t min_nodes, int64_t max_nodes) {
+  if (min_nodes < 1) {
+    throw std::invalid_argument(Concat(
+        "The minimum number of rendezvous nodes must be above zero, but is ", min_nodes, '.'));
+  }
+  if (max_nodes < min_nodes) {
+    throw std::invalid_argument(Concat("The maximum number of rendezvous nodes (", max_nodes,
+                                       ") must not be below the minimum (", min_nodes, ")."));
+  }
+}
+
+}  // namespace
+
+RendezvousParameters::RendezvousParameters(std::string backend_name, std::string endpoint_text,
+                                           std::string run, int64_t nodes_min, int64_t nodes_max,
+                                           std::string local, RendezvousConfig options)
+    : backend(std::move(backend_name)),
+      endpoint(std::move(endpoint_text)),
+      run_id(std::move(run)),
+      min_nodes(nodes_min),
+      max_nodes(nodes_max),
+      local_addr(std::move(local)),
+      config(std::move(options)) {
+  if (backend.empty()) {
+    throw std::invalid_argument(
+        "The name of the rendezvous backend is empty. Allowed: a name that is registered, such as "
+        "'c10d'.");
+  }
+  MustBeNodeCounts(min_nodes, max_nodes);
+}
+
+std::optional<ConfigValue> RendezvousParameters::Get(std::string_view key) const {
+  const auto found = config.find(key);
+  if (found == config.end()) return std::nullopt;
+  return found->second;
+}
+
+ConfigValue RendezvousParameters::Get(std::string_view key, ConfigValue fallback) const {
+  return Get(key).value_or(std::move(fallback));
+}
+
+std::optional<bool> RendezvousParameters::GetAsBool(std::string_view key,
+                                                    std::optional<bool> fallback) const {
+  const auto found = config.find(key);
+  if (found == config.end()) return fallback;
+  const ConfigValue& value = found->second;
+  if (std::holds_alternative<std::monostate>(value)) return std::nullopt;
+  std::optional<bool> read;
+  if (const bool* flag = std::get_if<bool>(&value)) read = *flag;
+  if (const std::string* text = std::get_if<std::string>(&value)) read = ToBool(*text);
+  const int64_t* number = std::get_if<int64_t>(&value);
+  if (number != nullptr && (*number == 0 || *number == 1)) read = *number == 1;
+  if (!read) {
+    RefuseOption(key, value, "a boolean", "1, true, t, yes, y and 0, false, f, no, n, in any case");
+  }
+  return read;
+}
+
+std::optional<int64_t> RendezvousParameters::GetAsInt(std::string_view key,
+                                                      std::optional<int64_t> fallback) const {
+  const auto found = config.find(key);
+  if (found == config.end()) return fallback;
+  const ConfigValue& value = found->second;
+  if (std::holds_alternative<std::monostate>(value)) return std::nullopt;
+  std::optional<int64_t> read;
+  if (const bool* flag = std::get_if<bool>(&value)) read = *flag ? 1 : 0;
+  if (const int64_t* number = std::get_if<int64_t>(&value)) read = *number;
+  if (const double* number = std::get_if<double>(&value)) read = ToInt(*number);
+  if (const std::string* text = std::get_if<std::string>(&value)) read = ToInt(*text);
+  if (!read) {
+    RefuseOption(key, value, "an integer", "decimal digits with an optional sign, within 64 bits");
+  }
+  return read;
+}
+
+void RendezvousTimeout::Validate() const {
+  MustBeDuration("rendezvous timeout 'join'", join);
+  MustBeDuration("rendezvous timeout 'last_call'", last_call);
+  MustBeDuration("rendezvous timeout 'close'", close);
+  MustBeDuration("rendezvous timeout 'heartbeat'", heartbeat);
+}
+
+RendezvousSettings RendezvousSettings::From(const RendezvousParameters& parameters) {
+  RendezvousSettings settings{.run_id = parameters.run_id,
+                              .min_nodes = parameters.min_nodes,
+                              .max_nodes = parameters.max_nodes};
+  const auto take = [&parameters](std::string_view key, milliseconds& setting) {
+    setting = SecondsOption(parameters, key).value_or(setting);
+  };
+  // The option `timeout` is deliberately not among these: launchers always fill it in, for the
+  // static rendezvous.
+  take("join_timeout", settings.timeout.join);
+  take("last_call_timeout", settings.timeout.last_call);
+  take("close_timeout", settings.timeout.close);
+  take("heartbeat_timeout", settings.timeout.heartbeat);
+  MustNotBeNone(parameters, "keep_alive_interval");
+  MustNotBeNone(parameters, "keep_alive_max_attempt");
+  take("keep_alive_interval", settings.keep_alive_interval);
+  settings.keep_alive_max_attempt =
+      *parameters.GetAsInt("keep_alive_max_attempt", settings.keep_alive_max_attempt);
+  settings.Validate();
+  return settings;
+}
+
+void RendezvousSettings::Validate() const {
+  if (run_id.empty()) {
+    throw std::invalid_argument(
+        "The run id of the rendezvous is empty. Allowed: any other text, the same on all nodes.");
+  }
+  MustBeNodeCounts(min_nodes, max_nodes);
+  timeout.Validate();
+  // PyTorch takes zero for these two, and then declares every node dead at once.
+  MustBeDuration("rendezvous keep_alive_interval", keep_alive_interval);
+  if (keep_alive_max_attempt < 1) {
+    throw std::invalid_argument(
+        Concat("The rendezvous keep_alive_max_attempt must be above zero, but is ",
+               keep_alive_max_attempt, '.'));
+  }
+  // Their product is how long a node may be silent; it must be a duration, too.
+  if (keep_alive_max_attempt > kLongest / keep_alive_interval) {
+    throw std::invalid_argument(Concat("The rendezvous keep_alive_max_attempt (",
+                                       keep_alive_max_attempt, ") times keep_alive_interval (",
+                                       keep_alive_interval.count(),
+                                       " ms) must be at most 292 years."));
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,16 @@
+// The blanks around what a user typed.
+#pragma once
+
+#include <string_view>
+
+namespace muster {
+
+/// Without the ASCII white space at both ends.
+constexpr std::string_view Trim(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\n\v\f\r";
+  const size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
+
+}  // namespace muster

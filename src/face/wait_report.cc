@@ -1,0 +1,115 @@
+#include "face/wait_report.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace muster {
+
+namespace {
+
+constexpr size_t kNamesShown = 8;
+
+template <typename Nodes>
+std::vector<std::string> Names(const Nodes& nodes) {
+  std::vector<std::string> names;
+  for (const Node& node : nodes) names.push_back(node.ToString());
+  return names;
+}
+
+// "a_1_0, b_2_0 and 14 more"
+std::string List(const std::vector<std::string>& names) {
+  std::string out;
+  for (size_t i = 0; i < names.size() && i < kNamesShown; ++i) {
+    out += Concat(i == 0 ? "" : ", ", names[i]);
+  }
+  if (names.size() > kNamesShown) out += Concat(" and ", names.size() - kNamesShown, " more");
+  return out;
+}
+
+std::string InBrackets(const std::vector<std::string>& names) {
+  return names.empty() ? "" : Concat(" (", List(names), ")");
+}
+
+std::string Seconds(std::chrono::milliseconds left) {
+  return Concat(std::max<int64_t>(0, (left.count() + 999) / 1000), " s");
+}
+
+std::string Nodes(int64_t count) { return Concat(count, count == 1 ? " node" : " nodes"); }
+
+std::chrono::milliseconds Left(Instant until, Instant now) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - now);
+  return std::max(left, std::chrono::milliseconds(0));
+}
+
+WaitReport::Phase PhaseOf(const RendezvousState& state, const Node& self, int64_t min_nodes) {
+  using Phase = WaitReport::Phase;
+  if (state.closed) return Phase::kClosed;
+  if (state.redundancy_list.contains(self)) return Phase::kSpare;
+  if (state.complete) {
+    return state.participants.contains(self) ? Phase::kComplete : Phase::kNextRound;
+  }
+  return static_cast<int64_t>(state.participants.size()) >= min_nodes ? Phase::kLastCall
+                                                                      : Phase::kForming;
+}
+
+}  // namespace
+
+WaitReport ReportOn(const WaitSnapshot& snapshot, const Node& self, const RendezvousRules& rules,
+                    Instant now) {
+  const RendezvousState& state = snapshot.state;
+  WaitReport report{.phase = PhaseOf(state, self, rules.min_nodes),
+                    .run_id = rules.run_id,
+                    .round = state.round,
+                    .min_nodes = rules.min_nodes,
+                    .max_nodes = rules.max_nodes};
+  for (const auto& [node, rank] : state.participants) report.joined.push_back(node.ToString());
+  report.waiting = Names(state.wait_list);
+  report.spares = Names(state.redundancy_list);
+  report.silent = Names(snapshot.quiet);
+  const auto here = static_cast<int64_t>(state.participants.size());
+  if (report.phase == WaitReport::Phase::kForming) report.awaited = rules.min_nodes - here;
+  if (report.phase == WaitReport::Phase::kNextRound) report.awaited = here;
+  if (snapshot.last_call_ends) report.last_call_left = Left(*snapshot.last_call_ends, now);
+  if (snapshot.deadline != Instant::Never()) report.time_left = Left(snapshot.deadline, now);
+  return report;
+}
+
+std::string WaitReport::ToString() const {
+  const std::string in_round = Concat("round ", round, ": ");
+  const std::string here =
+      Concat(joined.size(), " of ", max_nodes, max_nodes == 1 ? " node is here" : " nodes are here",
+             InBrackets(joined));
+  const std::string quiet = silent.empty() ? "" : Concat("; not heard of lately: ", List(silent));
+  const std::string limit = time_left ? Concat("; gives up in ", Seconds(*time_left)) : "";
+  switch (phase) {
+    case Phase::kIdle:
+      return "not waiting for anybody";
+    case Phase::kForming:
+      return Concat(in_round, here, ", ", awaited, " more ", awaited == 1 ? "is" : "are", " needed",
+                    quiet, limit);
+    case Phase::kLastCall:
+      return Concat(in_round, here, ", enough to start; last call for the others",
+                    last_call_left ? Concat(", ", Seconds(*last_call_left), " left") : "", quiet,
+                    limit);
+    case Phase::kNextRound:
+      return Concat("waiting for the next round: ", Nodes(awaited), " ",
+                    awaited == 1 ? "is" : "are", " still in round ", round, InBrackets(joined),
+                    quiet, limit);
+    case Phase::kSpare:
+      return Concat("a spare: round ", round, " is full with ", Nodes(max_nodes),
+                    "; waits without limit for one of them to leave", quiet);
+    case Phase::kBootstrap:
+      return Concat(in_round, "complete with ", Nodes(static_cast<int64_t>(joined.size())),
+                    "; waiting for rank 0", joined.empty() ? "" : Concat(" (", joined[0], ")"),
+                    " to say where its store is", limit);
+    case Phase::kComplete:
+      return Concat("in round ", round, " with ", Nodes(static_cast<int64_t>(joined.size())),
+                    quiet);
+    case Phase::kClosed:
+      return Concat("the rendezvous '", run_id, "' is closed");
+  }
+  return "";
+}
+
+}  // namespace muster

@@ -1,0 +1,198 @@
+#include "runtime/rendezvous_driver.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "core/rendezvous/transitions.h"
+
+namespace muster {
+
+namespace {
+
+constexpr Duration kFirstDelayMax = 300ms;
+constexpr int64_t kHeartbeatContenders = 16;
+constexpr Duration kPauseAfterLossMax = 1s;
+constexpr Duration kWritableAge = 2ms;
+constexpr Duration kLookAgainMin = 20ms;
+constexpr Duration kLookAgainMax = 1s;
+
+bool IsFinal(Action action) {
+  return action == Action::kFinish || action == Action::kErrorClosed ||
+         action == Action::kErrorTimeout || action == Action::kErrorGraceful;
+}
+
+// What changes when something happens; heartbeats do not count.
+RendezvousDriver::Shape ShapeOf(const RendezvousState& state) {
+  return {state.round, state.complete, state.participants.size(), state.wait_list.size()};
+}
+
+}  // namespace
+
+RendezvousDriver::RendezvousDriver(SharedDocument& document, Node self,
+                                   const RendezvousRules& rules, Clock& clock, uint64_t seed,
+                                   DriverHooks hooks)
+    : document_(document),
+      self_(std::move(self)),
+      rules_(rules),
+      clock_(clock),
+      prng_(seed),
+      hooks_(std::move(hooks)) {}
+
+Duration RendezvousDriver::FirstDelay() {
+  // A millisecond for each node that may come: a small job does not wait for the sake of large
+  // ones.
+  const Duration longest = std::min<Duration>(kFirstDelayMax, 1ms * rules_.max_nodes);
+  return Duration(static_cast<int64_t>(prng_.Below(static_cast<uint64_t>(longest.count()))));
+}
+
+Result<Decision> RendezvousDriver::Join() {
+  return Run({.decide = DecideJoin, .deadline = clock_.Now() + rules_.timeout.join});
+}
+
+Result<Decision> RendezvousDriver::Exit(Instant deadline) {
+  return Run({.decide = DecideExit, .deadline = deadline});
+}
+
+Result<Decision> RendezvousDriver::Close(std::string_view reason) {
+  return Run({.decide = DecideClose,
+              .deadline = clock_.Now() + rules_.timeout.close,
+              .closed_by = reason.empty() ? self_.ToString()
+                                          : Concat(self_.ToString(), ": ", Printable(reason))});
+}
+
+Result<Decision> RendezvousDriver::KeepAlive(std::optional<Place> place) {
+  return Run({.decide = DecideKeepAlive,
+              .deadline = clock_.Now() + rules_.timeout.heartbeat,
+              .place = place});
+}
+
+Result<Decision> RendezvousDriver::Run(Operation operation) {
+  SharedDocument::Freshness freshness = SharedDocument::Freshness::kAny;
+  while (true) {
+    const Instant began = clock_.Now();
+    MUSTER_TRY(const SharedDocument::Outcome outcome, document_.Sync(freshness));
+    freshness = SharedDocument::Freshness::kAny;
+    const bool stored = outcome == SharedDocument::Outcome::kStored;
+    const bool lost = outcome == SharedDocument::Outcome::kLost;
+    const Instant now = clock_.Now();
+    if (stored || lost) {
+      write_time_ = std::max<Duration>(now - began, 100us);
+      if (hooks_.on_write) hooks_.on_write(stored);
+    }
+
+    const Outlook outlook{.state = document_.state(),
+                          .observed = document_.observed(),
+                          .self = self_,
+                          .rules = rules_,
+                          .now = now,
+                          .deadline = operation.deadline,
+                          .place = operation.place};
+    Decision decision = operation.decide(outlook);
+    Publish(outlook, decision);
+    if (IsFinal(decision.action)) return decision;
+    if (lost) {
+      // What came back is what beat us. By the time the pause is over others have written, too.
+      PauseAfterLoss(operation);
+      freshness = SharedDocument::Freshness::kNow;
+      continue;
+    }
+    if (stored) operation.lost_in_a_row = 0;
+    if (const auto shape = ShapeOf(document_.state()); shape != operation.shape) {
+      operation.shape = shape;
+      operation.looks_in_vain = 0;
+    }
+    if (decision.action == Action::kSync) {
+      PauseUntilNextLook(decision, operation);
+      freshness = SharedDocument::Freshness::kNow;
+      continue;
+    }
+    if (outcome == SharedDocument::Outcome::kCached &&
+        now - *document_.synced_at() > kWritableAge) {
+      // Good enough to see that there is nothing to do, too old to build a write on.
+      freshness = SharedDocument::Freshness::kNow;
+      continue;
+    }
+    Perform(decision.action, operation);
+  }
+}
+
+void RendezvousDriver::Perform(Action action, Operation& operation) {
+  RendezvousState& state = document_.Change();
+  if (action == Action::kRestore) {
+    Restore(self_, operation.place->rank, clock_.Wall(), &state);
+  } else {
+    Apply(action, self_, rules_, clock_.Wall(), &state);
+  }
+  if (action == Action::kMarkClosed) state.closed_by = operation.closed_by;
+  // A spare waits without limit. Once there is a place, its time to join begins anew.
+  if (action == Action::kRemoveFromRedundancyList) {
+    operation.deadline = clock_.Now() + rules_.timeout.join;
+  }
+  if (hooks_.on_action) hooks_.on_action(action, state);
+}
+
+int64_t RendezvousDriver::Missing() const {
+  const auto here = static_cast<int64_t>(document_.state().participants.size());
+  return std::max<int64_t>(1, rules_.max_nodes - here);
+}
+
+void RendezvousDriver::Pause(Duration longest, Instant until) {
+  const auto draw = prng_.Below(static_cast<uint64_t>(longest.count()) + 1);
+  clock_.SleepUntil(std::min(clock_.Now() + Duration(static_cast<int64_t>(draw)), until));
+}
+
+// If as many nodes as are still missing are writing, each turn of `write_time_` is best left to one
+// of them: with that window, one write in three or so is lost, whatever the number of nodes.
+// Whether they are, the first losses tell: the window doubles until it reaches that size.
+void RendezvousDriver::PauseAfterLoss(Operation& operation) {
+  const int64_t likely = std::max<int64_t>(Missing() + 1, kHeartbeatContenders);
+  const int64_t contenders =
+      std::min<int64_t>(int64_t{2} << std::min(operation.lost_in_a_row, 30), likely);
+  ++operation.lost_in_a_row;
+  Pause(std::min<Duration>(write_time_ * contenders, kPauseAfterLossMax), operation.deadline);
+}
+
+// Soon at first, then less and less often; not before the missing nodes can have come; and in time
+// for what the clock brings (a heartbeat, the end of the last call).
+void RendezvousDriver::PauseUntilNextLook(const Decision& decision, Operation& operation) {
+  const Duration growing = kLookAgainMin * (int64_t{1} << std::min(operation.looks_in_vain, 6));
+  ++operation.looks_in_vain;
+  const bool forming = !document_.state().complete;
+  const Duration arriving = forming ? write_time_ * Missing() : 0s;
+  const Duration base =
+      std::clamp<Duration>(std::max(growing, arriving), kLookAgainMin, kLookAgainMax);
+  const Instant earliest = clock_.Now() + base / 2;
+  if (decision.wake_at > earliest) {
+    clock_.SleepUntil(earliest);
+    Pause(base / 2, decision.wake_at);
+  } else {
+    // Everybody's last call ends at about the same time; one of them is enough to notice.
+    clock_.SleepUntil(decision.wake_at + 1ms);
+    Pause(std::min<Duration>(write_time_ * 4, 50ms), Instant::Never());
+  }
+}
+
+void RendezvousDriver::Publish(const Outlook& outlook, const Decision& decision) {
+  // A node that gave up has taken itself out already; what it waited for is in the snapshot before.
+  if (decision.action == Action::kErrorTimeout && Snapshot()) return;
+  if (decision.action != Action::kSync && !IsFinal(decision.action)) return;
+  auto snapshot = std::make_shared<WaitSnapshot>();
+  snapshot->state = outlook.state;
+  snapshot->quiet = outlook.observed.Silent(
+      outlook.state, rules_.keep_alive_interval + rules_.keep_alive_interval / 2, outlook.now);
+  if (const auto since = outlook.observed.last_call_since(); outlook.state.deadline && since) {
+    snapshot->last_call_ends = *since + rules_.timeout.last_call;
+  }
+  snapshot->deadline = outlook.deadline;
+  snapshot->reason = decision.reason;
+  const std::lock_guard lock(mutex_);
+  snapshot_ = std::move(snapshot);
+}
+
+std::shared_ptr<const WaitSnapshot> RendezvousDriver::Snapshot() const {
+  const std::lock_guard lock(mutex_);
+  return snapshot_;
+}
+
+}  // namespace muster

@@ -1,0 +1,100 @@
+// The shared-document driver: runs a node's operations on a document that it shares with others.
+//
+// Sync, decide, apply, sync again, until the decision is final. It never hurries: a lost write and
+// a look that showed nothing new are followed by a pause, drawn at random so that nodes do not move
+// in step, and sized by how many others are likely to be at it, too.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+#include "base/prng.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "core/rendezvous/node.h"
+#include "core/rendezvous/operations.h"
+#include "core/rendezvous/rules.h"
+#include "runtime/shared_document.h"
+
+namespace muster {
+
+/// What the driver tells whoever is interested. Called on the thread that runs the operation.
+struct DriverHooks {
+  std::function<void(Action action, const RendezvousState& after)> on_action{};
+  std::function<void(bool stored)> on_write{};
+};
+
+/// What a waiting node knows: the machine's snapshot for people.
+struct WaitSnapshot {
+  RendezvousState state;
+  std::set<Node> quiet;                   ///< Have missed a heartbeat, and are not yet given up.
+  std::optional<Instant> last_call_ends;  ///< As this node sees it.
+  Instant deadline = Instant::Never();
+  std::string reason;
+};
+
+/// One operation at a time; Snapshot() from any thread.
+class RendezvousDriver {
+ public:
+  RendezvousDriver(SharedDocument& document, Node self, const RendezvousRules& rules, Clock& clock,
+                   uint64_t seed, DriverHooks hooks);
+
+  /// The final decision: kFinish, or one of the errors. Backend errors are returned as such.
+  Result<Decision> Join();
+  Result<Decision> Exit(Instant deadline);
+  /// `reason` is told to everybody, under this node's name.
+  Result<Decision> Close(std::string_view reason);
+  /// `place`: where this node believes to be.
+  Result<Decision> KeepAlive(std::optional<Place> place);
+
+  const Node& self() const { return self_; }
+  /// A pause before the first contact, so that a fleet started in one instant does not arrive in
+  /// one.
+  Duration FirstDelay();
+
+  /// Round, whether it is complete, participants, waiters.
+  using Shape = std::tuple<int64_t, bool, size_t, size_t>;
+
+  /// Of the operation that waits now, or waited last; null before the first.
+  std::shared_ptr<const WaitSnapshot> Snapshot() const;
+
+ private:
+  using Decide = Decision (*)(const Outlook&);
+  struct Operation {
+    Decide decide;
+    Instant deadline;
+    std::optional<Place> place{};
+    std::string closed_by{};
+    int lost_in_a_row = 0;
+    int looks_in_vain = 0;
+    Shape shape{};
+  };
+
+  Result<Decision> Run(Operation operation);
+  void Perform(Action action, Operation& operation);
+  /// Draws a pause up to `longest` and sleeps it, but not beyond `until`.
+  void Pause(Duration longest, Instant until);
+  void PauseAfterLoss(Operation& operation);
+  void PauseUntilNextLook(const Decision& decision, Operation& operation);
+  int64_t Missing() const;
+  void Publish(const Outlook& outlook, const Decision& decision);
+
+  SharedDocument& document_;
+  const Node self_;
+  const RendezvousRules& rules_;
+  Clock& clock_;
+  Prng prng_;
+  const DriverHooks hooks_;
+  Duration write_time_ = 1ms;  ///< Of the last write: what one turn at the document takes here.
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<const WaitSnapshot> snapshot_;
+};
+
+}  // namespace muster

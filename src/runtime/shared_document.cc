@@ -1,0 +1,73 @@
+#include "runtime/shared_document.h"
+
+#include <utility>
+
+#include "base/text.h"
+#include "core/rendezvous/transitions.h"
+#include "wire/state_reader.h"
+#include "wire/state_writer.h"
+
+namespace muster {
+
+SharedDocument::SharedDocument(StateBackend& backend, const RendezvousRules& rules, Clock& clock,
+                               Duration cache_max)
+    : backend_(backend), rules_(rules), clock_(clock), cache_max_(cache_max) {}
+
+RendezvousState& SharedDocument::Change() {
+  dirty_ = true;
+  return state_;
+}
+
+Result<SharedDocument::Outcome> SharedDocument::Sync(Freshness freshness) {
+  if (dirty_) return Write();
+  const bool recent = synced_at_ && clock_.Now() - *synced_at_ <= cache_max_;
+  if (freshness == Freshness::kAny && cache_max_ > 0s && recent) return Outcome::kCached;
+  return Read();
+}
+
+Result<SharedDocument::Outcome> SharedDocument::Write() {
+  std::string mine = wire::WriteState(state_);
+  ++writes_;
+  MUSTER_TRY(std::optional<StateBackend::Answer> answer, backend_.Set(mine, token_));
+  const bool stored = answer && answer->was_set;
+  if (!stored) ++lost_;
+  MUSTER_CHECK_OK(Adopt(answer ? std::move(answer->bytes) : std::move(mine)));
+  token_ = answer ? std::move(answer->token) : std::any();
+  dirty_ = false;
+  return stored ? Outcome::kStored : Outcome::kLost;
+}
+
+Result<SharedDocument::Outcome> SharedDocument::Read() {
+  ++reads_;
+  MUSTER_TRY(std::optional<StateBackend::Stored> stored, backend_.Get());
+  MUSTER_CHECK_OK(
+      Adopt(stored ? std::optional(std::move(stored->bytes)) : std::optional<std::string>()));
+  token_ = stored ? std::move(stored->token) : std::any();
+  return Outcome::kRead;
+}
+
+Status SharedDocument::Adopt(std::optional<std::string> bytes) {
+  if (!bytes) {
+    shared_ = RendezvousState();
+  } else if (bytes != bytes_) {
+    MUSTER_TRY(shared_, wire::ReadState(*bytes));
+    if (shared_.naive_times) {
+      // Its writer compares times with a zone to times without, and fails: there is no way to meet.
+      return Error{
+          Code::kProtocol,
+          Concat("the state of '", Printable(rules_.run_id),
+                 "' has times without a zone: a PyTorch up to 2.5 takes part, which cannot "
+                 "share a rendezvous with newer agents; use 2.6 or later on all nodes")};
+    }
+  }
+  bytes_ = std::move(bytes);
+  state_ = shared_;
+  const Instant now = clock_.Now();
+  synced_at_ = now;
+  observed_.See(state_, now);
+  dropped_ = observed_.Silent(state_, rules_.dead_after(), now);
+  Purge(dropped_, rules_, &state_);
+  return Ok();
+}
+
+}  // namespace muster

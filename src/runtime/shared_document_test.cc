@@ -1,0 +1,211 @@
+#include "runtime/shared_document.h"
+
+#include <gtest/gtest.h>
+
+#include "core/rendezvous/story.h"
+#include "runtime/fake_cell.h"
+
+namespace muster {
+namespace {
+
+using testing::Complete;
+using testing::FakeCell;
+using testing::FakeClock;
+using testing::kNoon;
+using testing::MinMax;
+using testing::Named;
+using testing::Waiting;
+using testing::With;
+using Freshness = SharedDocument::Freshness;
+using Outcome = SharedDocument::Outcome;
+
+class SharedDocumentTest : public ::testing::Test {
+ protected:
+  explicit SharedDocumentTest(Duration cache = 1s) : document(cell, rules, clock, cache) {}
+
+  Outcome Sync(Freshness freshness = Freshness::kAny) {
+    const Result<Outcome> outcome = document.Sync(freshness);
+    EXPECT_TRUE(outcome) << outcome.error().message;
+    return *outcome;
+  }
+  Code Failure() {
+    const Result<Outcome> outcome = document.Sync(Freshness::kNow);
+    EXPECT_FALSE(outcome);
+    return outcome.error().code;
+  }
+  RendezvousState Round(int64_t round) {
+    RendezvousState state = With({"a", "b"});
+    state.round = round;
+    return state;
+  }
+
+  FakeClock clock;
+  FakeCell cell;
+  const RendezvousRules rules = MinMax(1, 4);
+  SharedDocument document;
+};
+
+TEST_F(SharedDocumentTest, Rdzv036ANewOneIsEmptyAndHasAskedNobody) {
+  EXPECT_EQ(document.state(), RendezvousState());
+  EXPECT_EQ(cell.gets + cell.sets, 0);
+}
+
+TEST_F(SharedDocumentTest, Rdzv037AnEmptyBackendGivesAnEmptyState) {
+  EXPECT_EQ(Sync(), Outcome::kRead);
+  EXPECT_EQ(document.state(), RendezvousState());
+  EXPECT_EQ(cell.gets, 1);
+  EXPECT_EQ(cell.sets, 0);
+}
+
+TEST_F(SharedDocumentTest, Rdzv038ACleanSyncReadsOnce) {
+  cell.Put(Round(2));
+  EXPECT_EQ(Sync(), Outcome::kRead);
+  EXPECT_EQ(document.state(), Round(2));
+  EXPECT_EQ(cell.gets, 1);
+}
+
+TEST_F(SharedDocumentTest, Rdzv039ADirtySyncWithTheCurrentTokenWritesOnce) {
+  cell.Put(Round(2));
+  Sync();
+  document.Change().round = 3;
+  EXPECT_EQ(Sync(), Outcome::kStored);
+  EXPECT_EQ(cell.state(), Round(3));
+  EXPECT_EQ(cell.gets, 1);
+  EXPECT_EQ(cell.sets, 1);
+}
+
+TEST_F(SharedDocumentTest, Rdzv040AStaleTokenLosesTheChange) {
+  cell.Put(Round(2));
+  Sync();
+  cell.Put(Round(7));
+  document.Change().round = 3;
+  EXPECT_EQ(Sync(), Outcome::kLost);
+  EXPECT_EQ(document.state(), Round(7));
+  EXPECT_EQ(cell.state(), Round(7));
+}
+
+TEST_F(SharedDocumentTest, Rdzv041ConsecutiveWritesUseEachOthersTokens) {
+  for (int64_t round = 1; round <= 5; ++round) {
+    document.Change() = Round(round);
+    EXPECT_EQ(Sync(), Outcome::kStored);
+  }
+  EXPECT_EQ(cell.state(), Round(5));
+  EXPECT_EQ(cell.gets, 0);
+}
+
+class CacheTest : public SharedDocumentTest, public ::testing::WithParamInterface<int> {
+ protected:
+  CacheTest() : SharedDocumentTest(std::chrono::seconds(GetParam())) {}
+};
+
+TEST_P(CacheTest, Rdzv042Rdzv043ServesACopyUntilItsTimeIsOver) {
+  Sync();
+  clock.now = clock.now + std::chrono::seconds(GetParam());
+  EXPECT_EQ(Sync(), Outcome::kCached);
+  EXPECT_EQ(cell.gets, 1);
+  clock.now = clock.now + 10ms;
+  EXPECT_EQ(Sync(), Outcome::kRead);
+  EXPECT_EQ(cell.gets, 2);
+}
+
+TEST_P(CacheTest, Rdzv044ADirtySyncIgnoresTheCopy) {
+  Sync();
+  document.Change().round = 1;
+  EXPECT_EQ(Sync(), Outcome::kStored);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seconds, CacheTest, ::testing::Values(1, 5, 10));
+
+TEST_F(SharedDocumentTest, WhoWantsItFreshGetsItFresh) {
+  Sync();
+  EXPECT_EQ(Sync(Freshness::kNow), Outcome::kRead);
+}
+
+TEST_F(SharedDocumentTest, Rdzv045AfterASyncNothingIsPending) {
+  document.Change().round = 1;
+  EXPECT_TRUE(document.dirty());
+  Sync();
+  EXPECT_FALSE(document.dirty());
+  cell.Put(Round(5));
+  document.Change().round = 2;
+  EXPECT_EQ(Sync(), Outcome::kLost);
+  EXPECT_FALSE(document.dirty());
+}
+
+TEST_F(SharedDocumentTest, Rdzv046WhatCannotBeReadIsAStateErrorThatSaysWhy) {
+  cell.Put(std::string("no pickle at all"));
+  const Result<Outcome> outcome = document.Sync(Freshness::kNow);
+  ASSERT_FALSE(outcome);
+  EXPECT_EQ(outcome.error().code, Code::kProtocol);
+  EXPECT_FALSE(outcome.error().message.empty());
+}
+
+TEST_F(SharedDocumentTest, Rdzv047EmptyAndForeignBytesAreStateErrorsToo) {
+  cell.Put(std::string());
+  EXPECT_EQ(Failure(), Code::kProtocol);
+  cell.Put(std::string("\x80\x04N."));  // a pickled None
+  EXPECT_EQ(Failure(), Code::kProtocol);
+}
+
+TEST_F(SharedDocumentTest, Rdzv168ANaivePeerIsNamedAsIncompatible) {
+  RendezvousState state = Round(1);
+  state.naive_times = true;
+  cell.Put(state);
+  const Result<Outcome> outcome = document.Sync(Freshness::kNow);
+  ASSERT_FALSE(outcome);
+  EXPECT_EQ(outcome.error().code, Code::kProtocol);
+  EXPECT_NE(outcome.error().message.find("2.5"), std::string::npos) << outcome.error().message;
+}
+
+TEST_F(SharedDocumentTest, Rdzv048AfterAConnectionErrorTheChangeIsStillPending) {
+  cell.Put(Round(1));
+  Sync();
+  document.Change().round = 2;
+  cell.failure = Error{Code::kUnavailable, "gone"};
+  EXPECT_EQ(Failure(), Code::kUnavailable);
+  EXPECT_TRUE(document.dirty());
+  cell.failure.reset();
+  EXPECT_EQ(Sync(), Outcome::kStored);
+  EXPECT_EQ(cell.state(), Round(2));
+}
+
+TEST_F(SharedDocumentTest, Rdzv049AWriteAnsweredWithNothingDoesNotCount) {
+  document.Change().round = 2;
+  cell.forgets = true;
+  EXPECT_EQ(Sync(), Outcome::kLost);
+  EXPECT_EQ(document.state().round, 2) << "the change is kept here";
+  cell.forgets = false;
+  document.Change();
+  EXPECT_EQ(Sync(), Outcome::kStored);
+}
+
+TEST_F(SharedDocumentTest, Rdzv056Rdzv057ThePurgeIsPublishedByTheNextWriteOnly) {
+  cell.Put(Complete(With({"a", "b"})));
+  Sync();
+  clock.now = clock.now + 16s;
+  cell.Put([] {
+    RendezvousState state = Complete(With({"a", "b"}));
+    state.last_heartbeats[Named("a")] = kNoon + 5s;
+    return state;
+  }());
+  Sync();
+  EXPECT_EQ(document.dropped(), std::set{Named("b")});
+  EXPECT_FALSE(document.state().participants.contains(Named("b")));
+  EXPECT_TRUE(document.shared().participants.contains(Named("b"))) << "for all others";
+  EXPECT_EQ(cell.sets, 0);
+  EXPECT_TRUE(cell.state().participants.contains(Named("b")));
+  document.Change();
+  EXPECT_EQ(Sync(), Outcome::kStored);
+  EXPECT_FALSE(cell.state().participants.contains(Named("b")));
+}
+
+TEST_F(SharedDocumentTest, Rdzv060ACopyIsNotPurged) {
+  cell.Put(Waiting(With({"a"}), "b"));
+  Sync();
+  clock.now = clock.now + 1s;
+  EXPECT_EQ(Sync(), Outcome::kCached);
+  EXPECT_TRUE(document.dropped().empty());
+}
+
+}  // namespace
+}  // namespace muster

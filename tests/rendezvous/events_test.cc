@@ -1,0 +1,395 @@
+// Events: their JSON, where they go, and that nobody pays for those that nobody reads.
+#include "muster/rendezvous_events.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "face/event_recorder.h"
+#include "support/errors.h"
+#include "support/temp_dir.h"
+
+namespace muster::test {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+namespace {
+
+const Node kNode{"host", 4711, 2};
+const std::string kEventJson =
+    R"({"name": "n", "run_id": "r", "message": "m", "hostname": "h", "pid": 1, )"
+    R"("node_state": "RUNNING", "master_endpoint": "", "rank": null, "local_id": 3, )"
+    R"("error_trace": ""})";
+
+RendezvousEvent Small() {
+  return {.name = "n", .run_id = "r", .message = "m", .hostname = "h", .pid = 1, .local_id = 3};
+}
+
+/// kEventJson with one part of it replaced.
+std::string With(std::string_view part, std::string_view replacement) {
+  std::string json = kEventJson;
+  const size_t at = json.find(part);
+  EXPECT_NE(at, std::string::npos) << part;
+  return json.replace(at, part.size(), replacement);
+}
+
+std::string RefusalOf(const std::string& json) {
+  return ErrorOf<std::invalid_argument>([&] { RendezvousEvent::FromJson(json); });
+}
+
+/// The message that this JSON string stands for.
+std::string MessageOf(const std::string& quoted) {
+  return RendezvousEvent::FromJson(With(R"("m")", quoted)).message;
+}
+
+/// A sink that keeps what it gets.
+class Kept {
+ public:
+  RendezvousEventSink Sink() {
+    return [this](const RendezvousEvent& event) { events_.push_back(event); };
+  }
+  const std::vector<RendezvousEvent>& events() const { return events_; }
+  const RendezvousEvent& only() const {
+    EXPECT_THAT(events_, SizeIs(1));
+    return events_.at(0);
+  }
+
+ private:
+  std::vector<RendezvousEvent> events_;
+};
+
+const auto kSayNothing = [] { return std::string(); };
+
+rc::Gen<uint32_t> CodePoints() {
+  return rc::gen::oneOf(rc::gen::inRange<uint32_t>(0, 0x80), rc::gen::inRange<uint32_t>(0, 0xd800),
+                        rc::gen::inRange<uint32_t>(0xe000, 0x110000),
+                        rc::gen::element<uint32_t>('"', '\\', 0x7f, 0x2028, 0xffff, 0x10ffff));
+}
+
+rc::Gen<std::string> Utf8Texts() {
+  return rc::gen::map(
+      rc::gen::container<std::vector<uint32_t>>(CodePoints()), [](const auto& codes) {
+        std::string text;
+        for (const uint32_t code : codes) {
+          const auto put = [&text](uint32_t byte) { text += static_cast<char>(byte); };
+          if (code < 0x80) {
+            put(code);
+          } else if (code < 0x800) {
+            put(0xc0 + code / 0x40), put(0x80 + code % 0x40);
+          } else if (code < 0x10000) {
+            put(0xe0 + code / 0x1000), put(0x80 + code / 0x40 % 0x40), put(0x80 + code % 0x40);
+          } else {
+            put(0xf0 + code / 0x40000), put(0x80 + code / 0x1000 % 0x40);
+            put(0x80 + code / 0x40 % 0x40), put(0x80 + code % 0x40);
+          }
+        }
+        return text;
+      });
+}
+
+rc::Gen<std::optional<int64_t>> MaybeNumbers() {
+  return rc::gen::map(rc::gen::maybe(rc::gen::arbitrary<int64_t>()), [](const auto& number) {
+    return number ? std::optional<int64_t>(*number) : std::nullopt;
+  });
+}
+
+RendezvousEvent ArbitraryEvent() {
+  return {.name = *Utf8Texts(),
+          .run_id = *Utf8Texts(),
+          .message = *Utf8Texts(),
+          .hostname = *Utf8Texts(),
+          .pid = *rc::gen::arbitrary<int64_t>(),
+          .node_state = *rc::gen::element(NodeState::kInit, NodeState::kRunning,
+                                          NodeState::kSucceeded, NodeState::kFailed),
+          .master_endpoint = *Utf8Texts(),
+          .rank = *MaybeNumbers(),
+          .local_id = *MaybeNumbers(),
+          .error_trace = *Utf8Texts()};
+}
+
+}  // namespace
+
+// Whoever sets the sink of the process takes it away again.
+class ProcessSinkTest : public ::testing::Test {
+ protected:
+  ~ProcessSinkTest() override { SetRendezvousEventSink(nullptr); }
+
+  Kept kept_;
+};
+
+TEST(RendezvousEventTest, Rdzv184HasTheTenKeysInOrderAndSurvivesWritingAndReading) {
+  EXPECT_EQ(Small().ToJson(), kEventJson);
+  EXPECT_EQ(RendezvousEvent::FromJson(kEventJson), Small());
+  const RendezvousEvent full{.name = "dynamic_rendezvous:f",
+                             .run_id = "run \"7\"",
+                             .message = "two\nlines\t\\",
+                             .hostname =
+                                 "gr\xc3\xb6\xc3\x9f"
+                                 "e",
+                             .pid = std::numeric_limits<int64_t>::min(),
+                             .node_state = NodeState::kFailed,
+                             .master_endpoint = "a:1",
+                             .rank = 0,
+                             .local_id = std::numeric_limits<int64_t>::max(),
+                             .error_trace = std::string("\0\x7f\xf0\x9f\x98\x80", 6)};
+  EXPECT_EQ(full.ToJson(),
+            R"({"name": "dynamic_rendezvous:f", "run_id": "run \"7\"", )"
+            R"("message": "two\nlines\t\\", "hostname": "gr\u00f6\u00dfe", )"
+            R"("pid": -9223372036854775808, "node_state": "FAILED", "master_endpoint": "a:1", )"
+            R"("rank": 0, "local_id": 9223372036854775807, )"
+            R"("error_trace": "\u0000\u007f\ud83d\ude00"})");
+  EXPECT_EQ(RendezvousEvent::FromJson(full.ToJson()), full);
+}
+
+TEST(RendezvousEventTest, ReadsAndWritesTheFourStatesByName) {
+  for (const char* name : {"INIT", "RUNNING", "SUCCEEDED", "FAILED"}) {
+    const std::string json = With("RUNNING", name);
+    EXPECT_EQ(RendezvousEvent::FromJson(json).ToJson(), json);
+  }
+}
+
+TEST(RendezvousEventTest, ReadsTheKeysInAnyOrderAndWithAnyBlanks) {
+  EXPECT_EQ(RendezvousEvent::FromJson("\n{\"error_trace\":\"\",\"local_id\":3,\"rank\":null,\r\n"
+                                      "\t\"master_endpoint\" : \"\",\"node_state\":\"RUNNING\","
+                                      "\"pid\":1,\"hostname\":\"h\",\"message\":\"m\",\"run_id\":"
+                                      "\"r\",\"name\":\"n\" }\n"),
+            Small());
+}
+
+TEST(RendezvousEventTest, ReadsEveryEscapeSequenceAndPlainUtf8) {
+  EXPECT_EQ(MessageOf(R"("\"\\\/\b\f\n\r\t")"), "\"\\/\b\f\n\r\t");
+  EXPECT_EQ(MessageOf(R"("\u00E4\u20ac\uD83D\uDE00")"), "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80");
+  EXPECT_EQ(MessageOf("\"\xc3\xa4\x7f\xf4\x8f\xbf\xbf\""), "\xc3\xa4\x7f\xf4\x8f\xbf\xbf");
+  EXPECT_EQ(MessageOf(R"("\u0000")"), std::string(1, '\0'));
+}
+
+TEST(RendezvousEventTest, RefusesBrokenStrings) {
+  EXPECT_THAT(RefusalOf(With(R"("m")", R"("\x")")), HasSubstr("escape sequence"));
+  EXPECT_THAT(RefusalOf(With(R"("m")", R"("\u12g4")")), HasSubstr("four hexadecimal digits"));
+  EXPECT_THAT(RefusalOf(With(R"("m")", R"("\u+123")")), HasSubstr("four hexadecimal digits"));
+  EXPECT_THAT(RefusalOf(With(R"("m")", R"("\ud800")")), HasSubstr("first half"));
+  EXPECT_THAT(RefusalOf(With(R"("m")", R"("\ud800\ud800")")), HasSubstr("first half"));
+  EXPECT_THAT(RefusalOf(With(R"("m")", R"("\udc00")")), HasSubstr("second half"));
+  EXPECT_THAT(RefusalOf(With(R"("m")", "\"a\nb\"")), HasSubstr("control character"));
+  for (const char* bytes : {"\xff", "\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80"}) {
+    EXPECT_THAT(RefusalOf(With("m\"", std::string(bytes) + "\"")), HasSubstr("UTF-8"));
+  }
+}
+
+TEST(RendezvousEventTest, RefusesWhatIsNoIntegerOf64Bits) {
+  for (const char* number : {"1.0", "1e3", "+1", "-", "01", "--1", "\"1\"", "null", "true", "[1]",
+                             "9223372036854775808", "-9223372036854775809", ""}) {
+    EXPECT_THAT(RefusalOf(With("\"pid\": 1", std::string("\"pid\": ") + number)),
+                HasSubstr("an integer"))
+        << number;
+  }
+  EXPECT_THAT(RefusalOf(With("null", "nil")), HasSubstr("an integer or null"));
+  EXPECT_THAT(RefusalOf(With("null", "nullx")), HasSubstr("'}' is expected"));
+}
+
+TEST(RendezvousEventTest, RefusesMissingUnknownAndRepeatedKeysByName) {
+  EXPECT_THAT(RefusalOf("{}"), HasSubstr("key 'name' is missing"));
+  EXPECT_THAT(RefusalOf(With(", \"error_trace\": \"\"", "")),
+              HasSubstr("'error_trace' is missing"));
+  EXPECT_THAT(RefusalOf(With("\"pid\"", "\"PID\"")), HasSubstr("unknown key 'PID'"));
+  EXPECT_THAT(RefusalOf(With("run_id", "name")), HasSubstr("key 'name' for the second time"));
+  EXPECT_THAT(RefusalOf(With("RUNNING", "running")),
+              AllOf(HasSubstr("node_state 'running'"), HasSubstr("SUCCEEDED")));
+}
+
+TEST(RendezvousEventTest, RefusesOtherTextsAndSaysWhere) {
+  EXPECT_THAT(RefusalOf(""), AllOf(HasSubstr("byte 0"), HasSubstr("'{' is expected")));
+  EXPECT_THAT(RefusalOf("[]"), HasSubstr("'[]' where '{' is expected"));
+  EXPECT_THAT(RefusalOf("{,}"), HasSubstr("byte 1"));
+  EXPECT_THAT(RefusalOf(kEventJson + "x"), HasSubstr("the end of the text is expected"));
+  EXPECT_THAT(RefusalOf(With("\"\"}", "\"\",}")), HasSubstr("a string is expected"));
+  EXPECT_THAT(RefusalOf(With("\"m\"", std::string(100'000, '['))),
+              HasSubstr("a string is expected"));
+  for (size_t length = 0; length < kEventJson.size(); ++length) {
+    EXPECT_THROW(RendezvousEvent::FromJson(kEventJson.substr(0, length)), std::invalid_argument);
+  }
+}
+
+TEST(RendezvousEventTest, WritesBytesThatAreNoUtf8AsReplacementCharacters) {
+  RendezvousEvent event = Small();
+  event.message = "a\xff\xe2\x82z";
+  EXPECT_THAT(event.ToJson(), HasSubstr(R"("a\ufffd\ufffd\ufffdz")"));
+}
+
+TEST(EventRecorderTest, Rdzv185FailuresCarryATraceAndOtherEventsNone) {
+  Kept kept;
+  const EventRecorder recorder(kept.Sink(), "run");
+  recorder.RecordFailure(
+      "file:Class.method", kNode, [] { return std::string("Error: no"); },
+      [] { return std::string("no, in line 7"); });
+  EXPECT_EQ(kept.only(), (RendezvousEvent{.name = "file:Class.method",
+                                          .run_id = "run",
+                                          .message = "Error: no",
+                                          .hostname = "host",
+                                          .pid = 4711,
+                                          .node_state = NodeState::kFailed,
+                                          .local_id = 2,
+                                          .error_trace = "no, in line 7"}));
+  recorder.RecordFailure("f", kNode, kSayNothing, kSayNothing);
+  recorder.Record("f", NodeState::kFailed, kNode, kSayNothing);
+  EXPECT_EQ(kept.events().at(1).error_trace, "f: ");
+  EXPECT_EQ(kept.events().at(2).error_trace, "f: ");
+  for (const NodeState state : {NodeState::kInit, NodeState::kRunning, NodeState::kSucceeded}) {
+    recorder.Record("f", state, kNode, kSayNothing);
+    EXPECT_EQ(kept.events().back().node_state, state);
+    EXPECT_EQ(kept.events().back().error_trace, "");
+  }
+}
+
+TEST(EventRecorderTest, Rdzv186OnlyTheEventOfHavingJoinedCarriesARank) {
+  Kept kept;
+  const EventRecorder recorder(kept.Sink(), "run");
+  recorder.RecordJoined("f", kNode, 7, kSayNothing);
+  recorder.Record("f", NodeState::kRunning, kNode, kSayNothing);
+  recorder.RecordFailure("f", kNode, kSayNothing, kSayNothing);
+  EXPECT_EQ(kept.events().at(0).rank, 7);
+  EXPECT_EQ(kept.events().at(0).node_state, NodeState::kRunning);
+  EXPECT_EQ(kept.events().at(1).rank, std::nullopt);
+  EXPECT_EQ(kept.events().at(2).rank, std::nullopt);
+}
+
+TEST(EventRecorderTest, Rdzv187WithoutASinkNothingIsBuilt) {
+  int built = 0;
+  const auto make = [&built] { return ++built, std::string(); };
+  const EventRecorder recorder(nullptr, "run", [&built] { return ++built, EventOrigin{}; });
+  EXPECT_FALSE(recorder.enabled());
+  recorder.Record("f", NodeState::kRunning, std::nullopt, make);
+  recorder.RecordJoined("f", std::nullopt, 0, make);
+  recorder.RecordFailure("f", std::nullopt, make, make);
+  EXPECT_EQ(built, 0);
+}
+
+TEST(EventRecorderTest, AnEventWithoutANodeComesFromTheProcess) {
+  Kept kept;
+  const EventRecorder recorder(kept.Sink(), "run", [] { return EventOrigin{"this.machine", 42}; });
+  recorder.Record("f", NodeState::kInit, std::optional<Node>(), kSayNothing);
+  EXPECT_EQ(kept.only().hostname, "this.machine");
+  EXPECT_EQ(kept.only().pid, 42);
+  EXPECT_EQ(kept.only().local_id, std::nullopt);
+}
+
+TEST(EventRecorderTest, AnOptionalNodeIsTakenForWhatItHolds) {
+  Kept kept;
+  const EventRecorder recorder(kept.Sink(), "run", [] { return EventOrigin{"this.machine", 42}; });
+  recorder.Record("f", NodeState::kInit, std::optional<Node>(kNode), kSayNothing);
+  EXPECT_EQ(kept.only().hostname, "host");
+}
+
+TEST(EventRecorderTest, ASinkThatThrowsHurtsNobody) {
+  const EventRecorder recorder([](const RendezvousEvent&) { throw std::runtime_error("full"); },
+                               "run");
+  EXPECT_NO_THROW(recorder.Record("f", NodeState::kRunning, kNode, kSayNothing));
+  EXPECT_NO_THROW(recorder.RecordJoined("f", kNode, 0, kSayNothing));
+  EXPECT_NO_THROW(recorder.RecordFailure("f", kNode, kSayNothing, kSayNothing));
+}
+
+TEST_F(ProcessSinkTest, IsLookedUpForEachEvent) {
+  const EventRecorder recorder(nullptr, "run");
+  recorder.Record("before", NodeState::kRunning, kNode, kSayNothing);
+  SetRendezvousEventSink(kept_.Sink());
+  EXPECT_TRUE(recorder.enabled());
+  recorder.Record("during", NodeState::kRunning, kNode, kSayNothing);
+  SetRendezvousEventSink(nullptr);
+  EXPECT_FALSE(recorder.enabled());
+  recorder.Record("after", NodeState::kRunning, kNode, kSayNothing);
+  EXPECT_EQ(kept_.only().name, "during");
+}
+
+TEST_F(ProcessSinkTest, IsNotForThoseWithTheirOwn) {
+  Kept own;
+  SetRendezvousEventSink(kept_.Sink());
+  EventRecorder(own.Sink(), "run").Record("f", NodeState::kRunning, kNode, kSayNothing);
+  EXPECT_THAT(own.events(), SizeIs(1));
+  EXPECT_THAT(kept_.events(), IsEmpty());
+}
+
+TEST_F(ProcessSinkTest, MayReplaceItself) {
+  SetRendezvousEventSink([this](const RendezvousEvent&) { SetRendezvousEventSink(kept_.Sink()); });
+  const EventRecorder recorder(nullptr, "run");
+  recorder.Record("first", NodeState::kRunning, kNode, kSayNothing);
+  recorder.Record("second", NodeState::kRunning, kNode, kSayNothing);
+  EXPECT_EQ(kept_.only().name, "second");
+}
+
+TEST(EventsToStderrTest, WritesOneLineForEachEvent) {
+  ::testing::internal::CaptureStderr();
+  EventsToStderr()(Small());
+  EventsToStderr()(Small());
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), kEventJson + "\n" + kEventJson + "\n");
+}
+
+TEST(EventsToFileTest, AppendsOneLineForEachEventAtOnce) {
+  const TempDir dir;
+  const std::string path = dir.File("events");
+  WriteFile(path, "was here\n");
+  const RendezvousEventSink sink = EventsToFile(path);
+  const RendezvousEventSink another = EventsToFile(path);
+  const RendezvousEventSink copy = sink;
+  sink(Small());
+  EXPECT_EQ(ReadFile(path), "was here\n" + kEventJson + "\n");
+  another(Small());
+  copy(Small());
+  EXPECT_EQ(ReadFile(path),
+            "was here\n" + kEventJson + "\n" + kEventJson + "\n" + kEventJson + "\n");
+}
+
+TEST(EventsToFileTest, SaysWhyAFileCannotBeOpened) {
+  const TempDir dir;
+  const std::string path = dir.File("missing/events");
+  EXPECT_THAT(ErrorOf<std::runtime_error>([&] { EventsToFile(path); }),
+              AllOf(HasSubstr(path), HasSubstr("No such file")));
+}
+
+RC_GTEST_PROP(RendezvousEventTest, SurvivesWritingAndReadingWhateverItsTextIs, ()) {
+  const RendezvousEvent event = ArbitraryEvent();
+  const std::string json = event.ToJson();
+  RC_ASSERT(RendezvousEvent::FromJson(json) == event);
+  RC_ASSERT(std::all_of(json.begin(), json.end(), [](char c) { return c >= 0x20 && c < 0x7f; }));
+}
+
+RC_GTEST_PROP(RendezvousEventTest, AnyBytesBecomeJsonThatCanBeRead, (std::string bytes)) {
+  RendezvousEvent event = Small();
+  event.message = bytes;
+  const RendezvousEvent read = RendezvousEvent::FromJson(event.ToJson());
+  RC_ASSERT(RendezvousEvent::FromJson(read.ToJson()) == read);
+}
+
+RC_GTEST_PROP(RendezvousEventTest, RandomBytesAreRefused, (std::string bytes)) {
+  RC_ASSERT_THROWS_AS(RendezvousEvent::FromJson(bytes), std::invalid_argument);
+}
+
+RC_GTEST_PROP(RendezvousEventTest, DamagedJsonIsReadOrRefused, ()) {
+  std::string json = ArbitraryEvent().ToJson();
+  const auto changes = *rc::gen::inRange(1, 4);
+  for (int i = 0; i < changes; ++i) {
+    const size_t at = *rc::gen::inRange<size_t>(0, json.size());
+    const auto piece =
+        *rc::gen::oneOf(rc::gen::element<std::string>("", "\"", "\\", "\\u", "\\ud800", "{", "}",
+                                                      ",", ":", "-", "9"),
+                        rc::gen::arbitrary<std::string>());
+    json.replace(at, *rc::gen::inRange<size_t>(0, 4), piece);
+    if (json.empty()) break;
+  }
+  try {
+    const RendezvousEvent read = RendezvousEvent::FromJson(json);
+    RC_ASSERT(RendezvousEvent::FromJson(read.ToJson()) == read);
+  } catch (const std::invalid_argument& error) {
+    RC_ASSERT(std::string_view(error.what()).starts_with("Rendezvous event, byte "));
+  }
+}
+
+}  // namespace muster::test
