@@ -21,6 +21,9 @@ class C10dRendezvousBackend final : public RendezvousBackend {
   std::string Name() const override { return "c10d"; }
   std::optional<StoredState> GetState() override;
   std::optional<SetStateResult> SetState(std::string_view bytes, const std::any& token) override;
+  /// News are keys beside the state's, which a store can wait for.
+  void Announce(std::string_view news) override;
+  bool AwaitNews(std::string_view news, std::chrono::milliseconds time) override;
 
  private:
   std::shared_ptr<Store> store_;

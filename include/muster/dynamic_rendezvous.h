@@ -49,6 +49,8 @@ class DynamicRendezvousHandler final : public RendezvousHandler {
   bool IsClosed() override;
   void SetClosed(std::string_view reason) override;
   int64_t NumNodesWaiting() override;
+  /// Heartbeats end, and the others see at once that this node is gone.
+  void Leave() override;
   /// Closes the rendezvous for everyone. False if that failed.
   bool Shutdown() override;
   WaitReport DescribeWait() const override;

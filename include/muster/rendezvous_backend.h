@@ -3,6 +3,7 @@
 #pragma once
 
 #include <any>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,6 +40,16 @@ class RendezvousBackend {
   /// that this backend never gave out writes nothing. nullopt: nothing is stored after all.
   virtual std::optional<SetStateResult> SetState(std::string_view bytes, const std::any& token) = 0;
   std::optional<SetStateResult> SetState(std::string_view bytes) { return SetState(bytes, {}); }
+
+  /// Optional, and never relied upon: waking those who wait, so that they need not look so often.
+  /// AwaitNews() blocks until Announce() was called with the same news, by any node at any time,
+  /// but not for longer than `time`; false, at once, if this backend cannot.
+  virtual void Announce(std::string_view news) { static_cast<void>(news); }
+  virtual bool AwaitNews(std::string_view news, std::chrono::milliseconds time) {
+    static_cast<void>(news);
+    static_cast<void>(time);
+    return false;
+  }
 
  protected:
   RendezvousBackend() = default;

@@ -97,6 +97,9 @@ class RendezvousHandler {
   /// Nodes that came late and wait for the next round: above 0, it is time for NextRendezvous().
   virtual int64_t NumNodesWaiting() = 0;
 
+  /// Gives up this node's place in the round, and nothing else: the others go on.
+  virtual void Leave() {}
+
   /// Gives up this node's part. Whether that worked.
   virtual bool Shutdown() = 0;
 

@@ -24,9 +24,9 @@ inline constexpr uint64_t kWaitedKeysMax = 16ull * 1024 * 1024;
 /// not grow.
 inline constexpr uint64_t kQueuedReplyBytesMax = 1024 * 1024;
 
-/// The state of a rendezvous, as it is read from a cell that anybody may have written. A state of
-/// 10,000 nodes has 1 MB; the numbers leave room for ten times as many, and keep the memory that
-/// the worst one can claim at about four times its own size.
+/// The state of a rendezvous, as it is read from a cell that anybody may have written. One of
+/// 10,000 nodes has 0.8 MB; there is room for ten times as many, and the worst that keeps these
+/// limits claims about 1 GiB while it is read.
 inline constexpr uint64_t kStateBytesMax = 64ull * 1024 * 1024;
 inline constexpr uint64_t kStateNodesMax = 128 * 1024;           ///< in each of its collections
 inline constexpr uint64_t kStateValuesMax = 4ull * 1024 * 1024;  ///< numbers, texts, objects ...

@@ -2,24 +2,19 @@
 
 #include <array>
 
+#include "base/utf8.h"
+
 namespace muster {
 
 namespace {
 
-// Bytes of the UTF-8 character at the beginning, or 0 if there is none that may be shown as it is:
-// broken sequences, overlong ones, surrogates and the control characters from U+0080 to U+009F.
-size_t ShownUtf8(std::string_view bytes) {
-  const auto at = [bytes](size_t i) { return static_cast<unsigned char>(bytes[i]); };
-  const unsigned char lead = at(0);
-  const size_t size = lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
-  if (size == 0 || bytes.size() < size) return 0;
-  for (size_t i = 1; i < size; ++i) {
-    if ((at(i) & 0xc0) != 0x80) return 0;
-  }
-  const bool control = lead == 0xc2 && at(1) < 0xa0;
-  const bool overlong = (lead == 0xe0 && at(1) < 0xa0) || (lead == 0xf0 && at(1) < 0x90);
-  const bool no_character = (lead == 0xed && at(1) >= 0xa0) || (lead == 0xf4 && at(1) >= 0x90);
-  return control || overlong || no_character ? 0 : size;
+// Bytes of the character at the beginning that may be shown as it is; 0 if there is none: control
+// characters (U+0080 to U+009F are such, too) and bytes that are no character.
+size_t ShownBytes(std::string_view bytes) {
+  const auto lead = static_cast<unsigned char>(bytes[0]);
+  if (lead < 0x20 || lead == 0x7f) return 0;
+  const size_t size = Utf8CharacterBytes(bytes);
+  return lead == 0xc2 && size == 2 && static_cast<unsigned char>(bytes[1]) < 0xa0 ? 0 : size;
 }
 
 }  // namespace
@@ -66,8 +61,7 @@ std::string Printable(std::string_view bytes, size_t length_max) {
   size_t at = 0;
   while (at < bytes.size() && at < length_max) {
     const auto byte = static_cast<unsigned char>(bytes[at]);
-    size_t shown = byte >= 0x20 && byte < 0x7f ? 1 : 0;
-    if (byte >= 0x80) shown = ShownUtf8(bytes.substr(at));  // terminals and logs show it
+    size_t shown = ShownBytes(bytes.substr(at));
     if (shown > 0) {
       out += bytes.substr(at, shown);
     } else {

@@ -116,6 +116,7 @@ void AddBench(CLI::App& app, Run* run) {
   AddBenchStore(*bench, run);
   AddBenchLatency(*bench, run);
   AddBenchWake(*bench, run);
+  AddBenchRendezvous(*bench, run);
   CLI::App* echo = bench->add_subcommand("echo-server", "What latencies are measured against.");
   echo->group("");  // not for people
   echo->callback([run] { *run = [] { return RunEcho(); }; });

@@ -13,6 +13,7 @@ enum ExitStatus : int {
   kUsage = 2,     ///< The call itself cannot be meant.
   kTimedOut = 3,  ///< What was waited for did not come.
   kNoServer = 4,  ///< Nobody answers there, or it hung up.
+  kClosed = 5,    ///< The rendezvous is closed.
 };
 
 /// The chosen subcommand's work; its result is the exit status.
@@ -22,5 +23,6 @@ using Run = std::function<int()>;
 void AddServe(CLI::App& app, Run* run);
 void AddStore(CLI::App& app, Run* run);
 void AddBench(CLI::App& app, Run* run);
+void AddRendezvous(CLI::App& app, Run* run);
 
 }  // namespace muster::cli

@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "muster/error.h"
+#include "muster/rendezvous_error.h"
 
 namespace muster::cli {
 namespace {
@@ -17,9 +18,12 @@ constexpr const char* kAbout =
     "  muster serve --listen :29500            a store server that PyTorch's TCPStore can use\n"
     "  muster store --server HOST:29500 keys   look into any TCPStore server, muster's or "
     "PyTorch's\n"
-    "  muster bench store --clients 64         measure one\n"
+    "  muster rendezvous --endpoint HOST:29400 --id RUN --nodes 2:4\n"
+    "                                          meet others, torchrun's agents too; get a rank\n"
+    "  muster bench store --clients 64         measure a server\n"
     "\n"
-    "Exit status: 0 done, 1 failed, 2 the call cannot be meant, 3 timed out, 4 no server.";
+    "Exit status: 0 done, 1 failed, 2 the call cannot be meant, 3 timed out, 4 no server,\n"
+    "5 the rendezvous is closed.";
 
 int Complain(const char* what, int status) {
   std::fprintf(stderr, "muster: %s\n", what);
@@ -34,6 +38,7 @@ int Main(int argc, char** argv) {
   Run run;
   AddServe(app, &run);
   AddStore(app, &run);
+  AddRendezvous(app, &run);
   AddBench(app, &run);
   try {
     app.parse(argc, argv);
@@ -47,6 +52,12 @@ int Main(int argc, char** argv) {
     return run();
   } catch (const StoreTimeoutError& error) {
     return Complain(error.what(), kTimedOut);
+  } catch (const RendezvousTimeoutError& error) {
+    return Complain(error.what(), kTimedOut);
+  } catch (const RendezvousConnectionError& error) {
+    return Complain(error.what(), kNoServer);
+  } catch (const RendezvousClosedError& error) {
+    return Complain(error.what(), kClosed);
   } catch (const NetworkError& error) {
     return Complain(error.what(), kNoServer);
   } catch (const std::invalid_argument& error) {

@@ -42,6 +42,13 @@ int StopSignals::Await() const {
   return number;
 }
 
+std::optional<int> StopSignals::AwaitFor(std::chrono::milliseconds time) const {
+  const sigset_t set = StopSet();
+  const timespec limit{.tv_sec = time.count() / 1000, .tv_nsec = time.count() % 1000 * 1'000'000};
+  const int number = sigtimedwait(&set, nullptr, &limit);
+  return number > 0 ? std::optional(number) : std::nullopt;
+}
+
 void RaiseDescriptorLimit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

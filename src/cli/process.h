@@ -2,7 +2,9 @@
 // for.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +17,8 @@ class StopSignals {
   StopSignals();
   /// Blocks until one of them comes; returns its number.
   int Await() const;
+  /// The same, but not for longer than this.
+  std::optional<int> AwaitFor(std::chrono::milliseconds time) const;
 };
 
 /// Raises the soft limit of open files to the hard one: thousands of nodes are thousands of

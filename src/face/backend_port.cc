@@ -51,6 +51,22 @@ Result<std::optional<StateBackend::Answer>> BackendPort::Set(std::string_view by
   }
 }
 
+void BackendPort::Announce(std::string_view news) {
+  try {
+    backend_->Announce(news);
+  } catch (...) {
+    // Those who wait look by themselves, too; a backend that is really gone shows in the next call.
+  }
+}
+
+bool BackendPort::Await(std::string_view news, Duration time) {
+  try {
+    return backend_->AwaitNews(news, std::chrono::ceil<std::chrono::milliseconds>(time));
+  } catch (...) {
+    return false;
+  }
+}
+
 std::exception_ptr BackendPort::TakeException() { return std::exchange(thrown_, nullptr); }
 
 }  // namespace muster

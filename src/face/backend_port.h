@@ -17,6 +17,9 @@ class BackendPort final : public StateBackend {
   Result<std::optional<Stored>> Get() override;
   Result<std::optional<Answer>> Set(std::string_view bytes, const std::any& token) override;
 
+  void Announce(std::string_view news) override;
+  bool Await(std::string_view news, Duration time) override;
+
   std::string name() const { return backend_->Name(); }
   /// What the backend threw in the call that just failed; null if the failure was not the
   /// backend's.

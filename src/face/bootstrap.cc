@@ -51,8 +51,8 @@ bool Bootstrap::IsShared() {
   return disabled == nullptr || std::string_view(disabled) != "1";
 }
 
-RendezvousStoreInfo Bootstrap::Of(int64_t round, int64_t rank) {
-  return rank == 0 ? Publish(round) : Await(round);
+RendezvousStoreInfo Bootstrap::Of(int64_t round, int64_t rank, std::string_view first_addr) {
+  return rank == 0 ? Publish(round) : Await(round, first_addr);
 }
 
 RendezvousStoreInfo Bootstrap::Publish(int64_t round) {
@@ -66,7 +66,7 @@ RendezvousStoreInfo Bootstrap::Publish(int64_t round) {
   return RendezvousStoreInfo::Build(0, store, local_addr_, port);
 }
 
-RendezvousStoreInfo Bootstrap::Await(int64_t round) {
+RendezvousStoreInfo Bootstrap::Await(int64_t round, std::string_view first_addr) {
   const Instant deadline = DeadlineAfter(clock_.Now(), store_->Timeout());
   milliseconds patience = kPatience;
   while (true) {
@@ -75,7 +75,7 @@ RendezvousStoreInfo Bootstrap::Await(int64_t round) {
       store_->Wait(KeysOf(prefix_of_(round)), std::clamp(left, milliseconds{1}, patience));
       return Read(round);
     } catch (const StoreTimeoutError&) {
-      if (const auto earlier = Earlier(round)) return *earlier;
+      if (const auto earlier = Earlier(round, first_addr)) return *earlier;
       if (clock_.Now() >= deadline) {
         throw RendezvousTimeoutError(
             Concat("rank 0 of round ", round, " has not said where its store is (keys ",
@@ -87,12 +87,15 @@ RendezvousStoreInfo Bootstrap::Await(int64_t round) {
   }
 }
 
-std::optional<RendezvousStoreInfo> Bootstrap::Earlier(int64_t round) {
+std::optional<RendezvousStoreInfo> Bootstrap::Earlier(int64_t round, std::string_view first_addr) {
   for (int64_t back = round - 1; back >= 0 && back >= round - kRoundsBack; --back) {
     const std::string prefix = prefix_of_(back);
     if (!store_->Check(KeysOf(prefix))) continue;
     if (store_->Check({Concat(prefix, "/", kSignature)})) continue;
     RendezvousStoreInfo info = Read(back);
+    // Each publishes its own address. Another node's store may be alive, too: it was rank 0 while
+    // the present one was away, or has just been followed by one that is slow to publish.
+    if (!first_addr.empty() && info.master_addr != first_addr) continue;
     if (Answers(info)) return info;
   }
   return std::nullopt;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "muster/rendezvous_handler.h"
 #include "muster/store_server.h"
@@ -23,15 +24,15 @@ class Bootstrap {
   /// Whether workers use the agent's store: unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
   static bool IsShared();
 
-  /// Blocks until the round's rank 0 has published. RendezvousTimeoutError after the store's
-  /// timeout; what the store throws.
-  RendezvousStoreInfo Of(int64_t round, int64_t rank);
+  /// Blocks until the round's rank 0, which is at `first_addr` (empty: not known), has published.
+  /// RendezvousTimeoutError after the store's timeout; what the store throws.
+  RendezvousStoreInfo Of(int64_t round, int64_t rank, std::string_view first_addr);
 
  private:
   RendezvousStoreInfo Publish(int64_t round);
-  RendezvousStoreInfo Await(int64_t round);
+  RendezvousStoreInfo Await(int64_t round, std::string_view first_addr);
   /// What a PyTorch rank 0 published in an earlier round and will not publish again.
-  std::optional<RendezvousStoreInfo> Earlier(int64_t round);
+  std::optional<RendezvousStoreInfo> Earlier(int64_t round, std::string_view first_addr);
   RendezvousStoreInfo Read(int64_t round);
 
   std::shared_ptr<Store> store_;

@@ -149,6 +149,18 @@ std::optional<SetStateResult> C10dRendezvousBackend::SetState(std::string_view b
   return SetStateResult{std::move(now_stored), std::move(stored), was_set};
 }
 
+void C10dRendezvousBackend::Announce(std::string_view news) {
+  store_->Set(Concat(key_, ".", news), "1");
+}
+
+bool C10dRendezvousBackend::AwaitNews(std::string_view news, std::chrono::milliseconds time) {
+  try {
+    store_->Wait({Concat(key_, ".", news)}, std::max(time, std::chrono::milliseconds(1)));
+  } catch (const StoreTimeoutError&) {
+  }
+  return true;
+}
+
 C10dRendezvous CreateC10dBackend(const RendezvousParameters& parameters) {
   const EventRecorder events({}, parameters.run_id, [] {
     return EventOrigin{.hostname = FullyQualifiedName(), .pid = ProcessId()};

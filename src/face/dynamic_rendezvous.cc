@@ -7,7 +7,9 @@
 
 #include "adapters/posix/posix_clock.h"
 #include "adapters/posix/process.h"
+#include "base/limits.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "face/backend_port.h"
 #include "face/bootstrap.h"
 #include "face/event_recorder.h"
@@ -53,6 +55,11 @@ constexpr std::array kActionEvents = {
 
 Node ThisNode(const std::string& local_addr) {
   static std::atomic<int64_t> made = 0;
+  if (local_addr.size() > kNodeAddressBytesMax || !IsUtf8(local_addr)) {
+    throw std::invalid_argument(Concat("the local address '", Printable(local_addr, 64),
+                                       "' must be UTF-8 of at most ",
+                                       HumanBytes(kNodeAddressBytesMax)));
+  }
   return {.addr = local_addr.empty() ? FullyQualifiedName() : local_addr,
           .pid = static_cast<int64_t>(ProcessId()),
           .local_id = made++};
@@ -86,7 +93,7 @@ struct DynamicRendezvousHandler::Impl {
         store(std::move(its_store)),
         backend(std::move(its_backend)),
         document(backend, rules, clock, kCacheMax),
-        driver(document, ThisNode(options.local_addr), rules, clock,
+        driver(document, backend, ThisNode(options.local_addr), rules, clock,
                SeedFor({options.local_addr, ProcessId(), 0}, clock), Hooks()),
         events(std::move(options.events), settings.run_id),
         bootstrap(
@@ -164,7 +171,9 @@ struct DynamicRendezvousHandler::Impl {
     const std::string who =
         Concat("rendezvous '", settings.run_id, "', node '", driver.self().ToString(), "': ");
     if (decision.action == Action::kErrorTimeout) {
-      throw RendezvousTimeoutError(Concat(who, decision.reason, "; ", Describe().ToString()));
+      WaitReport report = Describe();
+      report.time_left.reset();
+      throw RendezvousTimeoutError(Concat(who, "time is up; ", report.ToString()));
     }
     if (decision.action == Action::kErrorClosed) {
       throw RendezvousClosedError(Concat(who, "closed ", ClosedBy()));
@@ -225,7 +234,7 @@ struct DynamicRendezvousHandler::Impl {
     });
     in_bootstrap = true;
     try {
-      info.bootstrap_store_info = bootstrap.Of(info.round, info.rank);
+      info.bootstrap_store_info = bootstrap.Of(info.round, info.rank, first_addr);
     } catch (...) {
       in_bootstrap = false;
       throw;
@@ -246,6 +255,10 @@ struct DynamicRendezvousHandler::Impl {
                         .rank = agreed.participants.at(driver.self()),
                         .world_size = static_cast<int64_t>(agreed.participants.size()),
                         .round = agreed.round};
+    first_addr.clear();
+    for (const auto& [node, rank] : agreed.participants) {
+      if (rank == 0) first_addr = node.addr;
+    }
     info.store = std::make_shared<PrefixStore>(PrefixOf(info.round), store);
     place = Place{.round = info.round, .rank = info.rank};
     StartHeartbeats();
@@ -272,6 +285,7 @@ struct DynamicRendezvousHandler::Impl {
   RendezvousDriver driver;
   EventRecorder events;
   Bootstrap bootstrap;
+  std::string first_addr;  ///< Of the round's rank 0.
   std::atomic<bool> in_bootstrap = false;
   std::mutex mutex;  ///< Held by heartbeats and by whoever else looks at the document meanwhile.
   std::optional<Place> place;
@@ -328,6 +342,13 @@ int64_t DynamicRendezvousHandler::NumNodesWaiting() {
     const bool left_behind = impl_->place && state.round > impl_->place->round;
     return left_behind ? std::max<int64_t>(1, waiting) : waiting;
   });
+}
+
+void DynamicRendezvousHandler::Leave() {
+  impl_->StopHeartbeats();
+  impl_->place.reset();
+  const Instant deadline = impl_->clock.Now() + impl_->rules.timeout.close;
+  impl_->Reporting("leave", [&] { impl_->FinishOrThrow(impl_->driver.Exit(deadline)); });
 }
 
 bool DynamicRendezvousHandler::Shutdown() {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "base/time.h"
 
 namespace muster {
 
@@ -31,6 +32,12 @@ class StateBackend {
   virtual Result<std::optional<Stored>> Get() = 0;
   /// Writes if `token` still fences what is stored. nullopt: nothing is stored after all.
   virtual Result<std::optional<Answer>> Set(std::string_view bytes, const std::any& token) = 0;
+
+  /// Wakes whoever awaits this piece of news, now and later. Best effort: nobody relies on it.
+  virtual void Announce(std::string_view news) = 0;
+  /// Blocks until the news was announced, but not for longer than `time`. False, at once, if this
+  /// backend has no way to wait: the caller sleeps instead.
+  virtual bool Await(std::string_view news, Duration time) = 0;
 };
 
 }  // namespace muster

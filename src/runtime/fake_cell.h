@@ -49,6 +49,9 @@ class FakeCell final : public StateBackend {
     return std::optional<Answer>({*bytes, token, fits});
   }
 
+  void Announce(std::string_view news) override { announced.emplace_back(news); }
+  bool Await(std::string_view, Duration) override { return false; }
+
   void Put(std::string content) {
     bytes = std::move(content);
     ++token;
@@ -60,6 +63,7 @@ class FakeCell final : public StateBackend {
   int64_t token = 0;
   int gets = 0;
   int sets = 0;
+  std::vector<std::string> announced;
   std::optional<Error> failure;      ///< Of every call.
   bool forgets = false;              ///< Answers writes with nothing.
   std::function<void()> on_get;      ///< Before every read: the world moves on.

@@ -16,11 +16,16 @@ constexpr Duration kPauseAfterLossMax = 1s;
 constexpr Duration kWritableAge = 2ms;
 constexpr Duration kLookAgainMin = 20ms;
 constexpr Duration kLookAgainMax = 1s;
+constexpr int64_t kIdleShare =
+    8;  // of the backend's time, what looking may take: one part in so many
 
 bool IsFinal(Action action) {
   return action == Action::kFinish || action == Action::kErrorClosed ||
          action == Action::kErrorTimeout || action == Action::kErrorGraceful;
 }
+
+std::string Completion(int64_t round) { return Concat(round, "/MUSTER_COMPLETE"); }
+std::string End(int64_t round) { return Concat(round, "/MUSTER_OVER"); }
 
 // What changes when something happens; heartbeats do not count.
 RendezvousDriver::Shape ShapeOf(const RendezvousState& state) {
@@ -29,10 +34,11 @@ RendezvousDriver::Shape ShapeOf(const RendezvousState& state) {
 
 }  // namespace
 
-RendezvousDriver::RendezvousDriver(SharedDocument& document, Node self,
+RendezvousDriver::RendezvousDriver(SharedDocument& document, StateBackend& backend, Node self,
                                    const RendezvousRules& rules, Clock& clock, uint64_t seed,
                                    DriverHooks hooks)
     : document_(document),
+      backend_(backend),
       self_(std::move(self)),
       rules_(rules),
       clock_(clock),
@@ -71,6 +77,9 @@ Result<Decision> RendezvousDriver::Run(Operation operation) {
   SharedDocument::Freshness freshness = SharedDocument::Freshness::kAny;
   while (true) {
     const Instant began = clock_.Now();
+    const int64_t round_before = document_.shared().round;
+    const bool complete_before = document_.shared().complete;
+    const bool closed_before = document_.shared().closed;
     MUSTER_TRY(const SharedDocument::Outcome outcome, document_.Sync(freshness));
     freshness = SharedDocument::Freshness::kAny;
     const bool stored = outcome == SharedDocument::Outcome::kStored;
@@ -79,7 +88,10 @@ Result<Decision> RendezvousDriver::Run(Operation operation) {
     if (stored || lost) {
       write_time_ = std::max<Duration>(now - began, 100us);
       if (hooks_.on_write) hooks_.on_write(stored);
+    } else if (outcome == SharedDocument::Outcome::kRead) {
+      read_time_ = std::max<Duration>(now - began, 50us);
     }
+    if (stored) AnnounceChange(round_before, complete_before, closed_before);
 
     const Outlook outlook{.state = document_.state(),
                           .observed = document_.observed(),
@@ -137,9 +149,17 @@ int64_t RendezvousDriver::Missing() const {
   return std::max<int64_t>(1, rules_.max_nodes - here);
 }
 
-void RendezvousDriver::Pause(Duration longest, Instant until) {
-  const auto draw = prng_.Below(static_cast<uint64_t>(longest.count()) + 1);
-  clock_.SleepUntil(std::min(clock_.Now() + Duration(static_cast<int64_t>(draw)), until));
+Duration RendezvousDriver::Draw(Duration longest) {
+  return Duration(static_cast<int64_t>(prng_.Below(static_cast<uint64_t>(longest.count()) + 1)));
+}
+
+void RendezvousDriver::AnnounceChange(int64_t round_before, bool complete_before,
+                                      bool closed_before) {
+  const RendezvousState& now = document_.shared();
+  const bool closed = now.closed && !closed_before;
+  if (closed || (now.complete && !complete_before)) backend_.Announce(Completion(now.round));
+  if (closed) backend_.Announce(End(now.round));
+  if (now.round > round_before) backend_.Announce(End(round_before));
 }
 
 // If as many nodes as are still missing are writing, each turn of `write_time_` is best left to one
@@ -150,27 +170,28 @@ void RendezvousDriver::PauseAfterLoss(Operation& operation) {
   const int64_t contenders =
       std::min<int64_t>(int64_t{2} << std::min(operation.lost_in_a_row, 30), likely);
   ++operation.lost_in_a_row;
-  Pause(std::min<Duration>(write_time_ * contenders, kPauseAfterLossMax), operation.deadline);
+  const Duration longest = std::min<Duration>(write_time_ * contenders, kPauseAfterLossMax);
+  clock_.SleepUntil(std::min(clock_.Now() + Draw(longest), operation.deadline));
 }
 
-// Soon at first, then less and less often; not before the missing nodes can have come; and in time
-// for what the clock brings (a heartbeat, the end of the last call).
+// Soon at first, then less and less often; all nodes together not so often that the backend has
+// nothing else to do; and in time for what the clock brings (a heartbeat, the end of the last
+// call).
 void RendezvousDriver::PauseUntilNextLook(const Decision& decision, Operation& operation) {
+  const RendezvousState& state = document_.state();
+  const auto crowd = static_cast<int64_t>(state.last_heartbeats.size());
   const Duration growing = kLookAgainMin * (int64_t{1} << std::min(operation.looks_in_vain, 6));
   ++operation.looks_in_vain;
-  const bool forming = !document_.state().complete;
-  const Duration arriving = forming ? write_time_ * Missing() : 0s;
-  const Duration base =
-      std::clamp<Duration>(std::max(growing, arriving), kLookAgainMin, kLookAgainMax);
-  const Instant earliest = clock_.Now() + base / 2;
-  if (decision.wake_at > earliest) {
-    clock_.SleepUntil(earliest);
-    Pause(base / 2, decision.wake_at);
-  } else {
+  const Duration base = std::clamp<Duration>(std::max(growing, read_time_ * crowd * kIdleShare),
+                                             kLookAgainMin, kLookAgainMax);
+  const Instant now = clock_.Now();
+  Instant next = now + base / 2 + Draw(base / 2);
+  if (decision.wake_at <= next) {
     // Everybody's last call ends at about the same time; one of them is enough to notice.
-    clock_.SleepUntil(decision.wake_at + 1ms);
-    Pause(std::min<Duration>(write_time_ * 4, 50ms), Instant::Never());
+    next = decision.wake_at + 1ms + Draw(std::min<Duration>(write_time_ * 4, 50ms));
   }
+  const std::string news = state.complete ? End(state.round) : Completion(state.round);
+  if (!backend_.Await(news, next - now)) clock_.SleepUntil(next);
 }
 
 void RendezvousDriver::Publish(const Outlook& outlook, const Decision& decision) {

@@ -40,10 +40,14 @@ struct WaitSnapshot {
 };
 
 /// One operation at a time; Snapshot() from any thread.
+///
+/// Where the backend can, waiting nodes are woken: by the news "<round>/MUSTER_COMPLETE" when a
+/// round is complete, "<round>/MUSTER_OVER" when its last member has left, both when the rendezvous
+/// is closed. PyTorch's agents announce nothing, so everybody looks from time to time, too.
 class RendezvousDriver {
  public:
-  RendezvousDriver(SharedDocument& document, Node self, const RendezvousRules& rules, Clock& clock,
-                   uint64_t seed, DriverHooks hooks);
+  RendezvousDriver(SharedDocument& document, StateBackend& backend, Node self,
+                   const RendezvousRules& rules, Clock& clock, uint64_t seed, DriverHooks hooks);
 
   /// The final decision: kFinish, or one of the errors. Backend errors are returned as such.
   Result<Decision> Join();
@@ -78,20 +82,24 @@ class RendezvousDriver {
 
   Result<Decision> Run(Operation operation);
   void Perform(Action action, Operation& operation);
-  /// Draws a pause up to `longest` and sleeps it, but not beyond `until`.
-  void Pause(Duration longest, Instant until);
+  /// Wakes those who wait for what the write that was just stored brought about.
+  void AnnounceChange(int64_t round_before, bool complete_before, bool closed_before);
+  /// Uniform in [0, longest].
+  Duration Draw(Duration longest);
   void PauseAfterLoss(Operation& operation);
   void PauseUntilNextLook(const Decision& decision, Operation& operation);
   int64_t Missing() const;
   void Publish(const Outlook& outlook, const Decision& decision);
 
   SharedDocument& document_;
+  StateBackend& backend_;
   const Node self_;
   const RendezvousRules& rules_;
   Clock& clock_;
   Prng prng_;
   const DriverHooks hooks_;
   Duration write_time_ = 1ms;  ///< Of the last write: what one turn at the document takes here.
+  Duration read_time_ = 100us;
 
   mutable std::mutex mutex_;
   std::shared_ptr<const WaitSnapshot> snapshot_;

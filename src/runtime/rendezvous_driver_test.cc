@@ -22,7 +22,7 @@ class DriverTest : public ::testing::Test {
   explicit DriverTest(RendezvousRules its_rules = MinMax(1, 3))
       : rules(its_rules),
         document(cell, rules, clock, 1s),
-        driver(document, Named("c"), rules, clock, 7,
+        driver(document, cell, Named("c"), rules, clock, 7,
                {.on_action = [this](Action action,
                                     const RendezvousState&) { actions.push_back(action); },
                 .on_write = [this](bool stored) { writes.push_back(stored); }}) {}
@@ -138,7 +138,7 @@ TEST_F(DriverTest, Rdzv079APlaceForASpareStartsItsTimeAnew) {
 TEST_F(DriverTest, Rdzv094WhoGivesUpIsNoLongerInTheState) {
   const RendezvousRules three = MinMax(3, 3);
   SharedDocument own(cell, three, clock, 1s);
-  RendezvousDriver alone(own, Named("c"), three, clock, 7, {});
+  RendezvousDriver alone(own, cell, Named("c"), three, clock, 7, {});
   const Instant began = clock.now;
   EXPECT_EQ(Finish(alone.Join()), Action::kErrorTimeout);
   EXPECT_GT(clock.now, began + 600s);
@@ -174,6 +174,20 @@ TEST_F(DriverTest, AMemberTakenForDeadIsBackWithItsRank) {
   EXPECT_EQ(Finish(driver.KeepAlive(Place{.round = 0, .rank = 2})), Action::kFinish);
   EXPECT_EQ(cell.state().participants.at(Named("c")), 2);
   EXPECT_TRUE(cell.state().last_heartbeats.contains(Named("c")));
+}
+
+TEST_F(DriverTest, WhatOthersWaitForIsAnnouncedOnceItIsStored) {
+  cell.Put(With({"a", "b"}));
+  EXPECT_EQ(Finish(driver.Join()), Action::kFinish);
+  EXPECT_EQ(cell.announced, (std::vector<std::string>{"0/MUSTER_COMPLETE"}));
+  cell.Put(Complete(With({"c"})));
+  clock.now = clock.now + 2s;
+  EXPECT_EQ(Finish(driver.Exit(clock.now + 1s)), Action::kFinish);
+  EXPECT_EQ(cell.announced.back(), "0/MUSTER_OVER");
+  EXPECT_EQ(Finish(driver.Close("")), Action::kFinish);
+  EXPECT_EQ(cell.announced.size(), 4u);
+  EXPECT_EQ(cell.announced[2], "1/MUSTER_COMPLETE");
+  EXPECT_EQ(cell.announced[3], "1/MUSTER_OVER");
 }
 
 TEST_F(DriverTest, BackendErrorsEndTheOperation) {

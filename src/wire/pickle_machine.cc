@@ -9,7 +9,7 @@
 #include "base/calendar.h"
 #include "base/limits.h"
 #include "base/text.h"
-#include "wire/utf8.h"
+#include "base/utf8.h"
 
 namespace muster::wire {
 

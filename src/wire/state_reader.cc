@@ -24,7 +24,9 @@ using enum StateAttribute;
 /// How many bytes the texts and unknown values of a state may have in all. The memo lets a byte
 /// stand for a node of 200, but that node has been written out once: real states unfold to twice
 /// their size, and hostile ones must not get far beyond it.
-size_t UnfoldedBytesMax(size_t pickle_bytes) { return 8 * pickle_bytes + 64 * 1024; }
+size_t UnfoldedBytesMax(size_t pickle_bytes) {
+  return std::min<size_t>(8 * pickle_bytes + 64 * 1024, 2 * kStateBytesMax);
+}
 
 /// An object's attributes by name: the known ones in the order of `known`, the others sorted. Where
 /// a name comes twice the last one counts, as in Python, and only it is looked at.

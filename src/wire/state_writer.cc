@@ -10,9 +10,9 @@
 #include "base/bytes.h"
 #include "base/calendar.h"
 #include "base/limits.h"
+#include "base/utf8.h"
 #include "wire/pickle_writer.h"
 #include "wire/state_names.h"
-#include "wire/utf8.h"
 
 namespace muster::wire {
 

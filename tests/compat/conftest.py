@@ -198,3 +198,30 @@ def workers(tmp_path_factory):
     processes = Workers(tmp_path_factory.mktemp("workers"))
     yield processes
     processes.end()
+
+
+@pytest.fixture(scope="module")
+def torch_nodes(tmp_path_factory):
+    """Starts nodes of PyTorch's rendezvous."""
+    import rendezvous_peers
+
+    nodes = rendezvous_peers.TorchNodes(tmp_path_factory.mktemp("nodes"))
+    yield nodes
+    nodes.end()
+
+
+@pytest.fixture(params=["muster", "torch"])
+def meeting(request, tmp_path, torch_nodes):
+    """A rendezvous on either server; its nodes end with the test."""
+    import rendezvous_peers
+
+    of_muster = request.param == "muster"
+    server = peers.MusterServer(tmp_path) if of_muster else peers.TorchServer()
+    try:
+        meeting = rendezvous_peers.Meeting(server, torch_nodes, tmp_path)
+        try:
+            yield meeting
+        finally:
+            meeting.end()
+    finally:
+        server.stop()

@@ -1,6 +1,6 @@
 """The serialized rendezvous state: torch's classes and Python's pickle against muster's codec.
 
-Items 160 to 163, 167 and 168 of the rendezvous checklist, with states that PyTorch itself has built.
+Items 160 to 163, 167 and 168 of the rendezvous checklist, with states that PyTorch has built.
 """
 
 import base64

@@ -2,14 +2,18 @@
 // surrogates.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
-namespace muster::wire {
+namespace muster {
+
+/// Bytes of the character at the beginning; 0 if there is none.
+size_t Utf8CharacterBytes(std::string_view bytes);
 
 bool IsUtf8(std::string_view bytes);
 
 /// The text with U+FFFD in place of every byte that is not part of a character.
 std::string ReplaceInvalidUtf8(std::string_view bytes);
 
-}  // namespace muster::wire
+}  // namespace muster

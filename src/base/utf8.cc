@@ -1,19 +1,14 @@
-#include "wire/utf8.h"
+#include "base/utf8.h"
 
-#include <cstddef>
-#include <cstdint>
+namespace muster {
 
-namespace muster::wire {
-
-namespace {
-
-/// Bytes of the character at `at`, or 0 if there is none.
-size_t CharacterBytes(std::string_view bytes, size_t at) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(bytes[at + i]); };
+size_t Utf8CharacterBytes(std::string_view bytes) {
+  if (bytes.empty()) return 0;
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(bytes[i]); };
   const unsigned char lead = byte(0);
   if (lead < 0x80) return 1;
   const size_t size = lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
-  if (size == 0 || bytes.size() - at < size) return 0;
+  if (size == 0 || bytes.size() < size) return 0;
   for (size_t i = 1; i < size; ++i) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
   }
@@ -22,11 +17,9 @@ size_t CharacterBytes(std::string_view bytes, size_t at) {
   return overlong || no_character ? 0 : size;
 }
 
-}  // namespace
-
 bool IsUtf8(std::string_view bytes) {
   for (size_t at = 0; at < bytes.size();) {
-    const size_t size = CharacterBytes(bytes, at);
+    const size_t size = Utf8CharacterBytes(bytes.substr(at));
     if (size == 0) return false;
     at += size;
   }
@@ -36,11 +29,11 @@ bool IsUtf8(std::string_view bytes) {
 std::string ReplaceInvalidUtf8(std::string_view bytes) {
   std::string text;
   for (size_t at = 0; at < bytes.size();) {
-    const size_t size = CharacterBytes(bytes, at);
+    const size_t size = Utf8CharacterBytes(bytes.substr(at));
     text += size == 0 ? std::string_view("\xef\xbf\xbd") : bytes.substr(at, size);
     at += size == 0 ? 1 : size;
   }
   return text;
 }
 
-}  // namespace muster::wire
+}  // namespace muster

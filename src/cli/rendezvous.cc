@@ -1,0 +1,255 @@
+// `muster rendezvous`: one node's part in a rendezvous, to be watched.
+#include <unistd.h>
+
+#include <cstdio>
+#include <future>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/process.h"
+#include "muster/rendezvous.h"
+
+namespace muster::cli {
+namespace {
+
+struct RendezvousFlags {
+  std::string backend = "c10d";
+  std::string endpoint = "localhost:29400";
+  std::string run_id;
+  std::string nodes = "1:1";
+  std::string local_addr;
+  std::string config;
+  std::string events;
+  int64_t rank = -1;
+  double timeout_seconds = 600;
+  double last_call_seconds = 30;
+  double hold_seconds = 0;
+  bool follow = false;
+  bool close = false;
+  bool json = false;
+};
+
+// "2:4", or "3" for exactly three.
+std::pair<int64_t, int64_t> ParseNodes(const std::string& text) {
+  const size_t colon = text.find(':');
+  const auto number = [&](const std::string& part) -> int64_t {
+    size_t used = 0;
+    int64_t value = 0;
+    try {
+      value = std::stoll(part, &used);
+    } catch (const std::exception&) {
+      used = 0;
+    }
+    if (part.empty() || used != part.size()) {
+      throw std::invalid_argument(
+          Concat("--nodes '", text, "': expected MIN:MAX or one number, as in 2:4 or 3"));
+    }
+    return value;
+  };
+  if (colon == text.npos) return {number(text), number(text)};
+  return {number(text.substr(0, colon)), number(text.substr(colon + 1))};
+}
+
+// Whole seconds, at least one: what the options of a rendezvous are counted in.
+int64_t WholeSeconds(double seconds, const char* flag) {
+  if (seconds >= 1 && seconds <= 1e9) return static_cast<int64_t>(seconds);
+  throw std::invalid_argument(Concat(flag, " must be between 1 and 1e9 seconds"));
+}
+
+RendezvousParameters Parameters(const RendezvousFlags& flags) {
+  const auto [min_nodes, max_nodes] = ParseNodes(flags.nodes);
+  RendezvousConfig config = ParseRendezvousConfig(flags.config);
+  const int64_t timeout = WholeSeconds(flags.timeout_seconds, "--timeout");
+  config.try_emplace("join_timeout", timeout);
+  config.try_emplace("timeout", timeout);  // of the static rendezvous
+  config.try_emplace("last_call_timeout", WholeSeconds(flags.last_call_seconds, "--last-call"));
+  if (flags.rank >= 0) config.insert_or_assign("rank", flags.rank);
+  return {flags.backend, flags.endpoint,   flags.run_id,     min_nodes,
+          max_nodes,     flags.local_addr, std::move(config)};
+}
+
+/// Says on stderr whom we wait for: one line that is rewritten on a terminal, else a line for each
+/// change. Nothing about the passing of time alone.
+class Progress {
+ public:
+  ~Progress() { Clear(); }
+
+  void Show(const WaitReport& report) {
+    if (report.phase == WaitReport::Phase::kIdle) return;
+    if (on_terminal_) {
+      std::fprintf(stderr, "\r\x1b[K%s", report.ToString().c_str());
+      std::fflush(stderr);
+      shown_ = true;
+      return;
+    }
+    WaitReport timeless = report;
+    timeless.last_call_left.reset();
+    timeless.time_left.reset();
+    if (timeless == last_) return;
+    last_ = timeless;
+    std::fprintf(stderr, "muster: %s\n", report.ToString().c_str());
+  }
+
+  void Clear() {
+    if (shown_) std::fputs("\r\x1b[K", stderr);
+    shown_ = false;
+  }
+
+ private:
+  const bool on_terminal_ = isatty(STDERR_FILENO) == 1;
+  bool shown_ = false;
+  WaitReport last_{};
+};
+
+void Print(const RendezvousInfo& info, const RendezvousFlags& flags) {
+  const RendezvousStoreInfo& master = info.bootstrap_store_info;
+  const std::string prefix = flags.backend == "static"
+                                 ? flags.run_id
+                                 : Concat("torch.rendezvous.", flags.run_id, ".", info.round);
+  if (flags.json) {
+    const nlohmann::ordered_json line = {{"rank", info.rank},
+                                         {"world_size", info.world_size},
+                                         {"round", info.round},
+                                         {"master_addr", master.master_addr},
+                                         {"master_port", master.master_port},
+                                         {"store_prefix", prefix}};
+    std::printf("%s\n", line.dump().c_str());
+  } else {
+    std::printf("rank %lld of %lld in round %lld; workers meet at %s:%d; keys under '%s'\n",
+                static_cast<long long>(info.rank), static_cast<long long>(info.world_size),
+                static_cast<long long>(info.round), master.master_addr.c_str(), master.master_port,
+                prefix.c_str());
+  }
+  std::fflush(stdout);
+}
+
+/// The signal that ended the wait, if one did. What the handler throws is thrown here.
+std::optional<int> Join(RendezvousHandler& handler, const RendezvousFlags& flags,
+                        const StopSignals& signals) {
+  std::promise<RendezvousInfo> promise;
+  std::future<RendezvousInfo> joined = promise.get_future();
+  std::thread waiter([&] {
+    try {
+      promise.set_value(handler.NextRendezvous());
+    } catch (...) {
+      promise.set_exception(std::current_exception());
+    }
+  });
+  {
+    Progress progress;
+    while (joined.wait_for(std::chrono::milliseconds(0)) != std::future_status::ready) {
+      if (const auto signal = signals.AwaitFor(std::chrono::milliseconds(100))) {
+        // The wait cannot be called off; the others notice our silence.
+        progress.Clear();
+        std::fprintf(stderr, "muster: interrupted while %s\n",
+                     handler.DescribeWait().ToString().c_str());
+        std::fflush(nullptr);
+        _exit(128 + *signal);
+      }
+      progress.Show(handler.DescribeWait());
+    }
+  }
+  waiter.join();
+  Print(joined.get(), flags);
+  return std::nullopt;
+}
+
+void Hold(RendezvousHandler& handler, const RendezvousFlags& flags, const StopSignals& signals) {
+  constexpr std::chrono::milliseconds kLook(200);
+  auto left = std::chrono::milliseconds(static_cast<int64_t>(flags.hold_seconds * 1000));
+  int64_t waiting_before = 0;
+  while (left > left.zero()) {
+    if (signals.AwaitFor(std::min(left, kLook))) return;
+    left -= kLook;
+    const int64_t waiting = handler.NumNodesWaiting();
+    if (waiting != waiting_before) {
+      std::fprintf(stderr, "muster: %lld node%s waiting for the next round\n",
+                   static_cast<long long>(waiting), waiting == 1 ? " is" : "s are");
+    }
+    waiting_before = waiting;
+    if (waiting > 0 && flags.follow) {
+      Join(handler, flags, signals);
+      waiting_before = 0;
+    }
+  }
+}
+
+int Rendezvous(const RendezvousFlags& flags) {
+  const RendezvousParameters parameters = Parameters(flags);
+  if (!flags.events.empty()) {
+    SetRendezvousEventSink(flags.events == "-" ? EventsToStderr() : EventsToFile(flags.events));
+  }
+  const StopSignals signals;
+  RaiseDescriptorLimit();
+  const RendezvousHandlerPtr handler = GetRendezvousHandler(parameters);
+  try {
+    Join(*handler, flags, signals);
+    Hold(*handler, flags, signals);
+  } catch (const RendezvousGracefulExitError& error) {
+    std::fprintf(stderr, "muster: %s\n", error.what());
+    return kOk;
+  }
+  if (flags.close) {
+    handler->SetClosed("muster rendezvous --close");
+  } else {
+    handler->Leave();
+  }
+  return kOk;
+}
+
+}  // namespace
+
+void AddRendezvous(CLI::App& app, Run* run) {
+  auto flags = std::make_shared<RendezvousFlags>();
+  CLI::App* command = app.add_subcommand(
+      "rendezvous",
+      "Take part in a rendezvous as one node, in the company of other muster nodes and of "
+      "torchrun's "
+      "agents.\n"
+      "\n"
+      "Joins the next round, prints this node's rank, the size of the world and where the workers "
+      "meet, holds\n"
+      "its place with heartbeats for --hold seconds, and leaves. While it waits it says for whom. "
+      "The "
+      "node whose\n"
+      "machine the endpoint names serves the store for all, as long as it runs.\n"
+      "\n"
+      "  muster rendezvous --endpoint localhost:29400 --id try --nodes 2 --hold 10    run it "
+      "twice\n"
+      "  muster rendezvous --endpoint HOST:29400 --id RUN --nodes 2:8 --hold 3600 --follow");
+  command->add_option("--backend", flags->backend, "c10d, static, or one that you registered")
+      ->capture_default_str();
+  command->add_option("--endpoint", flags->endpoint, "HOST:PORT of the store; or a file's path")
+      ->capture_default_str();
+  command->add_option("--id", flags->run_id, "Name of the run; all its nodes give the same")
+      ->required();
+  command->add_option("--nodes", flags->nodes, "MIN:MAX nodes of a round, or one number")
+      ->capture_default_str();
+  command->add_option("--local-addr", flags->local_addr,
+                      "Address of this node for the others; default: this machine's name");
+  command->add_option("--rank", flags->rank, "This node's rank (static only)");
+  command->add_option("--timeout", flags->timeout_seconds, "Seconds to wait for a round")
+      ->capture_default_str();
+  command
+      ->add_option("--last-call", flags->last_call_seconds,
+                   "Seconds to wait for more nodes once there are MIN")
+      ->capture_default_str();
+  command->add_option("--hold", flags->hold_seconds, "Seconds to stay; a signal ends it early")
+      ->capture_default_str();
+  command->add_flag("--follow", flags->follow, "Join the next round whenever nodes wait for it");
+  command->add_flag("--close", flags->close, "At the end, close the rendezvous for all");
+  command->add_option(
+      "--conf", flags->config,
+      "Further options, KEY=VALUE,...: is_host, store_type, read_timeout,\n"
+      "keep_alive_interval, keep_alive_max_attempt, close_timeout, heartbeat_timeout");
+  command->add_option("--events", flags->events, "Append events to this file as JSON; -: stderr");
+  command->add_flag("--json", flags->json, "Print the result as JSON");
+  command->callback([flags, run] { *run = [flags] { return Rendezvous(*flags); }; });
+}
+
+}  // namespace muster::cli
