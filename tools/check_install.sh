@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs a built muster into a temporary folder, builds examples/store_meeting against it as a user would, and runs
-# it: alone, and as two processes that meet at the installed server.
+# Installs a built muster into a temporary folder, builds the examples against it as a user would, and runs them;
+# store_meeting also as two processes that meet at the installed server.
 #
 #   tools/check_install.sh BUILD_DIR
 set -euo pipefail
@@ -38,16 +38,26 @@ prefix=$scratch/prefix
 cmake --install "$build" --prefix "$prefix" >"$scratch/install.log" 2>&1 ||
   fail "the installation failed" "$scratch/install.log"
 
-# --- Build the example: same compiler, and a sanitized library wants a sanitized program.
+# --- Build the examples: same compiler, and a sanitized library wants a sanitized program.
 sanitizers=$(cached MUSTER_SANITIZE)
-example=$scratch/example
-cmake -S examples/store_meeting -B "$example" -G "$(cached CMAKE_GENERATOR)" \
-  -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF \
-  -DCMAKE_CXX_COMPILER="$(cached CMAKE_CXX_COMPILER)" -DCMAKE_CXX_FLAGS="${sanitizers:+-fsanitize=$sanitizers}" \
-  >"$scratch/configure.log" 2>&1 || fail "find_package(muster) failed" "$scratch/configure.log"
-cmake --build "$example" >"$scratch/build.log" 2>&1 || fail "the example does not build" "$scratch/build.log"
+build_example() {
+  cmake -S "examples/$1" -B "$scratch/$1" -G "$(cached CMAKE_GENERATOR)" \
+    -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF \
+    -DCMAKE_CXX_COMPILER="$(cached CMAKE_CXX_COMPILER)" -DCMAKE_CXX_FLAGS="${sanitizers:+-fsanitize=$sanitizers}" \
+    >"$scratch/configure.log" 2>&1 || fail "find_package(muster) failed" "$scratch/configure.log"
+  cmake --build "$scratch/$1" >"$scratch/build.log" 2>&1 || fail "examples/$1 does not build" "$scratch/build.log"
+}
+build_example store_meeting
+build_example own_backend
+example=$scratch/store_meeting
 
-# --- Run it alone.
+# --- A rendezvous on a backend of the user's own.
+"$scratch/own_backend/own_backend" >"$scratch/own.txt" 2>&1 || fail "own_backend failed" "$scratch/own.txt"
+for rank in 0 1 2; do
+  grep -qx "rank $rank of 3" "$scratch/own.txt" || fail "own_backend has no rank $rank:" "$scratch/own.txt"
+done
+
+# --- store_meeting alone.
 everybody="participant-0 participant-1 participant-2 participant-3"
 "$example/store_meeting" >"$scratch/alone.txt" 2>&1 || fail "the example failed" "$scratch/alone.txt"
 for rank in 0 1 2 3; do
@@ -56,7 +66,7 @@ for rank in 0 1 2 3; do
 done
 grep -qx "all 4 have met" "$scratch/alone.txt" || fail "the meeting has no end:" "$scratch/alone.txt"
 
-# --- Run it as two processes with the installed program.
+# --- And as two processes with the installed program.
 "$prefix/bin/muster" serve --listen 127.0.0.1:0 --port-file "$scratch/port" >"$scratch/server.txt" 2>&1 &
 server=$!
 while [[ ! -s $scratch/port ]]; do

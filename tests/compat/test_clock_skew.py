@@ -1,0 +1,103 @@
+"""One node's wall clock is an hour off: muster's nodes do not mind, PyTorch's lose each other.
+
+PyTorch compares the times that others have written to its own clock (section 7.4 of the rendezvous
+specification); muster times with its own clock what it sees others change. PyTorch's failure is
+asserted as well: it shows that the same scenario does hurt, and what muster's nodes are spared.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from rendezvous_peers import ROUND_S, Meeting, Node, TorchNodes, all_next, assert_one_round
+
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("faketime"), reason="faketime is not installed"),
+    pytest.mark.parametrize("meeting", ["muster"], indirect=True),  # the server does not matter
+    pytest.mark.parametrize("offset_s", [3600, -3600], ids=["an_hour_ahead", "an_hour_behind"]),
+]
+
+# Silent for 3 s is dead; 8 s are well over that. PyTorch's nodes may be at a loss: they give up.
+LIMITS = {
+    "keep_alive_interval": 1,
+    "keep_alive_max_attempt": 3,
+    "last_call_timeout": 2,
+    "join_timeout": 8,
+}
+WATCHED_S = 8.0
+
+
+def shifted_clock(offset_s: int) -> dict[str, str]:
+    """An environment in which the wall clock is off, and the monotonic one is not."""
+    preload = subprocess.run(
+        ["faketime", "-m", "-f", "+0", "printenv", "LD_PRELOAD"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    asan = os.environ.get("ASAN_OPTIONS", "")
+    return {
+        "LD_PRELOAD": preload,
+        "FAKETIME": f"{offset_s:+d}",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        # The library for the clock comes first, which AddressSanitizer would not have.
+        "ASAN_OPTIONS": f"{asan}:verify_asan_link_order=0".lstrip(":"),
+    }
+
+
+def assert_shifted(node: Node, offset_s: int) -> None:
+    clock = node.ask("clock")
+    assert abs(clock["wall"] - time.time() - offset_s) < 60, "the wall clock is shifted"
+    assert abs(clock["monotonic"] - time.monotonic()) < 60, "the monotonic clock is not"
+
+
+def evicted_within(meeting: Meeting, nodes: list[Node], watched_s: float) -> set[str]:
+    """Those who were missing among the stored members at any time."""
+    give_up = time.monotonic() + watched_s
+    evicted: set[str] = set()
+    while time.monotonic() < give_up:
+        evicted |= {node.name for node in nodes} - meeting.members()
+        time.sleep(0.05)  # the claim is about this time
+    return evicted
+
+
+def test_rdzv_a7_4_nobody_of_muster_is_evicted(meeting, offset_s):
+    meeting.limits(3, 4, **LIMITS)
+    nodes = [meeting.add("muster", last) for last in (1, 3)]
+    nodes.append(meeting.add("muster", 2, **shifted_clock(offset_s)))
+    assert_shifted(nodes[-1], offset_s)
+    results = all_next(nodes)
+    assert_one_round(nodes, results, 0)
+    # The last call was neither over at once nor an hour long.
+    assert all(1.5 < result["seconds"] < 2 + ROUND_S / 4 for result in results), results
+    assert evicted_within(meeting, nodes, WATCHED_S) == set()
+    assert [node.waiting() for node in nodes] == [0] * 3
+    assert_one_round(nodes, all_next(nodes), 1)
+
+
+def test_the_same_evicts_nodes_of_pytorch(meeting, tmp_path, offset_s):
+    meeting.limits(3, 4, **LIMITS)
+    shifted_nodes = TorchNodes(tmp_path, **shifted_clock(offset_s))
+    try:
+        nodes = [meeting.add("torch", last) for last in (1, 3)]
+        nodes.append(meeting.add("torch", 2, torch_nodes=shifted_nodes))
+        assert_shifted(nodes[-1], offset_s)
+        for node in nodes:
+            node.say("next")
+        outcomes = [node.outcome() for node in nodes]
+        complaints = [
+            f"{node.name}: {outcome.get('error') or 'world size ' + str(outcome['world_size'])}"
+            for node, outcome in zip(nodes, outcomes)
+            if outcome.get("world_size") != 3
+        ]
+        if not complaints:
+            complaints = [f"{name}: evicted" for name in evicted_within(meeting, nodes, WATCHED_S)]
+    finally:
+        for node in meeting.nodes:
+            node.kill()
+        shifted_nodes.end()
+    print(f"PyTorch, {nodes[-1].name} off by {offset_s} s: {', '.join(complaints)}")
+    assert complaints
