@@ -25,8 +25,11 @@ struct StoreServerOptions {
   uint64_t keys_per_request_max = 128 * 1024;
   uint64_t request_bytes_max = 256ull * 1024 * 1024;  ///< One request as a whole.
   uint64_t reply_bytes_max =
-      1024ull * 1024 * 1024;  ///< One reply; also what APPEND may grow a value to.
-  uint64_t queued_reply_bytes_max = 1024 * 1024;    ///< Replies a slow reader may have waiting.
+      256ull * 1024 * 1024;  ///< One reply; also what APPEND may grow a value to.
+  uint64_t queued_reply_bytes_max = 1024 * 1024;  ///< Replies a slow reader may have waiting.
+  /// Replies that all slow readers together may have waiting. Near it, large replies (above 1 MiB)
+  /// are refused; small ones are always given.
+  uint64_t queued_reply_total_bytes_max = 512ull * 1024 * 1024;
   std::chrono::milliseconds handshake_max{30'000};  ///< Time to send VALIDATE.
   std::chrono::milliseconds stall_max{60'000};  ///< Time without taking any of the waiting replies.
 

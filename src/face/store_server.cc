@@ -10,6 +10,7 @@
 #include "adapters/uv/uv_listener.h"
 #include "adapters/uv/uv_loop.h"
 #include "base/text.h"
+#include "face/throw.h"
 #include "runtime/store_hub.h"
 #include "runtime/store_service.h"
 
@@ -66,6 +67,7 @@ void StoreServerOptions::Validate() const {
   positive(request_bytes_max, "request_bytes_max", 64 * kFrame);
   positive(reply_bytes_max, "reply_bytes_max", kFrame / 2);
   positive(queued_reply_bytes_max, "queued_reply_bytes_max", kFrame / 4);
+  positive(queued_reply_total_bytes_max, "queued_reply_total_bytes_max", kFrame);
   positive(static_cast<uint64_t>(std::max<int64_t>(0, handshake_max.count())), "handshake_max",
            kFrame);
   positive(static_cast<uint64_t>(std::max<int64_t>(0, stall_max.count())), "stall_max", kFrame);
@@ -79,11 +81,11 @@ struct StoreServer::Impl {
   Impl(const StoreServerOptions& options, ListeningSocket socket)
       : port(socket.port()),
         address(socket.address()),
-        hub({.reply_bytes_max = options.reply_bytes_max}, ThreadCount(options),
-            [this](size_t loop) { Knock(loop); }) {
+        hub({.reply_bytes_max = options.reply_bytes_max}, options.queued_reply_total_bytes_max,
+            ThreadCount(options), [this](size_t loop) { Knock(loop); }) {
     const size_t count = ThreadCount(options);
     services.resize(count);
-    for (size_t i = 0; i < count; ++i) threads.push_back(std::make_unique<UvThread>());
+    for (size_t i = 0; i < count; ++i) threads.push_back(ValueOrThrow(UvThread::Open()));
     for (size_t i = 0; i < count; ++i) {
       threads[i]->RunAndWait([&] {
         services[i] = std::make_unique<StoreService>(threads[i]->loop(), hub, i,

@@ -1,5 +1,7 @@
 #include "runtime/store_connection.h"
 
+#include <utility>
+
 #include "base/bytes.h"
 #include "base/text.h"
 #include "wire/layout.h"
@@ -13,6 +15,8 @@ namespace {
 constexpr size_t kBatchMax = 64;
 // Buffers above this are given back when they become empty: idle connections are many.
 constexpr size_t kKeptBufferBytes = 1024;
+// Replies above this are handed to the stream with their buffer.
+constexpr size_t kLargeReplyBytes = 256 * 1024;
 }  // namespace
 
 StoreConnection::StoreConnection(StoreService& service, ClientId id, StreamPtr stream)
@@ -21,6 +25,15 @@ StoreConnection::StoreConnection(StoreService& service, ClientId id, StreamPtr s
       stream_(std::move(stream)),
       opened_at_(service.loop_.Now()),
       progress_at_(opened_at_) {}
+
+StoreConnection::~StoreConnection() { service_.hub_.Queued(-static_cast<int64_t>(accounted_)); }
+
+void StoreConnection::Account() {
+  const size_t queued = stream_->queued_bytes();
+  if (queued == accounted_) return;
+  service_.hub_.Queued(static_cast<int64_t>(queued) - static_cast<int64_t>(accounted_));
+  accounted_ = queued;
+}
 
 void StoreConnection::StopWaiting() {
   std::string reply;
@@ -53,6 +66,7 @@ void StoreConnection::OnBytes(std::string_view bytes) {
 }
 
 void StoreConnection::OnDrained() {
+  Account();
   if (!blocked_) return;
   blocked_ = false;
   stream_->ResumeReading();
@@ -157,8 +171,12 @@ Result<size_t> StoreConnection::RunBatch() {
   const Released local = turn.Finish();
 
   if (done != batch.back().end) scanner_.Reset();  // it had looked further than we came
-  if (!replies.empty()) stream_->Write(replies);
-  if (replies.capacity() > service_.options_.queued_reply_bytes_max) std::string().swap(replies);
+  if (replies.size() > kLargeReplyBytes) {
+    stream_->WriteLarge(std::exchange(replies, {}));
+  } else if (!replies.empty()) {
+    stream_->Write(replies);
+  }
+  Account();
   service_.Deliver(local);
   if (refused != Reply::Why::kNothing) {
     return Error{Code::kProtocol, Concat(Name(op), ": ", Describe(refused))};

@@ -15,6 +15,7 @@ namespace muster {
 class StoreConnection final : public StreamHandler {
  public:
   StoreConnection(StoreService& service, ClientId id, StreamPtr stream);
+  ~StoreConnection() override;
 
   ClientId id() const { return id_; }
   std::string peer() const { return stream_->peer(); }
@@ -42,6 +43,8 @@ class StoreConnection final : public StreamHandler {
   /// Judges the first bytes. Returns the size of VALIDATE once it is there, 0 while it is not.
   Result<size_t> Handshake(std::string_view bytes);
   void KeepRest(std::string_view bytes, size_t done);
+  /// Tells the hub how many bytes of replies wait here now.
+  void Account();
 
   StoreService& service_;
   const ClientId id_;
@@ -53,6 +56,7 @@ class StoreConnection final : public StreamHandler {
   Instant opened_at_;
   Instant progress_at_;  // when the peer was last seen to have taken some of its replies
   uint64_t taken_before_ = 0;
+  size_t accounted_ = 0;  // bytes that the hub believes to be queued here
 };
 
 }  // namespace muster

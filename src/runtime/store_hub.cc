@@ -2,14 +2,23 @@
 
 #include <algorithm>
 
+#include "base/limits.h"
+
 namespace muster {
 
-StoreHub::StoreHub(const StoreMachineOptions& options, size_t loops,
+StoreHub::StoreHub(const StoreMachineOptions& options, uint64_t queued_bytes_max, size_t loops,
                    std::function<void(size_t loop)> knock)
-    : knock_(std::move(knock)), machine_(options), mailboxes_(loops) {}
+    : reply_bytes_max_(options.reply_bytes_max),
+      queued_bytes_max_(queued_bytes_max),
+      knock_(std::move(knock)),
+      machine_(options),
+      mailboxes_(loops) {}
 
 StoreHub::Turn::Turn(StoreHub& hub, size_t loop) : hub_(hub), loop_(loop), lock_(hub.mutex_) {
   arrived_.swap(hub_.mailboxes_[loop_]);
+  const uint64_t queued = hub_.queued_bytes_.load(std::memory_order_relaxed);
+  const uint64_t room = hub_.queued_bytes_max_ - std::min(queued, hub_.queued_bytes_max_);
+  hub_.machine_.LimitReplies(std::min(hub_.reply_bytes_max_, std::max(room, kSmallReplyBytes)));
 }
 
 bool StoreHub::Turn::TakeArrived(ClientId client) {

@@ -8,6 +8,7 @@
 // "cancelled".
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -26,8 +27,12 @@ class StoreHub {
  public:
   /// `knock(loop)` asks a loop to call Collect() soon; called without the lock, from any loop's
   /// thread.
-  StoreHub(const StoreMachineOptions& options, size_t loops,
+  /// `queued_bytes_max`: of replies that wait for slow readers, on all loops together.
+  StoreHub(const StoreMachineOptions& options, uint64_t queued_bytes_max, size_t loops,
            std::function<void(size_t loop)> knock);
+
+  /// Replies have been queued for a slow reader, or taken by it. Any thread.
+  void Queued(int64_t bytes) { queued_bytes_ += static_cast<uint64_t>(bytes); }
 
   /// The loop's index travels in its clients' ids.
   static ClientId MakeClientId(size_t loop, uint64_t number) {
@@ -70,6 +75,9 @@ class StoreHub {
   static constexpr int kLoopShift = 48;
   static size_t LoopOf(ClientId client) { return static_cast<uint64_t>(client) >> kLoopShift; }
 
+  const uint64_t reply_bytes_max_;
+  const uint64_t queued_bytes_max_;
+  std::atomic<uint64_t> queued_bytes_ = 0;
   std::function<void(size_t)> knock_;
   SpinningMutex mutex_;
   StoreMachine machine_;             // guarded by mutex_

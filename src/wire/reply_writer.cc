@@ -1,8 +1,24 @@
 #include "wire/reply_writer.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
 #include "base/bytes.h"
 
 namespace muster::wire {
+
+namespace {
+
+// A large reply is copied once: growing by halves would copy it over and over.
+void ReserveFor(std::string& out, std::span<const std::string_view> values) {
+  size_t bytes = out.size();
+  for (const std::string_view value : values) bytes += sizeof(uint64_t) + value.size();
+  if (bytes > out.capacity()) out.reserve(std::max(bytes, 2 * out.capacity()));
+}
+
+}  // namespace
 
 void AppendReply(std::string& out, const Reply& reply) {
   switch (reply.kind) {
@@ -30,6 +46,7 @@ void AppendReply(std::string& out, const Reply& reply) {
       AppendInt<int64_t>(out, static_cast<int64_t>(reply.values.size()));
       [[fallthrough]];
     case Reply::Kind::kValues:
+      ReserveFor(out, reply.values);
       for (const std::string_view value : reply.values) AppendBlob(out, value);
       return;
     case Reply::Kind::kPopped:

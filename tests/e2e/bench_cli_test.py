@@ -258,5 +258,24 @@ class LyingServer(socketserver.ThreadingTCPServer):
         self.server_close()
 
 
+class Rendezvous(unittest.TestCase):
+    def test_nodes_agree_and_the_cost_is_told(self):
+        rows = bench("rendezvous", "--nodes", "1,8", "--server-threads", 1)
+        self.assertEqual([row["nodes"] for row in rows], [1, 8])
+        for row in rows:
+            self.assertEqual(row["errors"], 0)
+            self.assertGreaterEqual(row["writes_per_node"], 1)
+            self.assertGreater(row["seconds"], 0)
+
+    def test_the_comparison_runs_without_pytorch(self):
+        with tempfile.TemporaryDirectory() as folder:
+            environment = {name: value for name, value in os.environ.items() if name != "MUSTER_TORCH_PYTHON"}
+            done = subprocess.run([sys.executable, SOURCE / "bench" / "rendezvous.py", "--muster", MUSTER, "--nodes",
+                                   "2", "--rounds", "1", "--out", folder], env=environment, timeout=120,
+                                  stdout=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(done.returncode, 0)
+            self.assertIn("muster", done.stdout)
+
+
 if __name__ == "__main__":
     unittest.main()

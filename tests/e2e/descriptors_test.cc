@@ -1,7 +1,10 @@
 // A server that has used up its file descriptors: those it serves notice nothing, new ones are
 // turned away cleanly and are served again when there is room.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -92,6 +95,24 @@ TEST_F(DescriptorsTest, Item106_AClientThatIsTurnedAwayTriesAgain) {
   ASSERT_TRUE(newcomer.UntilBlocked());
   clients_.clear();
   EXPECT_EQ(newcomer.Result(), 1);
+}
+
+// Ends the process: 7 with the error's text on stderr if the server says what it lacks.
+[[noreturn]] void StartWithFewDescriptors() {
+  const rlimit limit = {.rlim_cur = 24, .rlim_max = 24};
+  setrlimit(RLIMIT_NOFILE, &limit);
+  try {
+    const StoreServer server({.host = "127.0.0.1", .threads = 64});
+  } catch (const NetworkError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    std::_Exit(7);
+  }
+  std::_Exit(1);
+}
+
+TEST(DescriptorsAtStartTest, AServerThatCannotHaveItsLoopsSaysSo) {
+  ASSERT_EXIT(StartWithFewDescriptors(), ::testing::ExitedWithCode(7),
+              "no event loop: too many open files");
 }
 
 }  // namespace muster::test

@@ -89,6 +89,54 @@ TEST(SlowClientsTest, Item120_AHundredOfThemAreBoundedToo) {
   EXPECT_EQ(server.Stop(), 0);
 }
 
+TEST(SlowClientsTest, Item120_SilentReadersOfHugeRepliesAreBoundedTogether) {
+  StoreServerOptions options = OneLoop();
+  options.queued_reply_total_bytes_max = 64 * kMebibyte;
+  ServerProcess server(options);
+  RawClient other = RawClient::Validated(server.port());
+  other.Send(SetBytes("/k", std::string(8 * kMebibyte, 'v')));
+  other.Settle();
+  const MemoryWatch memory(server);
+  // Each asks, in 40 bytes, for 40 MiB.
+  std::vector<RawClient> greedy;
+  for (int i = 0; i < 12; ++i) {
+    greedy.push_back(StingyClient(server.port()));
+    greedy.back().Send(MultiGetBytes({"/k", "/k", "/k", "/k", "/k"}));
+    other.Settle();
+  }
+  // Two of them fit; 480 MiB were asked for.
+  memory.ExpectGrowthBelow(130 * kMebibyte);
+  // Small replies are given all the while, and large ones again as soon as there is room.
+  EXPECT_EQ(other.AskNumber(AddBytes("/n", 1)), 1);
+  greedy.clear();
+  while (true) {
+    RawClient patient = RawClient::Validated(server.port());
+    patient.Send(GetBytes("/k"));
+    try {
+      EXPECT_EQ(patient.ReceiveBlob().size(), 8 * kMebibyte);
+      break;
+    } catch (const std::runtime_error&) {
+      // The server has not noticed yet that the others are gone.
+    }
+  }
+  EXPECT_EQ(server.Stop(), 0);
+}
+
+TEST(SlowClientsTest, Item120_ALargeReplyArrivesWholeBehindAndBeforeSmallOnes) {
+  const StoreServer server(OneLoop());
+  RawClient client = RawClient::Validated(server.port());
+  std::string value(3 * kMebibyte, 'v');
+  for (size_t i = 0; i < value.size(); i += 997) value[i] = static_cast<char>(i);
+  client.Send(SetBytes("/k", value));
+  std::string requests;
+  for (int i = 0; i < 20; ++i) requests += AddBytes("/n", 1) + GetBytes("/k");
+  client.Send(requests);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(client.ReceiveNumber(), i + 1);
+    ASSERT_TRUE(client.ReceiveBlob() == value);
+  }
+}
+
 TEST(SlowClientsTest, Item120_WhoReadsAtLastGetsEverythingInOrder) {
   const StoreServer server(OneLoop());
   RawClient other = RawClient::Validated(server.port());

@@ -19,7 +19,16 @@ WallTime PosixClock::Wall() const {
 void PosixClock::SleepUntil(Instant when) {
   const auto count = when.since_start.count();
   const timespec until{.tv_sec = count / 1'000'000'000, .tv_nsec = count % 1'000'000'000};
-  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR) {
+  int failed = EINTR;
+  while (failed == EINTR) failed = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr);
+  if (failed == 0) return;
+  // Some libraries that shift a process's time refuse absolute times. Not sleeping at all would
+  // make a busy loop of every wait.
+  for (Duration left = when - Now(); left > 0s; left = when - Now()) {
+    const timespec span{.tv_sec = left.count() / 1'000'000'000,
+                        .tv_nsec = left.count() % 1'000'000'000};
+    failed = clock_nanosleep(CLOCK_MONOTONIC, 0, &span, nullptr);
+    if (failed != 0 && failed != EINTR) return;
   }
 }
 

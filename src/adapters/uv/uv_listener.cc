@@ -154,6 +154,8 @@ struct UvListener::Poll {
   int spare = -1;  // given up for a moment when descriptors run out, to turn the next peer away
   LogSink log;
   uint64_t last_complaint = 0;
+  UvLoop* loop = nullptr;
+  std::unique_ptr<Timer> rest;  // while it runs, nobody is accepted
   std::function<void(OpenSocket)> accept;
 
   ~Poll() {
@@ -167,17 +169,31 @@ struct UvListener::Poll {
       if (peer >= 0) {
         Hand(peer);
       } else if (errno == EMFILE || errno == ENFILE) {
-        if (!TurnOneAway()) return;
+        if (!TurnOneAway()) return Rest();
       } else if (errno != EINTR && errno != ECONNABORTED) {
         return;  // EAGAIN, or something that the next readiness will show again
       }
     }
   }
 
+  // Not even one descriptor to spare. Looking again at once would keep the loop busy for nothing.
+  void Rest() {
+    uv_poll_stop(&handle);
+    rest = loop->Every(100ms, [this] {
+      rest.reset();
+      Listen();
+    });
+  }
+
+  void Listen() {
+    uv_poll_start(&handle, UV_READABLE,
+                  [](uv_poll_t* poll, int, int) { static_cast<Poll*>(poll->data)->AcceptAll(); });
+  }
+
   void Hand(int peer) {
     auto owned = std::make_shared<OwnedDescriptor>(peer);
-    accept([owned](Loop& loop) {
-      return UvStream::Open(static_cast<UvLoop&>(loop), owned->Release());
+    accept([owned](Loop& chosen) {
+      return UvStream::Open(static_cast<UvLoop&>(chosen), owned->Release());
     });
   }
 
@@ -191,6 +207,7 @@ struct UvListener::Poll {
       log(LogLevel::kError,
           "out of file descriptors: new connections are turned away; raise 'ulimit -n'");
     }
+    if (spare < 0) spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (spare < 0) return false;
     close(spare);
     const int peer = accept4(fd, nullptr, nullptr, SOCK_CLOEXEC);
@@ -207,18 +224,19 @@ UvListener::UvListener(UvLoop& loop, ListeningSocket socket, LogSink log)
   poll_->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
   poll_->log = std::move(log);
   poll_->handle.data = poll_;
+  poll_->loop = &loop;
   MUSTER_ASSERT(uv_poll_init(loop.raw(), &poll_->handle, poll_->fd) == 0);
 }
 
 UvListener::~UvListener() {
+  poll_->rest.reset();
   uv_close(reinterpret_cast<uv_handle_t*>(&poll_->handle),
            [](uv_handle_t* handle) { delete static_cast<Poll*>(handle->data); });
 }
 
 void UvListener::Start(std::function<void(OpenSocket open)> accept) {
   poll_->accept = std::move(accept);
-  uv_poll_start(&poll_->handle, UV_READABLE,
-                [](uv_poll_t* handle, int, int) { static_cast<Poll*>(handle->data)->AcceptAll(); });
+  poll_->Listen();
 }
 
 }  // namespace muster

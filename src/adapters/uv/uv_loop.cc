@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <future>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/assert.h"
+#include "base/text.h"
 
 namespace muster {
 
@@ -50,15 +53,29 @@ class UvTimer final : public Timer {
 
 }  // namespace
 
-UvLoop::UvLoop() : read_buffer_(kReadBufferBytes) {
-  MUSTER_ASSERT(uv_loop_init(&loop_) == 0);
-  MUSTER_ASSERT(uv_async_init(&loop_, &wake_, [](uv_async_t* wake) {
-                  static_cast<UvLoop*>(wake->data)->RunPosted();
-                }) == 0);
-  wake_.data = this;
+UvLoop::UvLoop() : read_buffer_(kReadBufferBytes) {}
+
+Result<std::unique_ptr<UvLoop>> UvLoop::Open() {
+  std::unique_ptr<UvLoop> loop(new UvLoop);
+  const auto failure = [](int status) {
+    return Error{Code::kUnavailable,
+                 Concat("no event loop: ", std::string_view(uv_strerror(status)))};
+  };
+  if (const int status = uv_loop_init(&loop->loop_); status != 0) return failure(status);
+  const int status = uv_async_init(&loop->loop_, &loop->wake_, [](uv_async_t* wake) {
+    static_cast<UvLoop*>(wake->data)->RunPosted();
+  });
+  if (status != 0) {
+    uv_loop_close(&loop->loop_);
+    return failure(status);
+  }
+  loop->wake_.data = loop.get();
+  loop->open_ = true;
+  return loop;
 }
 
 UvLoop::~UvLoop() {
+  if (!open_) return;
   // Work that nobody ran may own streams and timers of this loop: it goes first, while they can
   // still close.
   std::vector<std::function<void()>> unrun;
@@ -114,9 +131,26 @@ std::unique_ptr<Timer> UvLoop::Every(Duration period, std::function<void()> tick
   return std::make_unique<UvTimer>(&loop_, period, std::move(tick));
 }
 
+UvThread::UvThread(std::unique_ptr<UvLoop> loop)
+    : loop_(std::move(loop)), thread_([this] { loop_->Run(); }) {}
+
+UvThread::~UvThread() {
+  loop_->Stop();
+  thread_.join();
+}
+
+Result<std::unique_ptr<UvThread>> UvThread::Open() {
+  MUSTER_TRY(std::unique_ptr<UvLoop> loop, UvLoop::Open());
+  try {
+    return std::unique_ptr<UvThread>(new UvThread(std::move(loop)));
+  } catch (const std::system_error& error) {
+    return Error{Code::kUnavailable, Concat("no thread for an event loop: ", error.what())};
+  }
+}
+
 void UvThread::RunAndWait(std::function<void()> work) {
   std::promise<void> done;
-  loop_.Post([&] {
+  loop_->Post([&] {
     work();
     done.set_value();
   });

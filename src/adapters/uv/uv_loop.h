@@ -10,13 +10,15 @@
 #include <thread>
 #include <vector>
 
+#include "base/result.h"
 #include "ports/loop.h"
 
 namespace muster {
 
 class UvLoop final : public Loop {
  public:
-  UvLoop();
+  /// kUnavailable: out of descriptors, or of memory.
+  static Result<std::unique_ptr<UvLoop>> Open();
   /// The loop must not be running. What is still open on it is closed.
   ~UvLoop() override;
   UvLoop(const UvLoop&) = delete;
@@ -40,8 +42,10 @@ class UvLoop final : public Loop {
   }
 
  private:
+  UvLoop();
   void RunPosted();
 
+  bool open_ = false;
   uv_loop_t loop_;
   uv_async_t wake_;
   std::vector<char> read_buffer_;
@@ -53,18 +57,21 @@ class UvLoop final : public Loop {
 /// A UvLoop on a thread of its own. Destruction stops and joins it.
 class UvThread {
  public:
-  UvThread() : thread_([this] { loop_.Run(); }) {}
-  ~UvThread() {
-    loop_.Stop();
-    thread_.join();
-  }
-  UvLoop& loop() { return loop_; }
+  /// kUnavailable: out of descriptors, memory or threads.
+  static Result<std::unique_ptr<UvThread>> Open();
+  ~UvThread();
+  UvThread(const UvThread&) = delete;
+  UvThread& operator=(const UvThread&) = delete;
+
+  UvLoop& loop() { return *loop_; }
 
   /// Runs `work` on the loop and waits for it. Not from the loop itself.
   void RunAndWait(std::function<void()> work);
 
  private:
-  UvLoop loop_;
+  explicit UvThread(std::unique_ptr<UvLoop> loop);
+
+  std::unique_ptr<UvLoop> loop_;
   std::thread thread_;
 };
 

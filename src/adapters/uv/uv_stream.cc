@@ -19,7 +19,8 @@ struct UvStream::Socket {
   uv_tcp_t tcp{};
   uv_write_t write{};
   StreamHandler* handler = nullptr;  // null before Start and after the stream has been destroyed
-  std::string in_flight;             // libuv is sending this
+  std::string in_flight;             // libuv is sending this,
+  size_t skip = 0;                   // from here on: what is before went out already
   std::string waiting;               // to be sent after it
   uint64_t taken = 0;
   int failure = 0;  // a write failed; told to the handler from the loop, never from inside Write()
@@ -44,10 +45,27 @@ struct UvStream::Socket {
         });
   }
 
+  // Straight to the kernel, as much as it takes, if nothing is queued before: no request to
+  // allocate, no callback to wait for, and send() is a shorter way through it than the write() that
+  // libuv would call.
+  size_t SendNow(std::string_view bytes) {
+    if (failure != 0 || !in_flight.empty() || !waiting.empty()) return 0;
+    const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno != EAGAIN && errno != EINTR) FailLater(-errno);
+    if (sent <= 0) return 0;
+    taken += static_cast<uint64_t>(sent);
+    return static_cast<size_t>(sent);
+  }
+
   void Flush() {
     MUSTER_ASSERT(in_flight.empty());
     in_flight.swap(waiting);
-    const uv_buf_t buffer = uv_buf_init(in_flight.data(), static_cast<unsigned>(in_flight.size()));
+    Launch();
+  }
+
+  void Launch() {
+    const uv_buf_t buffer =
+        uv_buf_init(in_flight.data() + skip, static_cast<unsigned>(in_flight.size() - skip));
     write.data = this;
     const int started = uv_write(&write, stream(), &buffer, 1, [](uv_write_t* done, int status) {
       static_cast<Socket*>(done->data)->Written(status);
@@ -57,8 +75,9 @@ struct UvStream::Socket {
 
   void Written(int status) {
     if (status != 0) return FailNow(status);
-    taken += in_flight.size();
+    taken += in_flight.size() - skip;
     std::string().swap(in_flight);
+    skip = 0;
     if (handler == nullptr) return;
     if (!waiting.empty()) return Flush();
     handler->OnDrained();
@@ -104,31 +123,34 @@ void UvStream::Start(StreamHandler& handler) {
 
 void UvStream::Write(std::string_view bytes) {
   Socket& socket = *socket_;
-  if (socket.failure != 0) return;
-  if (queued_bytes() == 0) {
-    // Straight to the kernel: no request to allocate, no callback to wait for, and send() is a
-    // shorter way through it than the write() that libuv would call.
-    const ssize_t sent = send(socket.fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0 && errno != EAGAIN && errno != EINTR) return socket.FailLater(-errno);
-    if (sent > 0) {
-      socket.taken += static_cast<uint64_t>(sent);
-      bytes.remove_prefix(static_cast<size_t>(sent));
-    }
-    if (bytes.empty()) return;
-  }
+  bytes.remove_prefix(socket.SendNow(bytes));
+  if (bytes.empty() || socket.failure != 0) return;
   socket.waiting += bytes;
   if (socket.in_flight.empty()) socket.Flush();
 }
 
+void UvStream::WriteLarge(std::string bytes) {
+  Socket& socket = *socket_;
+  const size_t sent = socket.SendNow(bytes);
+  if (sent == bytes.size() || socket.failure != 0) return;
+  if (queued_bytes() > 0) {
+    socket.waiting.append(bytes, sent);
+    return;
+  }
+  socket.in_flight = std::move(bytes);
+  socket.skip = sent;
+  socket.Launch();
+}
+
 size_t UvStream::queued_bytes() const {
-  return socket_->in_flight.size() + socket_->waiting.size();
+  return socket_->in_flight.size() - socket_->skip + socket_->waiting.size();
 }
 
 uint64_t UvStream::taken_bytes() const {
   // What libuv has written of the buffer in flight, too: a large reply may take long and still
   // move.
   const size_t unsent = uv_stream_get_write_queue_size(socket_->stream());
-  const size_t in_flight = socket_->in_flight.size();
+  const size_t in_flight = socket_->in_flight.size() - socket_->skip;
   return socket_->taken + (in_flight > unsent ? in_flight - unsent : 0);
 }
 

@@ -85,6 +85,7 @@ Reply StoreMachine::CompareSet(const Request& request, Released& released) {
 Reply StoreMachine::Get(const Request& request) const {
   const auto entry = entries_.find(request.key);
   if (entry == entries_.end()) return {.kind = Reply::Kind::kValue, .number = 0};
+  if (entry->second.size() > reply_limit_) return Reply::Refused(Reply::Why::kTooMuch);
   return {.kind = Reply::Kind::kValue, .number = 1, .value = entry->second};
 }
 
@@ -156,7 +157,7 @@ Reply StoreMachine::MultiGet(const Request& request) {
     reply_values_.push_back(entry == entries_.end() ? std::string_view() : entry->second);
     bytes += reply_values_.back().size();
   }
-  if (bytes > options_.reply_bytes_max) return Reply::Refused(Reply::Why::kTooMuch);
+  if (bytes > reply_limit_) return Reply::Refused(Reply::Why::kTooMuch);
   return {.kind = Reply::Kind::kValues, .values = reply_values_};
 }
 
@@ -196,7 +197,7 @@ Reply StoreMachine::ListKeys() {
     reply_values_.push_back(key);
     bytes += key.size();
   }
-  if (bytes > options_.reply_bytes_max) return Reply::Refused(Reply::Why::kTooMuch);
+  if (bytes > reply_limit_) return Reply::Refused(Reply::Why::kTooMuch);
   return {.kind = Reply::Kind::kKeys, .values = reply_values_};
 }
 

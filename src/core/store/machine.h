@@ -55,6 +55,9 @@ class StoreMachine {
   /// or so.
   void Expire(Instant now, Released& released);
 
+  /// Until told otherwise: what one reply may have, where memory for replies is short.
+  void LimitReplies(uint64_t bytes) { reply_limit_ = bytes; }
+
   StoreMachineStats Stats() const;
 
  private:
@@ -87,6 +90,7 @@ class StoreMachine {
   void LeaveBarrier(ClientId client);
 
   const StoreMachineOptions options_;
+  uint64_t reply_limit_ = options_.reply_bytes_max;
   Entries entries_;
   Queues queues_;
   Waiters waiters_;

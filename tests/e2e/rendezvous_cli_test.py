@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""`muster rendezvous` as its users meet it: results, progress, exit statuses, messages."""
+
+import contextlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import tempfile
+import unittest
+
+MUSTER = os.environ["MUSTER_BIN"]
+PATIENCE = 60
+
+
+class RendezvousCommand(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.server = self.start("serve", "--listen", "127.0.0.1:0", "--json")
+        self.endpoint = f"127.0.0.1:{json.loads(self.server.stdout.readline())['port']}"
+
+    def start(self, *arguments, **options):
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+        process = subprocess.Popen([MUSTER, *arguments], **options)
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream:
+                stream.close()
+
+    def node(self, *arguments, run="run", nodes="2", conf="is_host=false", **options):
+        return self.start("rendezvous", "--endpoint", self.endpoint, "--id", run, "--nodes", nodes, "--conf", conf,
+                          "--local-addr", "127.0.0.1", *arguments, **options)
+
+    def outcome(self, process, status=0):
+        out, errors = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, status, f"{out}\n{errors}")
+        return out, errors
+
+    def refused(self, *arguments, says):
+        done = subprocess.run([MUSTER, "rendezvous", *arguments], capture_output=True, text=True, timeout=PATIENCE,
+                              check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(done.stderr.count("\n"), 1, "one clear message")
+        for part in says:
+            self.assertIn(part, done.stderr)
+
+    def test_two_nodes_get_ranks_and_the_same_meeting_place(self):
+        nodes = [self.node("--json") for _ in range(2)]
+        told = [json.loads(self.outcome(node)[0]) for node in nodes]
+        self.assertEqual(sorted(one["rank"] for one in told), [0, 1])
+        for one in told:
+            self.assertEqual(one["world_size"], 2)
+            self.assertEqual(one["round"], 0)
+            self.assertEqual(one["master_addr"], "127.0.0.1")
+            self.assertEqual(one["store_prefix"], "torch.rendezvous.run.0")
+            self.assertEqual(list(one), ["rank", "world_size", "round", "master_addr", "master_port", "store_prefix"])
+        self.assertEqual(told[0]["master_port"], told[1]["master_port"])
+
+    def test_a_waiting_node_says_for_whom_in_plain_lines(self):
+        first = self.node()
+        line = first.stderr.readline()
+        self.assertRegex(line, r"^muster: round 0: 1 of 2 nodes are here \(127\.0\.0\.1_\d+_0\), 1 more is needed; "
+                               r"gives up in \d+ s$")
+        second = self.node()
+        self.assertRegex(self.outcome(first)[0], r"^rank \d of 2 in round 0; workers meet at 127\.0\.0\.1:\d+; "
+                                                 r"keys under 'torch\.rendezvous\.run\.0'$")
+        self.outcome(second)
+
+    def test_on_a_terminal_one_line_is_rewritten(self):
+        parent, child = pty.openpty()
+        node = self.node(stderr=child)
+        os.close(child)
+        shown = b""
+        try:
+            while shown.count(b"\r\x1b[K") < 3:
+                shown += os.read(parent, 4096)
+            other = self.node()
+            while node.poll() is None:
+                with contextlib.suppress(OSError):
+                    shown += os.read(parent, 4096)
+        finally:
+            os.close(parent)
+        self.outcome(other)
+        self.assertIn(b"1 more is needed", shown)
+        self.assertNotIn(b"needed; gives up in 600 s\n", shown)
+        self.assertEqual(node.wait(PATIENCE), 0)
+
+    def test_who_holds_reports_those_who_wait_and_follows_them(self):
+        hold = ("--hold", "60", "--follow", "--last-call", "1")
+        members = [self.node(*hold, nodes="2:3") for _ in range(2)]
+        for member in members:
+            self.assertIn("of 2 in round 0", member.stdout.readline())
+        late = self.node("--hold", "60", "--follow", nodes="2:3")
+        for node in (*members, late):
+            self.assertIn("of 3 in round 1", node.stdout.readline())
+        for node in (*members, late):
+            node.send_signal(signal.SIGTERM)
+        heard = [self.outcome(node)[1] for node in members]
+        self.assertTrue(any("waiting for the next round" in text for text in heard), heard)
+
+    def test_leaving_lets_the_others_go_on_and_closing_does_not(self):
+        self.outcome(self.node(nodes="1"))
+        self.outcome(self.node("--close", nodes="1"))
+        _, errors = self.outcome(self.node(nodes="1"), status=5)
+        self.assertRegex(errors, r"closed by 127\.0\.0\.1_\d+_0: muster rendezvous --close")
+
+    def test_nobody_comes_status_3_and_who_was_missing(self):
+        _, errors = self.outcome(self.node("--timeout", "1"), status=3)
+        self.assertIn("1 of 2 nodes are here", errors.splitlines()[-1])
+        self.assertIn("1 more is needed", errors.splitlines()[-1])
+
+    def test_no_server_status_4_and_where(self):
+        self.server.terminate()
+        self.server.wait()
+        _, errors = self.outcome(self.node(conf="is_host=false,read_timeout=1"), status=4)
+        self.assertIn(self.endpoint, errors)
+
+    def test_a_signal_ends_the_wait_and_says_what_for(self):
+        node = self.node()
+        node.stderr.readline()
+        node.send_signal(signal.SIGTERM)
+        _, errors = self.outcome(node, status=128 + signal.SIGTERM)
+        self.assertIn("1 more is needed", errors)
+
+    def test_a_file_can_be_the_meeting_place(self):
+        path = os.path.join(self.folder, "meeting")
+        nodes = [self.start("rendezvous", "--endpoint", path, "--id", "run", "--nodes", "2", "--conf",
+                            "store_type=file", "--local-addr", "127.0.0.1", "--json") for _ in range(2)]
+        self.assertEqual(sorted(json.loads(self.outcome(node)[0])["rank"] for node in nodes), [0, 1])
+
+    def test_events_are_appended_to_a_file(self):
+        path = os.path.join(self.folder, "events")
+        self.outcome(self.node("--events", path, nodes="1"))
+        with open(path, encoding="utf-8") as lines:
+            events = [json.loads(line) for line in lines]
+        self.assertIn(0, [event["rank"] for event in events])
+        self.assertEqual({event["run_id"] for event in events}, {"run"})
+
+    def test_static_nodes_have_the_ranks_they_were_told(self):
+        with subprocess.Popen([MUSTER, "serve", "--listen", "127.0.0.1:0", "--json"], stdout=subprocess.PIPE,
+                              text=True) as probe:
+            port = json.loads(probe.stdout.readline())["port"]
+            probe.terminate()
+        nodes = [self.start("rendezvous", "--backend", "static", "--endpoint", f"127.0.0.1:{port}", "--id", "run",
+                            "--nodes", "2", "--rank", str(rank), "--json", "--hold", "0") for rank in (1, 0)]
+        self.assertEqual([json.loads(self.outcome(node)[0])["rank"] for node in nodes], [1, 0])
+
+    def test_bad_input_costs_one_clear_message(self):
+        self.refused("--id", "run", "--nodes", "0:1", says=["0", "minimum"])
+        self.refused("--id", "run", "--nodes", "3:2", says=["3", "2", "maximum"])
+        self.refused("--id", "run", "--nodes", "two", says=["two", "MIN:MAX"])
+        self.refused("--id", "", "--endpoint", self.endpoint, "--conf", "is_host=false", says=["run id"])
+        self.refused("--id", "run", "--backend", "nonsense", says=["nonsense", "c10d", "static"])
+        self.refused("--id", "run", "--backend", "static", says=["rank"])
+        self.refused("--id", "run", "--backend", "static", "--rank", "0", "--endpoint", "host", says=["host", "port"])
+        self.refused("--id", "run", "--conf", "is_host=perhaps", says=["is_host", "boolean"])
+        self.refused("--id", "run", "--conf", "read_timeout=soon", says=["read_timeout", "integer"])
+        self.refused("--id", "run", "--conf", "read_timeout=0", says=["read_timeout"])
+        self.refused("--id", "run", "--conf", "store_type=paper", says=["paper", "tcp", "file"])
+        self.refused("--id", "run", "--conf", "oops", says=["oops"])
+        self.refused("--id", "run", "--endpoint", "host:99999", says=["host:99999"])
+        self.refused("--id", "run", "--timeout", "0", says=["--timeout"])
+        self.refused(says=["--id"])
+
+
+if __name__ == "__main__":
+    unittest.main()
