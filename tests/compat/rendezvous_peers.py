@@ -12,12 +12,27 @@ import socket
 import sys
 import time
 
-from peers import HERE, IMPORT_S, PATIENCE_S, Child, LineReader, RawClient, connect, required
+from peers import (
+    HERE,
+    IMPORT_S,
+    PATIENCE_S,
+    Child,
+    LineReader,
+    RawClient,
+    connect,
+    eventually,
+    required,
+)
 
 # Rounds of several PyTorch nodes take seconds: they look once a second, and each step costs a look.
 ROUND_S = 60.0
 
 KINDS = ("muster", "torch")
+
+# Options. A node that is silent for 3 s is taken for dead.
+QUICK = {"keep_alive_interval": 1, "keep_alive_max_attempt": 3}
+# Longer than the second that PyTorch sleeps between two looks: nobody misses the last call.
+LAST_CALL = {"last_call_timeout": 3}
 
 
 def other_kind(kind: str) -> str:
@@ -124,7 +139,7 @@ class TorchNode(Node):
 
 
 class TorchNodes:
-    """Starts PyTorch's nodes quickly: a process that has torch loaded (torch_rendezvous_peer.py)."""
+    """PyTorch's nodes, quickly: from a process with torch loaded (torch_rendezvous_peer.py)."""
 
     def __init__(self, directory: pathlib.Path, **environment: str):
         self._path = directory / f"nodes-{time.monotonic_ns()}"
@@ -187,6 +202,12 @@ def all_next(nodes) -> list[dict]:
     for node in nodes:
         node.say("next")
     return [node.result() for node in nodes]
+
+
+def until_waiting(nodes, count: int) -> None:
+    """As agents do it: they ask until somebody is waiting, and then rejoin."""
+    for node in nodes:
+        eventually(lambda: node.waiting() >= count, f"{node!r} sees {count} waiting", ROUND_S)
 
 
 def is_served(result: dict) -> bool:

@@ -17,15 +17,17 @@ from rendezvous_peers import ROUND_S, Meeting, Node, TorchNodes, all_next, asser
 pytestmark = [
     pytest.mark.skipif(not shutil.which("faketime"), reason="faketime is not installed"),
     pytest.mark.parametrize("meeting", ["muster"], indirect=True),  # the server does not matter
-    pytest.mark.parametrize("offset_s", [3600, -3600], ids=["an_hour_ahead", "an_hour_behind"]),
 ]
+
+OFFSETS_S = [3600, -3600]
+OFFSET_NAMES = ["an_hour_ahead", "an_hour_behind"]
 
 # Silent for 3 s is dead; 8 s are well over that. PyTorch's nodes may be at a loss: they give up.
 LIMITS = {
     "keep_alive_interval": 1,
     "keep_alive_max_attempt": 3,
     "last_call_timeout": 2,
-    "join_timeout": 8,
+    "join_timeout": 10,
 }
 WATCHED_S = 8.0
 
@@ -64,7 +66,8 @@ def evicted_within(meeting: Meeting, nodes: list[Node], watched_s: float) -> set
     return evicted
 
 
-def test_rdzv_a7_4_nobody_of_muster_is_evicted(meeting, offset_s):
+@pytest.mark.parametrize("offset_s", OFFSETS_S, ids=OFFSET_NAMES)
+def test_nobody_of_muster_is_evicted(meeting, offset_s):
     meeting.limits(3, 4, **LIMITS)
     nodes = [meeting.add("muster", last) for last in (1, 3)]
     nodes.append(meeting.add("muster", 2, **shifted_clock(offset_s)))
@@ -72,32 +75,41 @@ def test_rdzv_a7_4_nobody_of_muster_is_evicted(meeting, offset_s):
     results = all_next(nodes)
     assert_one_round(nodes, results, 0)
     # The last call was neither over at once nor an hour long.
-    assert all(1.5 < result["seconds"] < 2 + ROUND_S / 4 for result in results), results
+    assert all(1.5 < result["seconds"] < ROUND_S / 2 for result in results), results
     assert evicted_within(meeting, nodes, WATCHED_S) == set()
     assert [node.waiting() for node in nodes] == [0] * 3
     assert_one_round(nodes, all_next(nodes), 1)
+    # Nobody fought for this: an eviction that is undone at once would show here.
+    costs = [node.ask("cost") for node in nodes]
+    assert all(cost["reads"] + cost["writes"] < 200 for cost in costs), costs
 
 
-def test_the_same_evicts_nodes_of_pytorch(meeting, tmp_path, offset_s):
+def lost_nodes(meeting: Meeting, nodes: list[Node]) -> list[str]:
+    """What became of those nodes of PyTorch that are not in one round with all others for long."""
+    for node in nodes:
+        node.say("next")
+    outcomes = [node.outcome() for node in nodes]
+    errors = {outcome["error"] for outcome in outcomes if "error" in outcome}
+    assert errors <= {"RendezvousTimeoutError"}, outcomes  # anything else is the scenario's fault
+    lost = [
+        f"{node.name}: {outcome.get('error') or 'alone with %d' % outcome['world_size']}"
+        for node, outcome in zip(nodes, outcomes)
+        if outcome.get("world_size") != len(nodes)
+    ]
+    return lost or [f"{name}: evicted" for name in evicted_within(meeting, nodes, WATCHED_S)]
+
+
+@pytest.mark.parametrize("offset_s", [0, *OFFSETS_S], ids=["in_step", *OFFSET_NAMES])
+def test_upstream_loses_nodes_unless_clocks_agree(meeting, tmp_path, offset_s):
     meeting.limits(3, 4, **LIMITS)
     shifted_nodes = TorchNodes(tmp_path, **shifted_clock(offset_s))
     try:
         nodes = [meeting.add("torch", last) for last in (1, 3)]
         nodes.append(meeting.add("torch", 2, torch_nodes=shifted_nodes))
         assert_shifted(nodes[-1], offset_s)
-        for node in nodes:
-            node.say("next")
-        outcomes = [node.outcome() for node in nodes]
-        complaints = [
-            f"{node.name}: {outcome.get('error') or 'world size ' + str(outcome['world_size'])}"
-            for node, outcome in zip(nodes, outcomes)
-            if outcome.get("world_size") != 3
-        ]
-        if not complaints:
-            complaints = [f"{name}: evicted" for name in evicted_within(meeting, nodes, WATCHED_S)]
+        lost = lost_nodes(meeting, nodes)
     finally:
-        for node in meeting.nodes:
-            node.kill()
+        meeting.end()
         shifted_nodes.end()
-    print(f"PyTorch, {nodes[-1].name} off by {offset_s} s: {', '.join(complaints)}")
-    assert complaints
+    print(f"PyTorch, the clock of {nodes[-1].name} is {offset_s:+d} s off: {lost or 'all is well'}")
+    assert bool(lost) == bool(offset_s)

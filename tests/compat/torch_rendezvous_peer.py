@@ -14,6 +14,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 import time
 
 import torch
@@ -109,6 +110,8 @@ def become_node(connection: socket.socket) -> None:
 
 def main() -> None:
     torch.set_num_threads(1)
+    if "FAKETIME" in os.environ:  # whose library refuses Python's way to sleep (EINVAL)
+        time.sleep = lambda seconds: threading.Event().wait(seconds)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries them
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(sys.argv[1])
