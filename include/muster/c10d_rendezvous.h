@@ -14,7 +14,7 @@ namespace muster {
 class C10dRendezvousBackend final : public RendezvousBackend {
  public:
   /// Uses `store` for itself: nobody else should block on it. std::invalid_argument if the run id
-  /// is empty; RendezvousConnectionError.
+  /// is empty or there is no store; RendezvousConnectionError.
   C10dRendezvousBackend(std::shared_ptr<Store> store, const std::string& run_id);
 
   using RendezvousBackend::SetState;

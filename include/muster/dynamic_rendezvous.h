@@ -29,7 +29,7 @@ struct RendezvousCost {
 class DynamicRendezvousHandler final : public RendezvousHandler {
  public:
   /// `store` is what NextRendezvous() hands out, under a prefix for each round.
-  /// std::invalid_argument for settings that cannot be meant.
+  /// std::invalid_argument for settings or an address that cannot be meant, and for null.
   DynamicRendezvousHandler(RendezvousSettings settings, std::shared_ptr<Store> store,
                            std::unique_ptr<RendezvousBackend> backend,
                            DynamicRendezvousOptions options = {});

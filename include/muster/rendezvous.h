@@ -6,6 +6,7 @@
 #pragma once
 
 #include "muster/c10d_rendezvous.h"
+#include "muster/delay.h"
 #include "muster/dynamic_rendezvous.h"
 #include "muster/network.h"
 #include "muster/periodic_timer.h"

@@ -111,6 +111,7 @@ std::shared_ptr<Store> CreateFile(const RendezvousParameters& parameters) {
 C10dRendezvousBackend::C10dRendezvousBackend(std::shared_ptr<Store> store,
                                              const std::string& run_id)
     : store_(std::move(store)), key_(Concat("torch.rendezvous.", run_id)) {
+  if (!store_) throw std::invalid_argument("C10dRendezvousBackend: store is null");
   if (run_id.empty()) {
     throw std::invalid_argument("the run id is empty: it names the rendezvous and must not be");
   }
@@ -138,10 +139,11 @@ std::optional<SetStateResult> C10dRendezvousBackend::SetState(std::string_view b
   std::string stored =
       Reaching("be written", [&] { return store_->CompareSet(key_, fence, encoded); });
   if (stored == fence) {
-    // Had the key held what we expected, it would hold our bytes now: it is gone. A store that was
-    // started anew has forgotten everything; what we know is worth writing there again.
-    Reaching("create the key anew", [&] { return store_->CompareSet(key_, "", kNothing); });
-    return std::nullopt;
+    // Had the key held what we expected, it would hold our bytes now: it is gone, unless those are
+    // the same. A store that was started anew has forgotten everything; what we know is worth
+    // writing there again.
+    stored =
+        Reaching("create the key anew", [&] { return store_->CompareSet(key_, "", kNothing); });
   }
   if (stored == kNothing) return std::nullopt;
   const bool was_set = stored == encoded;

@@ -9,7 +9,6 @@
 #include "adapters/posix/process.h"
 #include "base/limits.h"
 #include "base/text.h"
-#include "base/utf8.h"
 #include "face/backend_port.h"
 #include "face/bootstrap.h"
 #include "face/event_recorder.h"
@@ -29,6 +28,9 @@ constexpr Duration kCacheMax = 1s;
 // The names under which PyTorch's handler reports the same things.
 constexpr std::string_view kHandlerEvents = "dynamic_rendezvous:DynamicRendezvousHandler.";
 constexpr std::string_view kExecutorEvents = "dynamic_rendezvous:_DistributedRendezvousOpExecutor.";
+
+// A backend may throw anything.
+constexpr std::string_view kNoException = "the backend threw something that is no std::exception";
 
 struct ActionEvent {
   Action action;
@@ -55,9 +57,11 @@ constexpr std::array kActionEvents = {
 
 Node ThisNode(const std::string& local_addr) {
   static std::atomic<int64_t> made = 0;
-  if (local_addr.size() > kNodeAddressBytesMax || !IsUtf8(local_addr)) {
+  // What is not printed as it is could not be read as the master's address.
+  if (local_addr.size() > kNodeAddressBytesMax ||
+      Printable(local_addr, local_addr.size()) != local_addr) {
     throw std::invalid_argument(Concat("the local address '", Printable(local_addr, 64),
-                                       "' must be UTF-8 of at most ",
+                                       "' must be printable UTF-8 of at most ",
                                        HumanBytes(kNodeAddressBytesMax)));
   }
   return {.addr = local_addr.empty() ? FullyQualifiedName() : local_addr,
@@ -78,6 +82,12 @@ RendezvousRules RulesFrom(const RendezvousSettings& settings) {
           .keep_alive_max_attempt = settings.keep_alive_max_attempt};
 }
 
+template <typename T>
+T MustBeThere(T given, std::string_view what) {
+  if (!given) throw std::invalid_argument(Concat("DynamicRendezvousHandler: ", what, " is null"));
+  return given;
+}
+
 uint64_t SeedFor(const Node& node, const Clock& clock) {
   return std::hash<std::string>{}(node.ToString()) ^ static_cast<uint64_t>(clock.Wall()) ^
          static_cast<uint64_t>(clock.Now().since_start.count());
@@ -90,8 +100,8 @@ struct DynamicRendezvousHandler::Impl {
        std::unique_ptr<RendezvousBackend> its_backend, DynamicRendezvousOptions options)
       : settings(std::move(given)),
         rules(RulesFrom(settings)),
-        store(std::move(its_store)),
-        backend(std::move(its_backend)),
+        store(MustBeThere(std::move(its_store), "store")),
+        backend(MustBeThere(std::move(its_backend), "backend")),
         document(backend, rules, clock, kCacheMax),
         driver(document, backend, ThisNode(options.local_addr), rules, clock,
                SeedFor({options.local_addr, ProcessId(), 0}, clock), Hooks()),
@@ -125,11 +135,13 @@ struct DynamicRendezvousHandler::Impl {
     if (!events.enabled()) return;
     for (const ActionEvent& event : kActionEvents) {
       if (event.action != action) continue;
-      Report(event, after.round);
-      // Joining brings a heartbeat, and the last one to come completes the round.
-      if (action != Action::kAddToParticipants) return;
-      Report(kActionEvents.front(), after.round);
-      if (after.complete) ReportAction(Action::kMarkComplete, after);
+      const bool waits = action == Action::kAddToWaitList || action == Action::kAddToRedundancyList;
+      Report(event, waits ? after.round + 1 : after.round);
+      // Coming brings a heartbeat, and the last one to come completes the round.
+      const bool joins = action == Action::kAddToParticipants;
+      if (waits || joins) Report(kActionEvents.front(), after.round);
+      if (joins && after.complete) ReportAction(Action::kMarkComplete, after);
+      return;
     }
   }
 
@@ -147,6 +159,10 @@ struct DynamicRendezvousHandler::Impl {
       return work();
     } catch (const std::exception& error) {
       const auto what = [&] { return std::string(error.what()); };
+      events.RecordFailure(Concat(kHandlerEvents, name), driver.self(), what, what);
+      throw;
+    } catch (...) {
+      const auto what = [] { return std::string(kNoException); };
       events.RecordFailure(Concat(kHandlerEvents, name), driver.self(), what, what);
       throw;
     }
@@ -214,6 +230,9 @@ struct DynamicRendezvousHandler::Impl {
     } catch (const std::exception& error) {
       // The next one may get through; others wait for several before they give a node up.
       const auto what = [&] { return std::string(error.what()); };
+      events.RecordFailure(Concat(kHandlerEvents, "_keep_alive"), driver.self(), what, what);
+    } catch (...) {
+      const auto what = [] { return std::string(kNoException); };
       events.RecordFailure(Concat(kHandlerEvents, "_keep_alive"), driver.self(), what, what);
     }
   }

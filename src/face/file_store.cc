@@ -17,6 +17,16 @@ namespace {
 // Nothing tells us that the file has grown, so we look: at once, then ever less often.
 constexpr Duration kFirstLook = 1ms;
 constexpr Duration kLongestPause = 10ms;
+
+// There is no network here: a disk or a kernel that fails us is the store's trouble.
+template <typename T>
+T Given(Result<T> result) {
+  if (!result && result.error().code == Code::kUnavailable) {
+    throw StoreError(result.error().message);
+  }
+  return ValueOrThrow(std::move(result));
+}
+
 }  // namespace
 
 struct FileStore::Impl {
@@ -50,13 +60,13 @@ struct FileStore::Impl {
   T OnceThere(const std::function<Result<T>(Instant deadline)>& look) {
     const std::lock_guard lock(mutex);
     const Instant deadline = Deadline();
-    return ValueOrThrow(LookUntil<T>(deadline, [&] { return look(deadline); }));
+    return Given(LookUntil<T>(deadline, [&] { return look(deadline); }));
   }
 };
 
 FileStore::FileStore(std::string path, int world_size)
     : impl_(std::make_unique<Impl>(std::move(path), world_size)) {
-  OkOrThrow(impl_->table.Enter(impl_->Deadline()));
+  Given(impl_->table.Enter(impl_->Deadline()));
 }
 
 FileStore::~FileStore() {
@@ -67,7 +77,7 @@ FileStore::~FileStore() {
 
 void FileStore::Set(std::string_view key, std::string_view value) {
   const std::lock_guard lock(impl_->mutex);
-  OkOrThrow(impl_->table.Set(key, value, impl_->Deadline()));
+  Given(impl_->table.Set(key, value, impl_->Deadline()));
 }
 
 std::string FileStore::Get(std::string_view key) {
@@ -79,18 +89,18 @@ std::string FileStore::Get(std::string_view key) {
     throw StoreTimeoutError(Concat("Timeout waiting for key: ", Printable(key), " after ",
                                    impl_->timeout.count(), " ms (file ", impl_->table.path(), ")"));
   }
-  return ValueOrThrow(std::move(value));
+  return Given(std::move(value));
 }
 
 int64_t FileStore::Add(std::string_view key, int64_t delta) {
   const std::lock_guard lock(impl_->mutex);
-  return ValueOrThrow(impl_->table.Add(key, delta, impl_->Deadline()));
+  return Given(impl_->table.Add(key, delta, impl_->Deadline()));
 }
 
 std::string FileStore::CompareSet(std::string_view key, std::string_view expected,
                                   std::string_view desired) {
   const std::lock_guard lock(impl_->mutex);
-  return ValueOrThrow(impl_->table.CompareSet(key, expected, desired, impl_->Deadline()));
+  return Given(impl_->table.CompareSet(key, expected, desired, impl_->Deadline()));
 }
 
 bool FileStore::Check(const std::vector<std::string>& keys) {
@@ -112,7 +122,7 @@ void FileStore::Wait(const std::vector<std::string>& keys, milliseconds timeout)
                                    Printable(missing.empty() ? "" : missing.back()), " (file ",
                                    impl_->table.path(), ")"));
   }
-  ValueOrThrow(all);
+  Given(all);
 }
 
 bool FileStore::DeleteKey(std::string_view key) {
@@ -131,7 +141,7 @@ std::vector<std::string> FileStore::ListKeys() {
 
 void FileStore::Append(std::string_view key, std::string_view suffix) {
   const std::lock_guard lock(impl_->mutex);
-  OkOrThrow(impl_->table.Append(key, suffix, impl_->Deadline()));
+  Given(impl_->table.Append(key, suffix, impl_->Deadline()));
 }
 
 std::shared_ptr<Store> FileStore::Clone() {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "adapters/posix/posix_clock.h"
+#include "base/limits.h"
 #include "base/text.h"
 #include "core/store/machine.h"
 
@@ -59,6 +60,14 @@ struct HashStore::Impl {
 
 namespace {
 
+// Throws if the machine refused the call; `what` names it: "MultiGet of 17 keys".
+void RequireAccepted(const Reply& reply, std::string_view what, std::string_view limit) {
+  if (reply.kind != Reply::Kind::kRefused) return;
+  throw StoreError(Concat(what, ": ", Describe(reply.why), ": ", limit));
+}
+
+std::string ReplyLimit() { return Concat("one answer holds at most ", HumanBytes(kReplyBytesMax)); }
+
 [[noreturn]] void ThrowTimeout(milliseconds timeout, const Views& keys) {
   std::string names;
   for (const std::string_view key : keys)
@@ -88,8 +97,10 @@ class HashStore::Call {
   /// Returns when every key has been seen to exist; StoreTimeoutError otherwise. Lets go of the
   /// lock meanwhile.
   void Wait(const Views& keys) {
-    if (impl_.Step(client_, {.op = Op::kWait, .keys = keys}).kind == Reply::Kind::kStopWaiting)
-      return;
+    const Reply reply = impl_.Step(client_, {.op = Op::kWait, .keys = keys});
+    if (reply.kind == Reply::Kind::kStopWaiting) return;
+    RequireAccepted(reply, Concat("Wait for ", keys.size(), " keys"),
+                    Concat("all waits together may name at most ", kWaitedKeysMax));
     Impl::Parked parked;
     impl_.parked.emplace(client_, &parked);
     const bool in_time = Sleep(parked.wake, [&] { return parked.released; });
@@ -188,22 +199,26 @@ int64_t HashStore::GetNumKeys() {
 std::vector<std::string> HashStore::ListKeys() {
   const std::lock_guard lock(impl_->mutex);
   const Reply reply = impl_->StepOnce({.op = Op::kListKeys});
+  RequireAccepted(reply, "ListKeys", ReplyLimit());
   return {reply.values.begin(), reply.values.end()};
 }
 
 void HashStore::Append(std::string_view key, std::string_view suffix) {
   const std::lock_guard lock(impl_->mutex);
   const Reply reply = impl_->StepOnce({.op = Op::kAppend, .key = key, .value = suffix});
-  if (reply.kind == Reply::Kind::kRefused) {
-    throw StoreError(Concat("Append to '", Printable(key), "': ", Describe(reply.why)));
-  }
+  RequireAccepted(reply, Concat("Append to '", Printable(key), "'"),
+                  Concat("one value holds at most ", HumanBytes(kReplyBytesMax)));
 }
 
 std::vector<std::string> HashStore::MultiGet(const std::vector<std::string>& keys) {
   Call call(*impl_);
   const Views views = ToViews(keys);
-  call.Wait(views);
+  // A key that was deleted before we woke is waited for again: an empty value would be a lie.
+  do {
+    call.Wait(views);
+  } while (call.Step({.op = Op::kCheck, .keys = views}).kind != Reply::Kind::kReady);
   const Reply reply = call.Step({.op = Op::kMultiGet, .keys = views});
+  RequireAccepted(reply, Concat("MultiGet of ", keys.size(), " keys"), ReplyLimit());
   return {reply.values.begin(), reply.values.end()};
 }
 

@@ -9,6 +9,7 @@
 #include "adapters/posix/posix_clock.h"
 #include "adapters/posix/posix_dialer.h"
 #include "adapters/posix/process.h"
+#include "base/limits.h"
 #include "base/text.h"
 #include "face/throw.h"
 #include "runtime/store_client.h"
@@ -71,9 +72,13 @@ struct TcpStore::Impl {
 
   void Connect() {
     timeout = options.timeout;
+    // Somebody else's server whose limit for values was raised has a higher one for requests, too;
+    // how high, nobody told us.
+    const bool raised = !options.is_server && options.value_bytes_max > kValueBytesMax;
     const StoreClientOptions client_options{
         .key_bytes_max = options.key_bytes_max,
         .value_bytes_max = options.value_bytes_max,
+        .request_bytes_max = raised ? UINT64_MAX : options.server.request_bytes_max,
         .nonce = ProcessId(),
         .seed = uint64_t{ProcessId()} ^ static_cast<uint64_t>(clock.Now().since_start.count())};
     client = ValueOrThrow(

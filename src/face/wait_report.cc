@@ -71,7 +71,9 @@ WaitReport ReportOn(const WaitSnapshot& snapshot, const Node& self, const Rendez
   if (report.phase == WaitReport::Phase::kForming) report.awaited = rules.min_nodes - here;
   if (report.phase == WaitReport::Phase::kNextRound) report.awaited = here;
   if (snapshot.last_call_ends) report.last_call_left = Left(*snapshot.last_call_ends, now);
-  if (snapshot.deadline != Instant::Never()) report.time_left = Left(snapshot.deadline, now);
+  const bool limited =
+      snapshot.deadline != Instant::Never() && report.phase != WaitReport::Phase::kSpare;
+  if (limited) report.time_left = Left(snapshot.deadline, now);
   return report;
 }
 

@@ -12,6 +12,7 @@ namespace {
 
 constexpr Duration kFirstDelayMax = 300ms;
 constexpr int64_t kHeartbeatContenders = 16;
+constexpr int64_t kCrowdMax = 1'000'000;  // more than ever come; times a duration, still a duration
 constexpr Duration kPauseAfterLossMax = 1s;
 constexpr Duration kWritableAge = 2ms;
 constexpr Duration kLookAgainMin = 20ms;
@@ -48,7 +49,8 @@ RendezvousDriver::RendezvousDriver(SharedDocument& document, StateBackend& backe
 Duration RendezvousDriver::FirstDelay() {
   // A millisecond for each node that may come: a small job does not wait for the sake of large
   // ones.
-  const Duration longest = std::min<Duration>(kFirstDelayMax, 1ms * rules_.max_nodes);
+  const Duration longest =
+      std::min<Duration>(kFirstDelayMax, 1ms * std::min(rules_.max_nodes, kCrowdMax));
   return Duration(static_cast<int64_t>(prng_.Below(static_cast<uint64_t>(longest.count()))));
 }
 
@@ -92,6 +94,13 @@ Result<Decision> RendezvousDriver::Run(Operation operation) {
       read_time_ = std::max<Duration>(now - began, 50us);
     }
     if (stored) AnnounceChange(round_before, complete_before, closed_before);
+    if (document_.dirty()) {
+      // Nothing is stored any more, what we built on is gone: our change is there only when the
+      // next Sync() has written it again.
+      if (now >= operation.deadline) return Decision{Action::kErrorTimeout, "no write was kept"};
+      PauseAfterLoss(operation);
+      continue;
+    }
 
     const Outlook outlook{.state = document_.state(),
                           .observed = document_.observed(),
@@ -146,7 +155,7 @@ void RendezvousDriver::Perform(Action action, Operation& operation) {
 
 int64_t RendezvousDriver::Missing() const {
   const auto here = static_cast<int64_t>(document_.state().participants.size());
-  return std::max<int64_t>(1, rules_.max_nodes - here);
+  return std::clamp<int64_t>(rules_.max_nodes - here, 1, kCrowdMax);
 }
 
 Duration RendezvousDriver::Draw(Duration longest) {
@@ -168,7 +177,7 @@ void RendezvousDriver::AnnounceChange(int64_t round_before, bool complete_before
 void RendezvousDriver::PauseAfterLoss(Operation& operation) {
   const int64_t likely = std::max<int64_t>(Missing() + 1, kHeartbeatContenders);
   const int64_t contenders =
-      std::min<int64_t>(int64_t{2} << std::min(operation.lost_in_a_row, 30), likely);
+      std::min<int64_t>(int64_t{2} << std::min(operation.lost_in_a_row, 20), likely);
   ++operation.lost_in_a_row;
   const Duration longest = std::min<Duration>(write_time_ * contenders, kPauseAfterLossMax);
   clock_.SleepUntil(std::min(clock_.Now() + Draw(longest), operation.deadline));
@@ -191,7 +200,13 @@ void RendezvousDriver::PauseUntilNextLook(const Decision& decision, Operation& o
     next = decision.wake_at + 1ms + Draw(std::min<Duration>(write_time_ * 4, 50ms));
   }
   const std::string news = state.complete ? End(state.round) : Completion(state.round);
-  if (!backend_.Await(news, next - now)) clock_.SleepUntil(next);
+  // News that came and changed nothing is an old one, of a state that was lost: it would come again
+  // at once.
+  if (operation.heard == news || !backend_.Await(news, next - now)) {
+    clock_.SleepUntil(next);
+  } else if (clock_.Now() < next) {
+    operation.heard = news;
+  }
 }
 
 void RendezvousDriver::Publish(const Outlook& outlook, const Decision& decision) {

@@ -78,6 +78,7 @@ class RendezvousDriver {
     int lost_in_a_row = 0;
     int looks_in_vain = 0;
     Shape shape{};
+    std::string heard{};  ///< The last news that came.
   };
 
   Result<Decision> Run(Operation operation);

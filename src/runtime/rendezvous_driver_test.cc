@@ -190,6 +190,19 @@ TEST_F(DriverTest, WhatOthersWaitForIsAnnouncedOnceItIsStored) {
   EXPECT_EQ(cell.announced[3], "1/MUSTER_OVER");
 }
 
+TEST_F(DriverTest, AChangeCountsOnlyOnceItIsStored) {
+  cell.Put(Complete(With({"a", "c"})));
+  ASSERT_EQ(Finish(driver.Exit(clock.now + 1s)), Action::kFinish);
+  cell.forgets = true;
+  cell.before_set = [&] { cell.bytes.reset(); };
+  const Instant began = clock.now;
+  EXPECT_EQ(Finish(driver.Close("")), Action::kErrorTimeout) << "nothing that is written stays";
+  EXPECT_GE(clock.now, began + 30s);
+  cell.forgets = false;
+  EXPECT_EQ(Finish(driver.Close("")), Action::kFinish);
+  EXPECT_TRUE(cell.state().closed);
+}
+
 TEST_F(DriverTest, BackendErrorsEndTheOperation) {
   cell.failure = Error{Code::kUnavailable, "gone"};
   const Result<Decision> result = driver.Join();

@@ -33,7 +33,7 @@ Result<SharedDocument::Outcome> SharedDocument::Write() {
   if (!stored) ++lost_;
   MUSTER_CHECK_OK(Adopt(answer ? std::move(answer->bytes) : std::move(mine)));
   token_ = answer ? std::move(answer->token) : std::any();
-  dirty_ = false;
+  dirty_ = !answer;
   return stored ? Outcome::kStored : Outcome::kLost;
 }
 
@@ -50,8 +50,8 @@ Status SharedDocument::Adopt(std::optional<std::string> bytes) {
   if (!bytes) {
     shared_ = RendezvousState();
   } else if (bytes != bytes_) {
-    MUSTER_TRY(shared_, wire::ReadState(*bytes));
-    if (shared_.naive_times) {
+    MUSTER_TRY(RendezvousState read, wire::ReadState(*bytes));
+    if (read.naive_times) {
       // Its writer compares times with a zone to times without, and fails: there is no way to meet.
       return Error{
           Code::kProtocol,
@@ -59,6 +59,7 @@ Status SharedDocument::Adopt(std::optional<std::string> bytes) {
                  "' has times without a zone: a PyTorch up to 2.5 takes part, which cannot "
                  "share a rendezvous with newer agents; use 2.6 or later on all nodes")};
     }
+    shared_ = std::move(read);
   }
   bytes_ = std::move(bytes);
   state_ = shared_;

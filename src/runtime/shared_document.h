@@ -27,8 +27,9 @@ class SharedDocument {
                  Duration cache_max);
 
   /// Writes the change that was made, if any, or else reads. kLost: somebody was faster; the change
-  /// is gone, and state() is theirs. After an error the change is still pending, and the next
-  /// Sync() writes it. Errors are the backend's; kProtocol also for a state that cannot be read.
+  /// is gone, and state() is theirs; or nothing is stored at all. Then, as after an error, the
+  /// change is still pending (dirty()), and the next Sync() writes it. Errors are the backend's;
+  /// kProtocol also for a state that cannot be read.
   Result<Outcome> Sync(Freshness freshness);
 
   /// What this node goes by: what is stored, without those who have fallen silent.

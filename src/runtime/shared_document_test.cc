@@ -4,6 +4,7 @@
 
 #include "core/rendezvous/story.h"
 #include "runtime/fake_cell.h"
+#include "support/state_pickles.h"
 
 namespace muster {
 namespace {
@@ -177,6 +178,29 @@ TEST_F(SharedDocumentTest, Rdzv049AWriteAnsweredWithNothingDoesNotCount) {
   cell.forgets = false;
   document.Change();
   EXPECT_EQ(Sync(), Outcome::kStored);
+}
+
+TEST_F(SharedDocumentTest, AChangeThatFoundNothingStoredIsStillPending) {
+  document.Change().round = 2;
+  cell.forgets = true;
+  EXPECT_EQ(Sync(), Outcome::kLost);
+  EXPECT_TRUE(document.dirty());
+  cell.forgets = false;
+  EXPECT_EQ(Sync(), Outcome::kStored);
+  EXPECT_EQ(cell.state().round, 2);
+  EXPECT_FALSE(document.dirty());
+}
+
+TEST_F(SharedDocumentTest, ARefusedStateDoesNotReplaceTheLastGoodOne) {
+  const std::string good = wire::WriteState(Complete(With({"a"})));
+  cell.Put(good);
+  Sync();
+  cell.Put(test::pickle::StateWith(
+      {{"deadline", test::pickle::DateTime({test::pickle::kMorningBytes})}}));
+  EXPECT_FALSE(document.Sync(Freshness::kNow));
+  cell.Put(good);
+  ASSERT_TRUE(document.Sync(Freshness::kNow));
+  EXPECT_EQ(document.shared(), Complete(With({"a"})));
 }
 
 TEST_F(SharedDocumentTest, Rdzv056Rdzv057ThePurgeIsPublishedByTheNextWriteOnly) {

@@ -223,9 +223,8 @@ class KeptEvents {
   }
   std::vector<RendezvousEvent> Failures() const {
     std::vector<RendezvousEvent> found = All();
-    std::erase_if(found, [](const RendezvousEvent& event) {
-      return event.node_state != NodeState::kFailed;
-    });
+    std::erase_if(
+        found, [](const RendezvousEvent& event) { return event.node_state != NodeState::kFailed; });
     return found;
   }
   void Clear() {
@@ -237,9 +236,8 @@ class KeptEvents {
   /// "Handler.shutdown", "Executor.run", "create_handler"
   static std::string ShortName(const RendezvousEvent& event) {
     std::string name = event.name.substr(event.name.find(':') + 1);
-    for (const auto& [part, word] :
-         {std::pair{"DynamicRendezvousHandler", "Handler"},
-          std::pair{"_DistributedRendezvousOpExecutor", "Executor"}}) {
+    for (const auto& [part, word] : {std::pair{"DynamicRendezvousHandler", "Handler"},
+                                     std::pair{"_DistributedRendezvousOpExecutor", "Executor"}}) {
       if (name.starts_with(part)) name.replace(0, std::string_view(part).size(), word);
     }
     return name;

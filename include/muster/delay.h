@@ -1,0 +1,15 @@
+// Delay: a pause before the crowd moves on.
+#pragma once
+
+#include <chrono>
+
+namespace muster {
+
+/// Blocks for so long; for less than 10 ms, not at all.
+void Delay(std::chrono::milliseconds time);
+
+/// Blocks for a time drawn uniformly between the two, so that many who were started in one instant
+/// do not act in one. std::invalid_argument if `most` is below `least`.
+void Delay(std::chrono::milliseconds least, std::chrono::milliseconds most);
+
+}  // namespace muster

@@ -1,0 +1,37 @@
+#include "muster/delay.h"
+
+#include <stdexcept>
+
+#include "adapters/posix/posix_clock.h"
+#include "adapters/posix/process.h"
+#include "base/prng.h"
+#include "base/text.h"
+
+namespace muster {
+
+namespace {
+
+constexpr std::chrono::milliseconds kWorthwhile(10);
+
+}  // namespace
+
+void Delay(std::chrono::milliseconds time) {
+  if (time < kWorthwhile) return;
+  PosixClock clock;
+  clock.SleepUntil(DeadlineAfter(clock.Now(), time));
+}
+
+void Delay(std::chrono::milliseconds least, std::chrono::milliseconds most) {
+  if (most < least) {
+    throw std::invalid_argument(
+        Concat("Delay between ", least.count(), " and ", most.count(), " ms: the second is less"));
+  }
+  const PosixClock clock;
+  // Process and instant tell those apart who were started together.
+  Prng prng(static_cast<uint64_t>(clock.Now().since_start.count()) ^
+            (static_cast<uint64_t>(ProcessId()) << 32));
+  const auto span = static_cast<uint64_t>((most - least).count()) + 1;
+  Delay(least + std::chrono::milliseconds(static_cast<int64_t>(prng.Below(span))));
+}
+
+}  // namespace muster
