@@ -18,6 +18,7 @@ namespace {
 constexpr milliseconds kPatience{3000};
 constexpr milliseconds kKnock{1000};
 constexpr int64_t kRoundsBack = 256;
+constexpr int kKnocksMax = 3;  // at doors that stay closed, each for the time above
 
 // muster publishes in every round, and signs: what it published in an earlier one is not for this.
 constexpr std::string_view kSignature = "MUSTER_RANK_0";
@@ -88,6 +89,7 @@ RendezvousStoreInfo Bootstrap::Await(int64_t round, std::string_view first_addr)
 }
 
 std::optional<RendezvousStoreInfo> Bootstrap::Earlier(int64_t round, std::string_view first_addr) {
+  int knocks = 0;
   for (int64_t back = round - 1; back >= 0 && back >= round - kRoundsBack; --back) {
     const std::string prefix = prefix_of_(back);
     if (!store_->Check(KeysOf(prefix))) continue;
@@ -97,6 +99,7 @@ std::optional<RendezvousStoreInfo> Bootstrap::Earlier(int64_t round, std::string
     // the present one was away, or has just been followed by one that is slow to publish.
     if (!first_addr.empty() && info.master_addr != first_addr) continue;
     if (Answers(info)) return info;
+    if (++knocks == kKnocksMax) break;
   }
   return std::nullopt;
 }

@@ -98,6 +98,7 @@ class NaiveStore {
         if (there && entries_[e.key] != e.expected) return Quoted(entries_[e.key]);
         return Put(e.key, e.value), Quoted(e.value);
       case Op::kGet:
+        if (there && entries_[e.key].size() > options_.reply_bytes_max) return kTooMuch;
         return Quoted(there ? entries_[e.key] : "");
       case Op::kAdd:
         return Count(e.key, e.number);
