@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 TORCH_VERSION=2.13.0
 TORCH_VENV=${MUSTER_TORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/torch-$TORCH_VERSION}
-JOBS=$(nproc)
+JOBS=${MUSTER_JOBS:-$(nproc)}  # Compilers at a time; a machine short of memory wants fewer than cores.
 
 # One line about what happens next, under the name of the script that says it.
 say() { printf '%s: %s\n' "$(basename "$0")" "$*"; }

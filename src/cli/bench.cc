@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "cli/flags.h"
 #include "load/echo_server.h"
 #include "load/process_meter.h"
 #include "muster/error.h"
@@ -50,7 +51,13 @@ Result<BenchServer> ReachServer(const std::string& address, pid_t pid, int threa
     return StartOwn({"serve", "--listen", "127.0.0.1:0", "--json", "--threads", Concat(threads)});
   }
   BenchServer server;
-  MUSTER_TRY(server.endpoint, ParseHostPort(address));
+  const Result<Endpoint> endpoint = ParseHostPort(address);
+  if (!endpoint) return Error{Code::kInvalid, "--server " + endpoint.error().message};
+  if (endpoint->port == 0) {
+    return Error{Code::kInvalid, Concat("--server '", Printable(address),
+                                        "' is not a place: the port must be from 1 to 65535")};
+  }
+  server.endpoint = *endpoint;
   if (server.endpoint.host.empty()) server.endpoint.host = "localhost";
   if (pid != 0) MUSTER_CHECK_OK(load::CpuTime(pid));  // said now, not after the load
   server.pid = pid;
@@ -79,7 +86,13 @@ void ThrowAsCliError(const Error& error, const std::string& what) {
   }
 }
 
-Duration ToDuration(double seconds) { return Duration(static_cast<int64_t>(seconds * 1e9)); }
+Duration ToDuration(double seconds) {
+  // CLI11 takes nan for a number within every range.
+  if (!(seconds >= 0 && seconds <= kSecondsMax)) {
+    throw std::invalid_argument(Concat("'", std::to_string(seconds), "' is not a time in seconds"));
+  }
+  return Duration(static_cast<int64_t>(seconds * 1e9));
+}
 
 double Microseconds(Duration duration) {
   return std::round(static_cast<double>(duration.count()) / 10.0) / 100.0;

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "cli/bench.h"
+#include "cli/flags.h"
 #include "load/connections.h"
 #include "load/store_load.h"
 
@@ -206,6 +207,34 @@ void AddServerFlags(CLI::App& store, BenchStoreFlags& flags) {
       ->capture_default_str();
 }
 
+void AddLoadFlags(CLI::App& store, BenchStoreFlags& flags) {
+  // What makes sense together is for the load generator to say; here, only what fits.
+  const auto count = [&](const char* flag, auto& value, const char* help) {
+    return store.add_option(flag, value, help)->transform(WholeNumber(0, UINT32_MAX));
+  };
+  const auto seconds = [&](const char* flag, double& value, double least, const char* help) {
+    store.add_option(flag, value, help)->transform(SecondsFrom(least, 600))->capture_default_str();
+  };
+  count("--clients", flags.options.clients, "Connections")->capture_default_str();
+  count("--pipeline", flags.options.pipeline, "Requests in one write")->capture_default_str();
+  store.add_option("--ops", flags.ops, "Which operations, one after the other")
+      ->delimiter(',')
+      ->capture_default_str();
+  seconds("--seconds", flags.seconds, 0.01, "Time to measure each operation");
+  seconds("--warm-up", flags.warm_up, 0, "Seconds of load before each measurement");
+  count("--value-size", flags.options.value_bytes, "Bytes of each value")->capture_default_str();
+  count("--keys", flags.options.keys, "Distinct keys")->capture_default_str();
+  count("--threads", flags.options.threads, "Threads of the load generator")->capture_default_str();
+  store
+      .add_option("--seed", flags.options.seed, "Chooses the keys asked for; same seed, same work")
+      ->transform(WholeNumber(0, UINT64_MAX))
+      ->capture_default_str();
+  store
+      .add_option("--connections-only", flags.connections_only,
+                  "Open and hold so many connections instead")
+      ->transform(WholeNumber(1, UINT32_MAX));
+}
+
 }  // namespace
 
 void AddBenchStore(CLI::App& bench, Run* run) {
@@ -215,31 +244,7 @@ void AddBenchStore(CLI::App& bench, Run* run) {
       "store", "Load a store server with many clients and report what it did.");
   store->footer(kMore);
   AddServerFlags(*store, *flags);
-  store->add_option("--clients", flags->options.clients, "Connections")->capture_default_str();
-  store->add_option("--pipeline", flags->options.pipeline, "Requests in one write")
-      ->capture_default_str();
-  store->add_option("--ops", flags->ops, "Which operations, one after the other")
-      ->delimiter(',')
-      ->capture_default_str();
-  store->add_option("--seconds", flags->seconds, "Time to measure each operation")
-      ->check(CLI::Range(0.01, 600.0))
-      ->capture_default_str();
-  store->add_option("--warm-up", flags->warm_up, "Seconds of load before each measurement")
-      ->check(CLI::Range(0.0, 600.0))
-      ->capture_default_str();
-  store->add_option("--value-size", flags->options.value_bytes, "Bytes of each value")
-      ->capture_default_str();
-  store->add_option("--keys", flags->options.keys, "Distinct keys")->capture_default_str();
-  store->add_option("--threads", flags->options.threads, "Threads of the load generator")
-      ->capture_default_str();
-  store
-      ->add_option("--seed", flags->options.seed,
-                   "Chooses the keys asked for; same seed, same work")
-      ->capture_default_str();
-  store
-      ->add_option("--connections-only", flags->connections_only,
-                   "Open and hold so many connections instead")
-      ->check(CLI::PositiveNumber);
+  AddLoadFlags(*store, *flags);
   store->add_flag("--json", flags->json, "Print JSON");
   store->callback([flags, run] { *run = [flags] { return BenchStore(*flags); }; });
 }

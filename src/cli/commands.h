@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace muster::cli {
 
@@ -12,7 +14,7 @@ enum ExitStatus : int {
   kFailed = 1,    ///< It was tried and did not work.
   kUsage = 2,     ///< The call itself cannot be meant.
   kTimedOut = 3,  ///< What was waited for did not come.
-  kNoServer = 4,  ///< Nobody answers there, or it hung up.
+  kNoServer = 4,  ///< Nobody answers there, or nobody does any more.
   kClosed = 5,    ///< The rendezvous is closed.
 };
 
@@ -21,7 +23,9 @@ using Run = std::function<int()>;
 
 /// Each adds its subcommand to `app` and, when the user chose it, sets `*run`.
 void AddServe(CLI::App& app, Run* run);
-void AddStore(CLI::App& app, Run* run);
+/// Also takes the operation's words out of the program's `arguments`: CLI11 must not see them, for
+/// it changes some ("[x]" becomes "x", "++" nothing).
+void AddStore(CLI::App& app, Run* run, std::vector<std::string>* arguments);
 void AddBench(CLI::App& app, Run* run);
 void AddRendezvous(CLI::App& app, Run* run);
 

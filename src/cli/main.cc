@@ -1,13 +1,15 @@
 // The `muster` program: reads the command line, runs the chosen subcommand, tells the outcome by
 // its exit status.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <stdexcept>
+#include <string>
+#include <vector>
 
+#include "base/text.h"
 #include "cli/commands.h"
-#include "muster/error.h"
-#include "muster/rendezvous_error.h"
+#include "cli/failure.h"
 
 namespace muster::cli {
 namespace {
@@ -23,51 +25,84 @@ constexpr const char* kAbout =
     "  muster bench store --clients 64         measure a server\n"
     "\n"
     "Exit status: 0 done, 1 failed, 2 the call cannot be meant, 3 timed out, 4 no server,\n"
-    "5 the rendezvous is closed.";
+    "5 the rendezvous is closed. A failure is told on stderr; with --json also on stdout, as\n"
+    "{\"error\": \"...\", \"status\": N}.";
 
-int Complain(const char* what, int status) {
-  std::fprintf(stderr, "muster: %s\n", what);
-  return status;
+/// The subcommands that `app` offers to people: "serve, store, bench".
+std::string Offered(const CLI::App& app) {
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) {
+    if (command->get_group().empty()) continue;  // hidden
+    names += Concat(names.empty() ? "" : ", ", command->get_name());
+  }
+  return names;
+}
+
+/// What is wrong with the command line, and whose --help tells more.
+std::string Explain(const CLI::App& app, const CLI::ParseError& wrong) {
+  // The (sub)command in question: the first that was given something it does not know, or else the
+  // innermost.
+  const CLI::App* at = &app;
+  std::string name = app.get_name();
+  while (at->remaining().empty() && !at->get_subcommands().empty()) {
+    at = at->get_subcommands().front();
+    name += " " + at->get_name();
+  }
+  std::vector<std::string> strangers = at->remaining();
+  std::erase(strangers, "--");
+  const std::string stranger = strangers.empty() ? "" : Printable(strangers.front());
+  const bool wants_command =
+      at->get_require_subcommand_min() > 0 && (at->get_subcommands().empty() || !stranger.empty());
+
+  std::string what = wrong.what();
+  if (wants_command && (stranger.empty() || stranger.starts_with('-'))) {
+    what = Concat(stranger.empty() ? "" : Concat("'", stranger, "' was not expected; "),
+                  "name one of: ", Offered(*at));
+  } else if (wants_command) {
+    what = Concat("no command '", stranger, "'; there are: ", Offered(*at));
+  } else if (dynamic_cast<const CLI::ExtrasError*>(&wrong) != nullptr && !stranger.empty()) {
+    what = Concat("'", stranger, "' was not expected");
+    if (name == "muster store") what += "; a word that starts with '-' goes behind '--'";
+  }
+  return Concat(what, " (see '", name, " --help')");
 }
 
 int Main(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
   CLI::App app(kAbout, "muster");
   app.set_version_flag("--version", "muster " MUSTER_VERSION);
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
   Run run;
   AddServe(app, &run);
-  AddStore(app, &run);
+  AddStore(app, &run, &arguments);
   AddRendezvous(app, &run);
   AddBench(app, &run);
+  // Looked for by hand: a command line that cannot be read has no flags.
+  const bool json = std::ranges::find(arguments, "--json") != arguments.end();
   try {
-    app.parse(argc, argv);
+    std::ranges::reverse(arguments);  // as CLI11 wants them
+    app.parse(std::move(arguments));
   } catch (const CLI::Success& asked) {  // --help, --version
     return app.exit(asked);
   } catch (const CLI::ParseError& wrong) {
-    std::fprintf(stderr, "muster: %s (see 'muster --help')\n", wrong.what());
-    return kUsage;
+    return Complain(Explain(app, wrong), kUsage, json);
   }
   try {
     return run();
-  } catch (const StoreTimeoutError& error) {
-    return Complain(error.what(), kTimedOut);
-  } catch (const RendezvousTimeoutError& error) {
-    return Complain(error.what(), kTimedOut);
-  } catch (const RendezvousConnectionError& error) {
-    return Complain(error.what(), kNoServer);
-  } catch (const RendezvousClosedError& error) {
-    return Complain(error.what(), kClosed);
-  } catch (const NetworkError& error) {
-    return Complain(error.what(), kNoServer);
-  } catch (const std::invalid_argument& error) {
-    return Complain(error.what(), kUsage);
   } catch (const std::exception& error) {
-    return Complain(error.what(), kFailed);
+    return Complain(error, json);
   }
+}
+
+/// A result that nobody could read is no success.
+int Finish(int status) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  std::fprintf(stderr, "muster: cannot write to standard output\n");
+  return status == kOk ? kFailed : status;
 }
 
 }  // namespace
 }  // namespace muster::cli
 
-int main(int argc, char** argv) { return muster::cli::Main(argc, argv); }
+int main(int argc, char** argv) { return muster::cli::Finish(muster::cli::Main(argc, argv)); }

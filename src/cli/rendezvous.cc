@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/flags.h"
 #include "cli/process.h"
 #include "muster/rendezvous.h"
 
@@ -55,19 +56,14 @@ std::pair<int64_t, int64_t> ParseNodes(const std::string& text) {
   return {number(text.substr(0, colon)), number(text.substr(colon + 1))};
 }
 
-// Whole seconds, at least one: what the options of a rendezvous are counted in.
-int64_t WholeSeconds(double seconds, const char* flag) {
-  if (seconds >= 1 && seconds <= 1e9) return static_cast<int64_t>(seconds);
-  throw std::invalid_argument(Concat(flag, " must be between 1 and 1e9 seconds"));
-}
-
 RendezvousParameters Parameters(const RendezvousFlags& flags) {
   const auto [min_nodes, max_nodes] = ParseNodes(flags.nodes);
   RendezvousConfig config = ParseRendezvousConfig(flags.config);
-  const int64_t timeout = WholeSeconds(flags.timeout_seconds, "--timeout");
+  // Options of a rendezvous are counted in whole seconds.
+  const auto timeout = static_cast<int64_t>(flags.timeout_seconds);
   config.try_emplace("join_timeout", timeout);
   config.try_emplace("timeout", timeout);  // of the static rendezvous
-  config.try_emplace("last_call_timeout", WholeSeconds(flags.last_call_seconds, "--last-call"));
+  config.try_emplace("last_call_timeout", static_cast<int64_t>(flags.last_call_seconds));
   if (flags.rank >= 0) config.insert_or_assign("rank", flags.rank);
   return {flags.backend, flags.endpoint,   flags.run_id,     min_nodes,
           max_nodes,     flags.local_addr, std::move(config)};
@@ -161,7 +157,7 @@ std::optional<int> Join(RendezvousHandler& handler, const RendezvousFlags& flags
 
 void Hold(RendezvousHandler& handler, const RendezvousFlags& flags, const StopSignals& signals) {
   constexpr std::chrono::milliseconds kLook(200);
-  auto left = std::chrono::milliseconds(static_cast<int64_t>(flags.hold_seconds * 1000));
+  auto left = ToMilliseconds(flags.hold_seconds);
   int64_t waiting_before = 0;
   while (left > left.zero()) {
     if (signals.AwaitFor(std::min(left, kLook))) return;
@@ -234,12 +230,15 @@ void AddRendezvous(CLI::App& app, Run* run) {
                       "Address of this node for the others; default: this machine's name");
   command->add_option("--rank", flags->rank, "This node's rank (static only)");
   command->add_option("--timeout", flags->timeout_seconds, "Seconds to wait for a round")
+      ->transform(SecondsFrom(1, kSecondsMax))
       ->capture_default_str();
   command
       ->add_option("--last-call", flags->last_call_seconds,
                    "Seconds to wait for more nodes once there are MIN")
+      ->transform(SecondsFrom(1, kSecondsMax))
       ->capture_default_str();
   command->add_option("--hold", flags->hold_seconds, "Seconds to stay; a signal ends it early")
+      ->transform(SecondsFrom(0, kSecondsMax))
       ->capture_default_str();
   command->add_flag("--follow", flags->follow, "Join the next round whenever nodes wait for it");
   command->add_flag("--close", flags->close, "At the end, close the rendezvous for all");

@@ -7,6 +7,7 @@
 
 #include "base/endpoint.h"
 #include "cli/commands.h"
+#include "cli/flags.h"
 #include "cli/process.h"
 #include "muster/store_server.h"
 
@@ -24,17 +25,18 @@ struct ServeFlags {
   StoreServerOptions options;
 };
 
-std::chrono::milliseconds Seconds(double seconds) {
-  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
-}
+// What StoreServerOptions::Validate() allows, so that its message, in the words of C++, is never
+// needed here.
+constexpr uint64_t kFrame = 4ull << 30;
+constexpr double kClientSecondsMax = 4294967;
 
 int Serve(ServeFlags& flags) {
   const Result<Endpoint> endpoint = ParseHostPort(flags.listen);
   if (!endpoint) throw std::invalid_argument("--listen " + endpoint.error().message);
   flags.options.host = endpoint->host;
   flags.options.port = endpoint->port;
-  flags.options.handshake_max = Seconds(flags.handshake_seconds);
-  flags.options.stall_max = Seconds(flags.stall_seconds);
+  flags.options.handshake_max = ToMilliseconds(flags.handshake_seconds);
+  flags.options.stall_max = ToMilliseconds(flags.stall_seconds);
   if (!flags.quiet) {
     flags.options.log = [verbose = flags.verbose](bool warning, std::string_view line) {
       if (warning || verbose) LogToStderr(warning, line);
@@ -60,6 +62,32 @@ int Serve(ServeFlags& flags) {
   return kOk;
 }
 
+void AddLimits(CLI::App& serve, ServeFlags& flags) {
+  const auto count = [&](const char* flag, uint64_t& value, uint64_t most, const char* help) {
+    serve.add_option(flag, value, help)->transform(WholeNumber(1, most))->capture_default_str();
+  };
+  StoreServerOptions& options = flags.options;
+  count("--key-bytes-max", options.key_bytes_max, kFrame - 1, "Largest key");
+  count("--value-bytes-max", options.value_bytes_max, kFrame - 1, "Largest value");
+  count("--keys-per-request-max", options.keys_per_request_max, kFrame - 1,
+        "Most keys in one request");
+  count("--request-bytes-max", options.request_bytes_max, 64 * kFrame,
+        "Largest request as a whole");
+  count("--reply-bytes-max", options.reply_bytes_max, kFrame / 2, "Largest reply, and grown value");
+  count("--queued-reply-bytes-max", options.queued_reply_bytes_max, kFrame / 4,
+        "Replies that may wait for a slow reader");
+  count("--queued-reply-total-bytes-max", options.queued_reply_total_bytes_max, kFrame,
+        "... for all of them together, before large replies are refused");
+  const auto seconds = [&](const char* flag, double& value, const char* help) {
+    serve.add_option(flag, value, help)
+        ->transform(SecondsFrom(0.001, kClientSecondsMax))
+        ->capture_default_str();
+  };
+  seconds("--handshake-seconds", flags.handshake_seconds,
+          "Time a client has for its first message");
+  seconds("--stall-seconds", flags.stall_seconds, "Time a client may leave its replies untaken");
+}
+
 }  // namespace
 
 void AddServe(CLI::App& app, Run* run) {
@@ -81,37 +109,11 @@ void AddServe(CLI::App& app, Run* run) {
                    "HOST:PORT; no HOST: all interfaces; PORT 0: a free one")
       ->capture_default_str();
   serve->add_option("--threads", flags->options.threads, "Loop threads; 0: one for each core")
+      ->transform(WholeNumber(0, 1024))
       ->capture_default_str();
   serve->add_option("--port-file", flags->port_file,
                     "Write the real port to this file; removed at the end");
-  serve->add_option("--key-bytes-max", flags->options.key_bytes_max, "Largest key")
-      ->capture_default_str();
-  serve->add_option("--value-bytes-max", flags->options.value_bytes_max, "Largest value")
-      ->capture_default_str();
-  serve
-      ->add_option("--keys-per-request-max", flags->options.keys_per_request_max,
-                   "Most keys in one request")
-      ->capture_default_str();
-  serve
-      ->add_option("--request-bytes-max", flags->options.request_bytes_max,
-                   "Largest request as a whole")
-      ->capture_default_str();
-  serve
-      ->add_option("--reply-bytes-max", flags->options.reply_bytes_max,
-                   "Largest reply, and grown value")
-      ->capture_default_str();
-  serve
-      ->add_option("--queued-reply-bytes-max", flags->options.queued_reply_bytes_max,
-                   "Replies that may wait for a slow reader")
-      ->capture_default_str();
-  serve
-      ->add_option("--handshake-seconds", flags->handshake_seconds,
-                   "Time a client has for its first message")
-      ->capture_default_str();
-  serve
-      ->add_option("--stall-seconds", flags->stall_seconds,
-                   "Time a client may leave its replies untaken")
-      ->capture_default_str();
+  AddLimits(*serve, *flags);
   serve->add_flag("--json", flags->json, "Print the address as JSON");
   serve->add_flag("-v,--verbose", flags->verbose, "Log clients that vanish, too");
   serve->add_flag("-q,--quiet", flags->quiet, "Log nothing");

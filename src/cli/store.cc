@@ -1,8 +1,11 @@
 // `muster store`: one operation on any TCPStore server, or a prompt for many.
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -11,6 +14,8 @@
 #include "base/endpoint.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/failure.h"
+#include "cli/flags.h"
 #include "cli/store_operations.h"
 #include "muster/tcp_store.h"
 
@@ -22,28 +27,57 @@ struct StoreFlags {
   double timeout_seconds = 30;
   double connect_seconds = 5;
   bool json = false;
-  std::string operation;
-  std::vector<std::string> arguments;
+  std::vector<std::string> words;  ///< The operation and its arguments.
+  size_t plain_words = 0;          ///< So many of them stood before "--".
 };
 
-milliseconds Milliseconds(double seconds, std::string_view name) {
-  const auto ms = static_cast<int64_t>(seconds * 1000);
-  if (ms <= 0) throw std::invalid_argument(Concat(name, " must be more than 0"));
-  return milliseconds(ms);
-}
-
-std::unique_ptr<TcpStore> Connect(const StoreFlags& flags) {
+std::unique_ptr<TcpStore> Connect(const StoreFlags& flags, milliseconds patience) {
   const Result<Endpoint> endpoint = ParseHostPort(flags.server);
   if (!endpoint) throw std::invalid_argument("--server " + endpoint.error().message);
-  const milliseconds timeout = Milliseconds(flags.timeout_seconds, "--timeout");
-  const milliseconds patience = Milliseconds(flags.connect_seconds, "--connect-timeout");
+  if (endpoint->port == 0) {
+    throw std::invalid_argument(Concat("--server '", Printable(flags.server),
+                                       "' is not a place: the port must be from 1 to 65535"));
+  }
   const std::string host = endpoint->host.empty() ? "localhost" : endpoint->host;
   auto store = std::make_unique<TcpStore>(
       host,
       TcpStoreOptions{.port = endpoint->port, .timeout = patience, .wait_for_workers = false});
-  store->SetTimeout(timeout);
+  store->SetTimeout(ToMilliseconds(flags.timeout_seconds));
   return store;
 }
+
+/// The server, over one connection at a time.
+class Connection {
+ public:
+  explicit Connection(const StoreFlags& flags)
+      : flags_(flags), store_(Connect(flags, ToMilliseconds(flags.connect_seconds))) {}
+
+  /// As RunOperation(). A server that hung up on this operation but can be reached again has
+  /// refused it: StoreError says what may be the reason, and the next operation goes through.
+  Outcome Run(const std::string& name, Arguments arguments) {
+    try {
+      return RunOperation(*store_, name, arguments);
+    } catch (const NetworkError&) {
+      if (!Reconnect()) throw;
+      throw StoreError(Concat("server ", flags_.server, " hung up on '", name,
+                              "', but still answers. Perhaps ", WhyHungUp(name)));
+    }
+  }
+
+ private:
+  bool Reconnect() {
+    constexpr milliseconds kPatience(500);  // one that was there a moment ago answers at once
+    try {
+      store_ = Connect(flags_, kPatience);
+      return true;
+    } catch (const DistError&) {
+      return false;
+    }
+  }
+
+  const StoreFlags& flags_;
+  std::unique_ptr<TcpStore> store_;
+};
 
 void Print(const StoreFlags& flags, const Outcome& outcome) {
   const std::string& line = flags.json ? outcome.json.dump() : outcome.text;
@@ -89,8 +123,9 @@ std::string OperationsHelp() {
   return help;
 }
 
-// Mistakes cost one line and lose nothing; only a lost server ends the prompt.
-int Prompt(TcpStore& store, const StoreFlags& flags) {
+// Mistakes cost one line and lose nothing; only a lost server ends the prompt. A '-' is an ordinary
+// value here: standard input is where the operations come from.
+int Prompt(Connection& server, const StoreFlags& flags) {
   const bool interactive = isatty(STDIN_FILENO) != 0;
   int status = kOk;
   std::string line;
@@ -105,28 +140,83 @@ int Prompt(TcpStore& store, const StoreFlags& flags) {
       continue;
     }
     try {
-      Print(flags, RunOperation(store, words[0], std::span(words).subspan(1)));
+      Print(flags, server.Run(words[0], std::span(words).subspan(1)));
     } catch (const NetworkError&) {
       throw;
     } catch (const std::exception& error) {
-      std::fprintf(stderr, "muster: %s\n", error.what());
-      status = kFailed;
+      status = Complain(error, flags.json);
     }
   }
   if (interactive) std::cout << '\n';
   return interactive ? kOk : status;
 }
 
-int Store(const StoreFlags& flags) {
-  const std::unique_ptr<TcpStore> store = Connect(flags);
-  if (flags.operation.empty()) return Prompt(*store, flags);
-  Print(flags, RunOperation(*store, flags.operation, flags.arguments));
+int Store(StoreFlags& flags) {
+  Connection server(flags);
+  if (flags.words.empty()) return Prompt(server, flags);
+  const std::string& name = flags.words[0];
+  std::string& last = flags.words.back();
+  const Operation& operation = FindOperation(name, flags.words.size() - 1);
+  if (TakesValue(operation) && last == "-" && flags.plain_words == flags.words.size()) {
+    last.assign(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+  }
+  Print(flags, server.Run(name, std::span(flags.words).subspan(1)));
   return kOk;
 }
 
+/// "--json" and "-h", but neither "-" nor "-5".
+bool IsFlag(const std::string& word) {
+  return word.size() > 1 && word[0] == '-' && word[1] != '.' &&
+         std::isdigit(static_cast<unsigned char>(word[1])) == 0;
+}
+
+/// Moves the operation and its arguments from the command line to `flags`, byte for byte; what is
+/// left there are flags and their values. Behind "--" nothing is a flag.
+void TakeWords(const CLI::App& store, std::vector<std::string>* arguments, StoreFlags* flags) {
+  const auto command = std::ranges::find_if_not(*arguments, IsFlag);
+  if (command == arguments->end() || *command != store.get_name()) return;
+  std::vector<std::string> left(arguments->begin(), command + 1);
+  for (auto at = command + 1; at != arguments->end(); ++at) {
+    if (*at == "--") {
+      flags->plain_words = flags->words.size();
+      flags->words.insert(flags->words.end(), at + 1, arguments->end());
+      *arguments = std::move(left);
+      return;
+    }
+    if (!IsFlag(*at)) {
+      flags->words.push_back(*at);
+      continue;
+    }
+    left.push_back(*at);
+    const CLI::Option* option = store.get_option_no_throw(*at);
+    const bool has_value = option != nullptr && option->get_items_expected_min() > 0;
+    if (has_value && at + 1 != arguments->end()) left.push_back(*++at);
+  }
+  flags->plain_words = flags->words.size();
+  *arguments = std::move(left);
+}
+
+constexpr const char* kMore =
+    "\n"
+    "A VALUE of - is read from standard input, to its end (not at the prompt). Words that start "
+    "with '-'\n"
+    "go behind '--', which may stand anywhere: 'set KEY -- --flag', 'set -- KEY --flag' and\n"
+    "'-- set KEY --flag' are the same. Numbers may stay where they are: 'add KEY -5'.\n"
+    "\n"
+    "Exit status: 1 if the operation failed or the server refused it, 2 if the call cannot be "
+    "meant, 3 if what\n"
+    "was waited for did not come, 4 if there is no server. From a pipe, all lines are run, "
+    "whatever\n"
+    "fails, and the status is that of the last operation that failed; only a lost server ends it "
+    "early.\n"
+    "\n"
+    "With --json, each operation prints one object on stdout: its result or, if it failed,\n"
+    "{\"error\": \"...\", \"status\": N} with the exit status that it means (and the message on "
+    "stderr, as ever).";
+
 }  // namespace
 
-void AddStore(CLI::App& app, Run* run) {
+void AddStore(CLI::App& app, Run* run, std::vector<std::string>* arguments) {
   auto flags = std::make_shared<StoreFlags>();
   CLI::App* store = app.add_subcommand(
       "store",
@@ -138,23 +228,23 @@ void AddStore(CLI::App& app, Run* run) {
              "  muster store --server node1:29500 --json keys    list what is there, for programs\n"
              "\n"
              "Operations:\n",
-             OperationsHelp(),
-             "\n"
-             "Exit status: 3 if what was waited for did not come, 4 if there is no server or it "
-             "hung up.\n"
-             "Values that start with '-' go behind '--'."));
+             OperationsHelp(), kMore));
   store->add_option("--server", flags->server, "HOST:PORT of the server")->capture_default_str();
   store
       ->add_option("--timeout", flags->timeout_seconds,
                    "Seconds to wait for keys, elements, others")
+      ->transform(SecondsFrom(0.001, kSecondsMax))
       ->capture_default_str();
   store
       ->add_option("--connect-timeout", flags->connect_seconds,
                    "Seconds to keep trying to reach the server")
+      ->transform(SecondsFrom(0.001, kSecondsMax))
       ->capture_default_str();
   store->add_flag("--json", flags->json, "Print one JSON object for each result");
-  store->add_option("operation", flags->operation, "One of the above");
-  store->add_option("arguments", flags->arguments, "What it needs");
+  // For the help alone: TakeWords() leaves none behind.
+  store->add_option("operation", "One of the above");
+  store->add_option("arguments", "What it needs")->expected(0, -1);
+  TakeWords(*store, arguments, flags.get());
   store->callback([flags, run] { *run = [flags] { return Store(*flags); }; });
 }
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <iostream>
-#include <iterator>
 #include <stdexcept>
 
 #include "base/endpoint.h"
@@ -30,12 +28,6 @@ int64_t Integer(const std::string& text, std::string_view what) {
         Concat(what, " must be a whole number, not '", Printable(text), "'"));
   }
   return value;
-}
-
-// "-" means: from standard input, all of it.
-std::string ValueOf(const std::string& argument) {
-  if (argument != "-") return argument;
-  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
 }
 
 bool IsUtf8(std::string_view bytes) {
@@ -74,10 +66,12 @@ Outcome Confirm(TcpStore& store) {
 
 std::vector<std::string> List(Arguments arguments) { return {arguments.begin(), arguments.end()}; }
 
+/// "key 'a'", "keys 'a', 'b'".
 std::string Names(Arguments keys) {
-  std::string names;
-  for (const std::string& key : keys)
-    names += Concat(names.empty() ? "'" : ", '", Printable(key), "'");
+  std::string names = keys.size() == 1 ? "key " : "keys ";
+  for (size_t i = 0; i < keys.size(); ++i) {
+    names += Concat(i == 0 ? "'" : ", '", Printable(keys[i]), "'");
+  }
   return names;
 }
 
@@ -107,7 +101,7 @@ Outcome Wait(TcpStore& store, Arguments keys) {
     for (const std::string& key : keys) {
       if (!store.Check({key})) missing.push_back(key);
     }
-    NeverCame(store, Concat("key ", Names(missing)));
+    NeverCame(store, Names(missing));
   }
   return {"ok", {{"ok", true}}};
 }
@@ -116,7 +110,7 @@ Outcome Get(TcpStore& store, Arguments arguments) {
   try {
     return Value(store.Get(arguments[0]));
   } catch (const StoreTimeoutError&) {
-    NeverCame(store, Concat("key ", Names(arguments)));
+    NeverCame(store, Names(arguments));
   }
 }
 
@@ -128,7 +122,7 @@ Outcome Pop(TcpStore& store, Arguments arguments) {
     return Value(
         store.QueuePop(arguments[0], arguments.size() == 2 ? PopMode::kDoNotWait : PopMode::kWait));
   } catch (const StoreTimeoutError&) {
-    NeverCame(store, Concat("an element of queue ", Names(arguments.first(1))));
+    NeverCame(store, Concat("an element of queue '", Printable(arguments[0]), "'"));
   }
 }
 
@@ -144,41 +138,49 @@ Outcome Barrier(TcpStore& store, Arguments arguments) {
   return {"ok", {{"ok", true}}};
 }
 
+constexpr const char* kNoNumber = "the value of KEY is not a number";
+constexpr const char* kTooLarge = "VALUE is over its limit (--value-bytes-max)";
+constexpr const char* kNoQueues = "it has no queues, as PyTorch's older server";
+
 std::vector<Operation> MakeOperations() {
   return {
-      {"set", "KEY VALUE", "Create or overwrite; VALUE - reads it from standard input.", 2, 2,
-       [](TcpStore& store, Arguments a) { return store.Set(a[0], ValueOf(a[1])), Confirm(store); }},
-      {"get", "KEY", "Wait for the key, print its value.", 1, 1, Get},
-      {"add", "KEY [N]", "Add N (default 1) to a counter, print the sum.", 1, 2,
+      {"set", "KEY VALUE", "Create or overwrite.", 2, 2, kTooLarge,
+       [](TcpStore& store, Arguments a) { return store.Set(a[0], a[1]), Confirm(store); }},
+      {"get", "KEY", "Wait for the key, print its value.", 1, 1,
+       "the value is too large (--reply-bytes-max)", Get},
+      {"add", "KEY [N]", "Add N (default 1) to a counter, print the sum.", 1, 2, kNoNumber,
        [](TcpStore& store, Arguments a) {
          return Number(store.Add(a[0], a.size() > 1 ? Integer(a[1], "N") : 1));
        }},
       {"cas", "KEY EXPECTED DESIRED",
        "Set if the value is EXPECTED ('': absent); print the value afterwards.", 3, 3,
+       "EXPECTED or DESIRED is over its limit (--value-bytes-max)",
        [](TcpStore& store, Arguments a) { return Value(store.CompareSet(a[0], a[1], a[2])); }},
-      {"wait", "KEY...", "Wait until all keys exist.", 1, kMany, Wait},
+      {"wait", "KEY...", "Wait until all keys exist.", 1, kMany,
+       "there are too many (--keys-per-request-max)", Wait},
       {"check", "KEY...", "Print whether all keys exist.", 1, kMany,
+       "there are too many (--keys-per-request-max)",
        [](TcpStore& store, Arguments a) { return Truth(store.Check(List(a))); }},
-      {"delete", "KEY", "Remove a value, print whether there was one.", 1, 1,
+      {"delete", "KEY", "Remove a value, print whether there was one.", 1, 1, nullptr,
        [](TcpStore& store, Arguments a) { return Truth(store.DeleteKey(a[0])); }},
-      {"count", "", "Print the number of keys, internal ones included.", 0, 0,
+      {"count", "", "Print the number of keys, internal ones included.", 0, 0, nullptr,
        [](TcpStore& store, Arguments) { return Number(store.GetNumKeys()); }},
-      {"keys", "[PREFIX]", "List the keys.", 0, 1, Keys},
-      {"append", "KEY VALUE", "Add to the end of a value; VALUE - as for set.", 2, 2,
-       [](TcpStore& store, Arguments a) {
-         return store.Append(a[0], ValueOf(a[1])), Confirm(store);
-       }},
-      {"push", "KEY VALUE", "Add to a queue; VALUE - as for set.", 2, 2,
-       [](TcpStore& store, Arguments a) {
-         return store.QueuePush(a[0], ValueOf(a[1])), Confirm(store);
-       }},
+      {"keys", "[PREFIX]", "List the keys.", 0, 1, "the list is too long (--reply-bytes-max)",
+       Keys},
+      {"append", "KEY VALUE", "Add to the end of a value.", 2, 2,
+       "VALUE is over its limit (--value-bytes-max), or the whole is (--reply-bytes-max)",
+       [](TcpStore& store, Arguments a) { return store.Append(a[0], a[1]), Confirm(store); }},
+      {"push", "KEY VALUE", "Add to a queue.", 2, 2,
+       "VALUE is over its limit (--value-bytes-max), or it has no queues, as PyTorch's older "
+       "server",
+       [](TcpStore& store, Arguments a) { return store.QueuePush(a[0], a[1]), Confirm(store); }},
       {"pop", "KEY [now]", "Take the oldest element of a queue, waiting for one unless 'now'.", 1,
-       2, Pop},
-      {"len", "KEY", "Print the length of a queue.", 1, 1,
+       2, kNoQueues, Pop},
+      {"len", "KEY", "Print the length of a queue.", 1, 1, kNoQueues,
        [](TcpStore& store, Arguments a) { return Number(store.QueueLen(a[0])); }},
       {"barrier", "KEY WORLD_SIZE", "Wait until WORLD_SIZE clients have called this.", 2, 2,
-       Barrier},
-      {"ping", "", "One round trip that touches nothing.", 0, 0,
+       kNoNumber, Barrier},
+      {"ping", "", "One round trip that touches nothing.", 0, 0, nullptr,
        [](TcpStore& store, Arguments) {
          return store.Ping(), Outcome{"ok", {{"ok", true}}};
        }},
@@ -192,18 +194,34 @@ const std::vector<Operation>& Operations() {
   return operations;
 }
 
-Outcome RunOperation(TcpStore& store, const std::string& name, Arguments arguments) {
+const Operation& FindOperation(const std::string& name, size_t arguments) {
+  std::string names;
   for (const Operation& operation : Operations()) {
+    names += Concat(" ", std::string_view(operation.name));
     if (operation.name != name) continue;
-    if (arguments.size() < operation.arguments_min || arguments.size() > operation.arguments_max) {
+    if (arguments < operation.arguments_min || arguments > operation.arguments_max) {
       throw std::invalid_argument(Concat("usage: ", name, " ", std::string_view(operation.usage)));
     }
-    return operation.run(store, arguments);
+    return operation;
   }
-  std::string names;
-  for (const Operation& operation : Operations())
-    names += Concat(" ", std::string_view(operation.name));
   throw std::invalid_argument(Concat("no operation '", Printable(name), "'; there are:", names));
+}
+
+bool TakesValue(const Operation& operation) {
+  return std::string_view(operation.usage).ends_with(" VALUE");
+}
+
+Outcome RunOperation(TcpStore& store, const std::string& name, Arguments arguments) {
+  return FindOperation(name, arguments.size()).run(store, arguments);
+}
+
+std::string WhyHungUp(const std::string& name) {
+  std::string reasons;
+  for (const Operation& operation : Operations()) {
+    if (operation.name != name || operation.refusal == nullptr) continue;
+    reasons = Concat(std::string_view(operation.refusal), "; or ");
+  }
+  return Concat(reasons, "a key is over its limit (--key-bytes-max of muster serve)");
 }
 
 }  // namespace muster::cli

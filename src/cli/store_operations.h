@@ -26,13 +26,24 @@ struct Operation {
   const char* help;
   size_t arguments_min;
   size_t arguments_max;
+  /// What makes a server hang up on it that is not said of all operations; nullptr: nothing.
+  const char* refusal;
   std::function<Outcome(TcpStore& store, Arguments arguments)> run;
 };
 
 const std::vector<Operation>& Operations();
 
+/// The operation of that name, if it takes so many arguments; else std::invalid_argument.
+const Operation& FindOperation(const std::string& name, size_t arguments);
+
+/// Whether its last argument is a VALUE, which may come from elsewhere.
+bool TakesValue(const Operation& operation);
+
 /// Runs one operation given by name. std::invalid_argument: no such operation, or wrong arguments.
 /// StoreTimeoutError says what did not come, where, and how long it was waited for.
 Outcome RunOperation(TcpStore& store, const std::string& name, Arguments arguments);
+
+/// Why a server that is still there may have hung up on this operation.
+std::string WhyHungUp(const std::string& name);
 
 }  // namespace muster::cli

@@ -33,8 +33,8 @@ struct FileStore::Impl {
   Impl(std::string path, int world) : table(files, std::move(path)), world_size(world) {}
 
   PosixClock clock;
-  PosixFiles files{clock};
   mutable std::mutex mutex;  // guards all below
+  PosixFiles files{clock};
   FileTable table;
   const int world_size;
   milliseconds timeout = kDefaultStoreTimeout;

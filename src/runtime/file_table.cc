@@ -14,6 +14,9 @@ namespace {
 constexpr std::string_view kUsers = "refcount/";
 constexpr std::string_view kLeft = "cleanup/";
 constexpr std::string_view kDeletion = "-";
+// The longest key that a cut record is believed to have. Text taken for a length is at least 150
+// million, in UTF-16 some 2 million.
+constexpr uint32_t kCutKeyBytesMax = 1024 * 1024;
 
 std::string FileKey(std::string_view key) { return Concat('/', key); }
 
@@ -32,6 +35,30 @@ std::optional<std::string_view> TakeField(std::string_view& bytes) {
   const std::string_view field = bytes.substr(4, size);
   bytes.remove_prefix(4 + size);
   return field;
+}
+
+bool IsRecordKey(std::string_view key) {
+  return key.starts_with('/') || key.starts_with("-/") || key == kUsers || key == kLeft;
+}
+
+// Whether `bytes`, too few for a record, can be the beginning of one. What follows whole records
+// may be cut anywhere; a file that holds nothing else must show that it is a FileStore's, or we
+// would cut off somebody's letter. Its first record counts the users, so that is no loss.
+bool CanBeCutRecord(std::string_view bytes, bool is_first) {
+  std::string users_size;
+  AppendInt<uint32_t>(users_size, static_cast<uint32_t>(kUsers.size()));
+  if (bytes.size() <= 4 && is_first) return users_size.starts_with(bytes);
+  if (bytes.size() < 4) return true;
+  const auto size = LoadInt<uint32_t>(bytes.data());
+  bytes.remove_prefix(4);
+  if (bytes.size() >= size) return IsRecordKey(bytes.substr(0, size));
+  if (size > kCutKeyBytesMax) return false;
+  // The whole key would be longer than what is there of it.
+  const auto can_become = [&](std::string_view key) {
+    return key.size() == size && key.starts_with(bytes);
+  };
+  return bytes.starts_with('/') || bytes.starts_with("-/") || can_become(kUsers) ||
+         can_become(kLeft) || bytes.empty() || (bytes == kDeletion && size >= 2);
 }
 
 }  // namespace
@@ -55,9 +82,13 @@ Status FileTable::Replay(LockedFile& file, SharedFiles::Lock lock) {
   std::string_view rest = bytes;
   while (!rest.empty()) {
     const uint64_t start = replayed_;
-    const size_t before = rest.size();
+    const std::string_view record = rest;
     const auto key = TakeField(rest);
     const auto value = key ? TakeField(rest) : std::nullopt;
+    if (value ? !IsRecordKey(*key) : !CanBeCutRecord(record, start == 0)) {
+      return Error{Code::kProtocol, Concat(path_, " is not a FileStore file: at byte ", start,
+                                           " stands '", Printable(record, 40), "'")};
+    }
     if (!value) {
       // We hold the lock, so nobody is writing: a writer died here. The next one starts over where
       // it began.
@@ -66,13 +97,10 @@ Status FileTable::Replay(LockedFile& file, SharedFiles::Lock lock) {
     }
     if (key->starts_with(kDeletion)) {
       entries_.erase(std::string(key->substr(1)));
-    } else if (key->starts_with('/') || *key == kUsers || *key == kLeft) {
-      entries_.insert_or_assign(std::string(*key), std::string(*value));
     } else {
-      return Error{Code::kProtocol, Concat(path_, ": not a FileStore file: at byte ", start,
-                                           " stands '", Printable(*key, 40), "'")};
+      entries_.insert_or_assign(std::string(*key), std::string(*value));
     }
-    replayed_ += before - rest.size();
+    replayed_ += record.size() - rest.size();
   }
   return Ok();
 }

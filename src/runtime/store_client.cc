@@ -54,8 +54,9 @@ Result<std::unique_ptr<StoreClient>> StoreClient::Connect(Dialer& dialer, Clock&
     std::optional<Error> failure;
     if (stream) {
       std::unique_ptr<StoreClient> client(
-          new StoreClient(clock, server, options, std::move(*stream)));
+          new StoreClient(dialer, clock, server, options, std::move(*stream)));
       Status greeted = client->Handshake(with_ping, deadline);
+      client->with_ping_ = with_ping;
       if (greeted) return client;
       failure = greeted.error();
       // Servers of PyTorch 2.4 and older do not know PING and hang up on it.
@@ -79,9 +80,26 @@ Result<std::unique_ptr<StoreClient>> StoreClient::Connect(Dialer& dialer, Clock&
   }
 }
 
-StoreClient::StoreClient(Clock& clock, Endpoint server, const StoreClientOptions& options,
-                         std::unique_ptr<BlockingStream> stream)
-    : clock_(clock), server_(std::move(server)), options_(options), stream_(std::move(stream)) {}
+StoreClient::StoreClient(Dialer& dialer, Clock& clock, Endpoint server,
+                         const StoreClientOptions& options, std::unique_ptr<BlockingStream> stream)
+    : dialer_(dialer),
+      clock_(clock),
+      server_(std::move(server)),
+      options_(options),
+      stream_(std::move(stream)) {}
+
+Status StoreClient::Reconnect(Instant deadline) {
+  MUSTER_TRY(stream_, dialer_.Dial(server_, deadline));
+  input_.clear();
+  input_at_ = 0;
+  if (Status greeted = Handshake(with_ping_, deadline); !greeted) {
+    stream_.reset();
+    return greeted;
+  }
+  broken_.reset();
+  ended_by_peer_ = false;
+  return Ok();
+}
 
 Status StoreClient::Handshake(bool with_ping, Instant deadline) {
   std::string greeting;
@@ -138,24 +156,41 @@ Status StoreClient::Set(std::string_view key, std::string_view value, Timeout ti
 Result<std::string> StoreClient::Get(std::string_view key, Timeout timeout) {
   const Call call = Begin(Op::kGet, timeout);
   const std::string wire_key = WireKey(key);
+  const Request get{.op = Op::kGet, .key = wire_key};
   while (true) {
-    Result<std::string> value = GetIfThere(wire_key, call);
-    if (value || value.error().code != Code::kNotFound) return value;
+    auto values = ReadIfThere(std::span(&wire_key, 1), get, 1, call);
+    if (values) return std::move(values->front());
+    if (values.error().code != Code::kNotFound) return values.error();
     // A key that vanishes between its wait and its read is waited for again.
-    MUSTER_CHECK_OK(WaitOnWire(std::span(&wire_key, 1), call));
+    MUSTER_CHECK_OK(WaitBefore(std::span(&wire_key, 1), call));
   }
 }
 
-Result<std::string> StoreClient::GetIfThere(const std::string& wire_key, const Call& call) {
+Result<std::vector<std::string>> StoreClient::ReadIfThere(Keys wire_keys, const Request& read,
+                                                          size_t count, const Call& call) {
+  const auto absent = [] { return Error{Code::kNotFound, "a key is not there"}; };
+  const std::vector<std::string_view> keys = Views(wire_keys);
+  const Request check{.op = Op::kCheck, .keys = keys};
+  if (checks_first_) {
+    MUSTER_CHECK_OK(Send(call, check));
+    MUSTER_TRY(const uint8_t missing, ReadByte(call));
+    if (missing != 0) return absent();
+    MUSTER_CHECK_OK(Send(call, read));
+    return ReadBlobs(count, call);
+  }
   // CHECK and GET in one message: one round trip for a key that is there, where WAIT and GET would
   // be two.
-  const std::string_view keys[] = {wire_key};
-  const Request get{.op = Op::kGet, .key = wire_key};
-  MUSTER_CHECK_OK(Send(call, {.op = Op::kCheck, .keys = keys}, &get));
+  MUSTER_CHECK_OK(Send(call, check, &read));
   MUSTER_TRY(const uint8_t missing, ReadByte(call));
-  MUSTER_TRY(std::string value, ReadBlob(call));
-  if (missing != 0) return Error{Code::kNotFound, wire_key};
-  return value;
+  auto values = ReadBlobs(count, call);
+  if (missing == 0) return values;
+  if (values) return absent();
+  if (!ended_by_peer_) return values.error();
+  // Instead of "empty" came the end: PyTorch's server without libuv. If it is the server's own end
+  // after all, nobody answers now, and the error stays what it was.
+  if (!Reconnect(call.deadline)) return values.error();
+  checks_first_ = true;
+  return absent();
 }
 
 Result<int64_t> StoreClient::Add(std::string_view key, int64_t delta, Timeout timeout) {
@@ -188,10 +223,21 @@ Status StoreClient::Wait(Keys keys, Timeout timeout) {
 
 Status StoreClient::WaitOnWire(Keys wire_keys, const Call& call) {
   MUSTER_CHECK_OK(Send(call, {.op = Op::kWait, .keys = Views(wire_keys)}));
+  return AwaitStop(call, LateText(wire_keys, call));
+}
+
+Status StoreClient::WaitBefore(Keys wire_keys, const Call& call) {
+  MUSTER_CHECK_OK(WaitOnWire(wire_keys, call));
+  if (clock_.Now() < call.deadline) return Ok();
+  // The answer crossed with the cancel. To ask more now would be to give the connection up.
+  return Error{Code::kTimeout, LateText(wire_keys, call)};
+}
+
+std::string StoreClient::LateText(Keys wire_keys, const Call& call) {
   std::string late = Concat("wait timeout after ", Milliseconds(call.timeout), ", keys: ");
   for (size_t i = 0; i < wire_keys.size(); ++i)
     late += Concat(i == 0 ? "" : ", ", Printable(wire_keys[i]));
-  return AwaitStop(call, late);
+  return late;
 }
 
 Result<bool> StoreClient::Delete(std::string_view key, Timeout timeout) {
@@ -211,9 +257,15 @@ Result<std::vector<std::string>> StoreClient::ListKeys(Timeout timeout) {
   const Call call = Begin(Op::kListKeys, timeout);
   MUSTER_CHECK_OK(Send(call, {.op = Op::kListKeys}));
   MUSTER_TRY(const int64_t count, ReadNumber(call));
+  uint64_t left = options_.reply_bytes_max;
+  // A key has at least one byte.
+  if (count < 0 || static_cast<uint64_t>(count) > left) {
+    return Break({Code::kProtocol, Concat("LIST_KEYS: the peer announces ", count, " keys, limit ",
+                                          left, ": it is no TCPStore server")});
+  }
   std::vector<std::string> keys;
   for (int64_t i = 0; i < count; ++i) {
-    MUSTER_TRY(std::string key, ReadBlob(call));
+    MUSTER_TRY(std::string key, ReadBlob(call, left));
     if (key.starts_with('/')) keys.push_back(key.substr(1));  // others are not the application's
   }
   return keys;
@@ -225,17 +277,18 @@ Status StoreClient::Append(std::string_view key, std::string_view suffix, Timeou
 }
 
 Result<std::vector<std::string>> StoreClient::MultiGet(Keys keys, Timeout timeout) {
-  MUSTER_CHECK_OK(Wait(keys, timeout));
+  if (keys.empty()) return std::vector<std::string>();
   const Call call = Begin(Op::kMultiGet, timeout);
   const std::vector<std::string> wire_keys = WireKeys(keys);
-  MUSTER_CHECK_OK(Send(call, {.op = Op::kMultiGet, .keys = Views(wire_keys)}));
-  std::vector<std::string> values;
-  values.reserve(keys.size());
-  for (size_t i = 0; i < keys.size(); ++i) {
-    MUSTER_TRY(std::string value, ReadBlob(call));
-    values.push_back(std::move(value));
+  const std::vector<std::string_view> views = Views(wire_keys);
+  const Request multi_get{.op = Op::kMultiGet, .keys = views};
+  while (true) {
+    // Waits first: values that come with one missing would have travelled in vain, and they may be
+    // many. What vanishes in between is waited for again, as in Get.
+    MUSTER_CHECK_OK(WaitBefore(wire_keys, call));
+    auto values = ReadIfThere(wire_keys, multi_get, keys.size(), call);
+    if (values || values.error().code != Code::kNotFound) return values;
   }
-  return values;
 }
 
 Status StoreClient::MultiSet(Keys keys, Keys values, Timeout timeout) {
@@ -254,11 +307,15 @@ Status StoreClient::Push(std::string_view key, std::string_view value, Timeout t
 }
 
 Result<std::string> StoreClient::TryPop(std::string_view key, Timeout timeout) {
-  const Call call = Begin(Op::kQueuePop, timeout);
-  MUSTER_CHECK_OK(Send(call, {.op = Op::kQueuePop, .key = WireKey(key)}));
+  return PopIfThere(WireKey(key), Begin(Op::kQueuePop, timeout));
+}
+
+Result<std::string> StoreClient::PopIfThere(const std::string& wire_key, const Call& call) {
+  MUSTER_CHECK_OK(Send(call, {.op = Op::kQueuePop, .key = wire_key}));
   MUSTER_TRY(const int64_t length, ReadNumber(call));
-  if (length <= 0) return Error{Code::kNotFound, Concat("queue is empty: ", Printable(key))};
-  return ReadBlob(call);
+  if (length > 0) return ReadBlob(call);
+  const std::string_view key = std::string_view(wire_key).substr(1);
+  return Error{Code::kNotFound, Concat("queue is empty: ", Printable(key))};
 }
 
 Result<std::string> StoreClient::Pop(std::string_view key, Timeout timeout) {
@@ -267,9 +324,9 @@ Result<std::string> StoreClient::Pop(std::string_view key, Timeout timeout) {
   while (true) {
     // Tried first: an element that is there costs one round trip. Where others wait already, the
     // server has none to spare, so nobody is overtaken.
-    Result<std::string> element = TryPop(key, timeout);
+    Result<std::string> element = PopIfThere(wire_key, call);
     if (element || element.error().code != Code::kNotFound) return element;
-    MUSTER_CHECK_OK(WaitOnWire(std::span(&wire_key, 1), call));
+    MUSTER_CHECK_OK(WaitBefore(std::span(&wire_key, 1), call));
   }
 }
 
@@ -321,6 +378,13 @@ Status StoreClient::Judge(const Request& request) const {
   if (request.keys.size() > kKeysPerRequestMax) {
     return Error{Code::kInvalid, Concat(Name(request.op), ": ", request.keys.size(),
                                         " keys, limit ", kKeysPerRequestMax, ": split the call")};
+  }
+  const uint64_t total = wire::RequestBytes(request);
+  if (total > options_.request_bytes_max) {
+    return Error{Code::kInvalid,
+                 Concat(Name(request.op), ": ", total, " bytes in ", request.keys.size(),
+                        " keys and their values, limit ", options_.request_bytes_max,
+                        " for one request: split the call")};
   }
   return Ok();
 }
@@ -391,7 +455,10 @@ Status StoreClient::ReadExactly(char* into, size_t count, const Call& call) {
                     Concat("no reply to ", Name(call.op), " from ", server_.ToString(), " within ",
                            Milliseconds(call.timeout), ": the connection is given up")});
     }
-    if (!got) return Break(got.error());
+    if (!got) {
+      ended_by_peer_ = true;
+      return Break(got.error());
+    }
     if (direct) {
       into += *got;
       count -= *got;
@@ -413,14 +480,32 @@ Result<int64_t> StoreClient::ReadNumber(const Call& call) {
 }
 
 Result<std::string> StoreClient::ReadBlob(const Call& call) {
+  uint64_t left = options_.reply_bytes_max;
+  return ReadBlob(call, left);
+}
+
+Result<std::vector<std::string>> StoreClient::ReadBlobs(size_t count, const Call& call) {
+  uint64_t left = options_.reply_bytes_max;
+  std::vector<std::string> blobs;
+  blobs.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    MUSTER_TRY(std::string blob, ReadBlob(call, left));
+    blobs.push_back(std::move(blob));
+  }
+  return blobs;
+}
+
+Result<std::string> StoreClient::ReadBlob(const Call& call, uint64_t& left) {
   MUSTER_TRY(const int64_t announced, ReadNumber(call));
   const auto size = static_cast<uint64_t>(announced);
-  if (size > options_.reply_bytes_max) {
-    return Break(
-        {Code::kProtocol,
-         Concat(Name(call.op), ": the peer announces a value of ", HumanBytes(size), ", limit ",
-                HumanBytes(options_.reply_bytes_max), ": it is no TCPStore server")});
+  if (size > left) {
+    const uint64_t before = options_.reply_bytes_max - left;
+    const uint64_t total = size > UINT64_MAX - before ? UINT64_MAX : before + size;
+    return Break({Code::kProtocol,
+                  Concat(Name(call.op), ": the peer announces a reply of ", HumanBytes(total),
+                         ", limit ", HumanBytes(options_.reply_bytes_max))});
   }
+  left -= size;
   // Grows with what arrives, not with what was promised.
   constexpr uint64_t kStep = 4u << 20;
   std::string value;

@@ -4,7 +4,8 @@
 // One thread at a time. Every call is bounded: what a server owes at once (all replies but those to
 // WAIT and BARRIER) is awaited for the call's timeout and no longer. A call that leaves the stream
 // out of step (no reply in time, connection lost, nonsense received) ends the connection; every
-// later call says so.
+// later call says so. The one exception is a server that hangs up on whoever reads an absent key
+// (PyTorch's without libuv): it is connected to again, and asked more carefully from then on.
 #pragma once
 
 #include <chrono>
@@ -29,9 +30,10 @@ namespace muster {
 struct StoreClientOptions {
   uint64_t key_bytes_max = kKeyBytesMax;
   uint64_t value_bytes_max = kValueBytesMax;
-  uint64_t reply_bytes_max = kReplyBytesMax;  ///< A peer that promises more is not a store.
-  uint32_t nonce = 0;                         ///< What PING carries: PyTorch sends its process id.
-  uint64_t seed = 0;                          ///< For the jitter between attempts.
+  uint64_t reply_bytes_max = kReplyBytesMax;      ///< A peer that promises more is not a store.
+  uint64_t request_bytes_max = kRequestBytesMax;  ///< One request as a whole, a MULTI_SET say.
+  uint32_t nonce = 0;  ///< What PING carries: PyTorch sends its process id.
+  uint64_t seed = 0;   ///< For the jitter between attempts.
 };
 
 class StoreClient {
@@ -48,8 +50,8 @@ class StoreClient {
 
   /// The operations of docs/protocol.md, on application keys (the wire's leading '/' is added
   /// here). kTimeout: a key, element or participant did not come, the client is fine. kUnavailable:
-  /// the connection is lost. kInvalid: a key or value that the server would not take; nothing was
-  /// sent. kProtocol: the peer answered nonsense.
+  /// the connection is lost. kInvalid: a key, value or request that the server would not take;
+  /// nothing was sent. kProtocol: the peer answered nonsense.
   Status Set(std::string_view key, std::string_view value, Timeout timeout);
   Result<std::string> Get(std::string_view key, Timeout timeout);
   Result<int64_t> Add(std::string_view key, int64_t delta, Timeout timeout);
@@ -78,10 +80,12 @@ class StoreClient {
   const Endpoint& server() const { return server_; }
 
  private:
-  StoreClient(Clock& clock, Endpoint server, const StoreClientOptions& options,
+  StoreClient(Dialer& dialer, Clock& clock, Endpoint server, const StoreClientOptions& options,
               std::unique_ptr<BlockingStream> stream);
 
   Status Handshake(bool with_ping, Instant deadline);
+  /// One attempt at a new connection in place of the one that has ended.
+  Status Reconnect(Instant deadline);
 
   /// One call: its deadline, and what it is about, for messages.
   struct Call {
@@ -97,16 +101,28 @@ class StoreClient {
   /// kTimeout after a clean cancel, with `late` as its message.
   Status AwaitStop(const Call& call, const std::string& late);
   Status WaitOnWire(Keys wire_keys, const Call& call);
-  Result<std::string> GetIfThere(const std::string& wire_key, const Call& call);
+  /// For a wait that something follows: kTimeout, too, if the time was up when its answer came.
+  Status WaitBefore(Keys wire_keys, const Call& call);
+  static std::string LateText(Keys wire_keys, const Call& call);
+
+  /// Asks `read` (GET or MULTI_GET of `wire_keys`) and reads its `count` values. kNotFound: a key
+  /// is not there.
+  Result<std::vector<std::string>> ReadIfThere(Keys wire_keys, const Request& read, size_t count,
+                                               const Call& call);
+  Result<std::string> PopIfThere(const std::string& wire_key, const Call& call);
 
   Status ReadExactly(char* into, size_t count, const Call& call);
   Result<uint8_t> ReadByte(const Call& call);
   Result<int64_t> ReadNumber(const Call& call);
   Result<std::string> ReadBlob(const Call& call);
+  /// One of several in a reply, of which `left` bytes may still come.
+  Result<std::string> ReadBlob(const Call& call, uint64_t& left);
+  Result<std::vector<std::string>> ReadBlobs(size_t count, const Call& call);
 
   /// Ends the connection and remembers why.
   Error Break(Error error);
 
+  Dialer& dialer_;
   Clock& clock_;
   const Endpoint server_;
   const StoreClientOptions options_;
@@ -114,6 +130,9 @@ class StoreClient {
   std::string input_;  // received, not yet asked for
   size_t input_at_ = 0;
   std::optional<std::string> broken_;
+  bool ended_by_peer_ = false;  // broken_, because the connection ended where a reply was due
+  bool with_ping_ = true;       // how it was greeted
+  bool checks_first_ = false;   // it hangs up on those who read what is not there
 };
 
 }  // namespace muster

@@ -66,10 +66,12 @@ Status RequestScanner::Field(char field, std::string_view bytes, const RequestLi
 // Judged before it is added: limits that an operator has lifted must not make the sum wrap.
 Status RequestScanner::Advance(Op op, uint64_t header, uint64_t body, const RequestLimits& limits) {
   const uint64_t most = limits.request_bytes_max;
-  if (body > most || header + offset_ > most - body) {
-    return TooLarge(op, "request bytes", std::max(body, offset_ + header), most);
+  const uint64_t before = offset_ + header;
+  if (body > most || before > most - body) {
+    const uint64_t total = body > UINT64_MAX - before ? UINT64_MAX : before + body;
+    return TooLarge(op, "request bytes", total, most);
   }
-  offset_ += header + body;
+  offset_ = before + body;
   return Ok();
 }
 
@@ -118,6 +120,23 @@ std::span<std::string_view> RequestDecoder::NewList(size_t count) {
 void RequestDecoder::Clear() {
   short_lists_used_ = 0;
   long_lists_.clear();
+}
+
+uint64_t RequestBytes(const Request& request) {
+  const std::string_view layout = kLayouts[static_cast<uint8_t>(request.op)];
+  uint64_t bytes = 1;
+  for (const char field : layout) {
+    if (field == '4') bytes += 4;
+    if (field == '8' || field == '*') bytes += 8;
+    if (layout.starts_with('*')) continue;
+    if (field == 'k') bytes += 8 + request.key.size();
+    if (field == 'e') bytes += 8 + request.expected.size();
+    if (field == 'v') bytes += 8 + request.value.size();
+  }
+  if (!layout.starts_with('*')) return bytes;
+  for (const std::string_view key : request.keys) bytes += 8 + key.size();
+  for (const std::string_view value : request.values) bytes += 8 + value.size();
+  return bytes;
 }
 
 void AppendRequest(std::string& out, const Request& request) {

@@ -73,6 +73,9 @@ class RequestDecoder {
   std::vector<List> long_lists_;
 };
 
+/// How many bytes AppendRequest() appends.
+uint64_t RequestBytes(const Request& request);
+
 /// Appends the request's bytes to `out`: the inverse of the decoder.
 void AppendRequest(std::string& out, const Request& request);
 

@@ -360,6 +360,8 @@ TEST(RequestScannerTest, ARequestOfExactlyTheRequestLimitIsAccepted) {
                                        .number = 7,
                                        .keys = keys,
                                        .values = values});
+    RequestDecoder decoder;
+    EXPECT_EQ(RequestBytes(decoder.Decode(bytes)), bytes.size());
     EXPECT_EQ(*ScanOnce(bytes, {.request_bytes_max = bytes.size()}), bytes.size());
     if (bytes.size() > 1) ExpectRefused(bytes, {.request_bytes_max = bytes.size() - 1});
   }
@@ -391,6 +393,14 @@ TEST(RequestScannerTest, WhatWasRefusedStaysRefused) {
 TEST(RequestScannerTest, ARefusalNamesOperationLengthAndLimit) {
   EXPECT_EQ(ScanOnce(Promise(Op::kGet, {}, 8193)).error().message,
             "GET: key bytes of 8193, limit 8192");
+  // The request as a whole: its opcode and both fields, with the part that has not come yet.
+  EXPECT_EQ(ScanOnce(Promise(Op::kSet, {std::string(50, 'k')}, 60), {.request_bytes_max = 100})
+                .error()
+                .message,
+            "SET: request bytes of 127, limit 100");
+  const RequestLimits lifted{.value_bytes_max = UINT64_MAX, .request_bytes_max = 100};
+  EXPECT_EQ(ScanOnce(Promise(Op::kSet, {"/k"}, UINT64_MAX), lifted).error().message,
+            "SET: request bytes of 18446744073709551615, limit 100");
   EXPECT_EQ(ScanOnce("\x13").error().message, "opcode 19, the highest known is 18");
 }
 

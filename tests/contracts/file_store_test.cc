@@ -1,13 +1,18 @@
 // FileStore: its file, byte by byte, and how long the file lives.
 #include "muster/file_store.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
 
 #include "muster/error.h"
+#include "support/background.h"
 #include "support/bytes.h"
 #include "support/errors.h"
 #include "support/temp_dir.h"
@@ -93,6 +98,110 @@ TEST_F(FileStoreTest, Item093_AFileOfSomethingElseIsRefusedAndLeftAlone) {
   EXPECT_THAT(ErrorOf<StoreError>([&] { FileStore store(path_); }),
               HasSubstr("not a FileStore file"));
   EXPECT_EQ(ReadFile(path_), Record("no slash in front", "x") + "anything");
+}
+
+TEST_F(FileStoreTest, Item093_AForeignFileIsRefusedAndLeftAlone) {
+  const std::string foreign[] = {
+      "Dear diary, today I pointed a FileStore at the wrong path.\n",
+      Hex("89 50 4e 47 0d 0a 1a 0a 00 00 00 0d 49 48 44 52"),  // a PNG
+      "/usr/bin/env\n/etc/hosts\n",                            // the fifth byte starts a key ...
+      "ab-/cd",                                                // ... or so it seems
+      Hex("2f 00 75 00 2f 00 62 00"),                          // text in UTF-16
+      Hex("02 00 00 00 78"),                                   // a good length, no key of ours
+      Hex("01 00 00 00 2d 00 00 00 00"),                       // "-" alone deletes nothing
+      "hi\n",
+      "x",
+      std::string(64, '\0'),
+  };
+  for (const std::string& bytes : foreign) {
+    SCOPED_TRACE(ToHex(bytes));
+    WriteFile(path_, bytes);
+    EXPECT_THAT(ErrorOf<StoreError>([&] { FileStore store(path_); }),
+                HasSubstr("is not a FileStore file"));
+    EXPECT_EQ(ToHex(ReadFile(path_)), ToHex(bytes));
+  }
+}
+
+TEST_F(FileStoreTest, Item093_GarbageBehindGoodRecordsIsRefusedAndLeftAlone) {
+  const std::string spoilt = Record("refcount/", "1") + Record("/k", "v") + "and then some prose";
+  FileStore store(path_);
+  WriteFile(path_, spoilt);
+  EXPECT_THROW(store.Get("k"), StoreError);
+  EXPECT_THROW(store.Set("k", "w"), StoreError);
+  EXPECT_EQ(ToHex(ReadFile(path_)), ToHex(spoilt));
+}
+
+TEST_F(FileStoreTest, Item093_AnEmptyFileIsANewStore) {
+  WriteFile(path_, "");
+  FileStore store(path_);
+  EXPECT_EQ(ToHex(ReadFile(path_)), ToHex(Record("refcount/", "1")));
+}
+
+TEST_F(FileStoreTest, Item093_ARecordCutAnywhereIsWrittenOver) {
+  const std::string first = Record("refcount/", "1");
+  for (size_t size = 0; size < first.size(); ++size) {
+    SCOPED_TRACE(size);
+    WriteFile(path_, first.substr(0, size));
+    FileStore store(path_);
+    EXPECT_EQ(ToHex(ReadFile(path_)), ToHex(first));
+  }
+  const std::string whole = Record("refcount/", "1") + Record("/k", "v");
+  for (const std::string& last : {Record("/broken", "never finished"), Record("-/k", ""),
+                                  Record("refcount/", "2"), Record("cleanup/", "1")}) {
+    for (size_t size = 0; size < last.size(); ++size) {
+      SCOPED_TRACE(ToHex(last.substr(0, size)));
+      FileStore store(path_);
+      WriteFile(path_, whole + last.substr(0, size));
+      EXPECT_EQ(store.Get("k"), "v");
+      store.Set("next", "w");
+      EXPECT_EQ(ToHex(ReadFile(path_)), ToHex(whole + Record("/next", "w")));
+    }
+  }
+}
+
+TEST_F(FileStoreTest, Item093_ANewFileOfTheSameLengthIsANewStore) {
+  // The kernel gives a number of a removed file to the next one: nothing but the content differs.
+  FileStore store(path_);
+  for (int i = 0; i < 10; ++i) {
+    const std::string value = std::to_string(i);
+    ASSERT_EQ(std::remove(path_.c_str()), 0);
+    WriteFile(path_, Record("refcount/", "1") + Record("/k", value));
+    EXPECT_EQ(store.Get("k"), value);
+  }
+}
+
+TEST_F(FileStoreTest, Item094_AFileRemovedWhileItsLockIsAwaitedIsCreatedAnew) {
+  WriteFile(path_, Record("refcount/", "1") + Record("/old", "v"));
+  const int user = open(path_.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(flock(user, LOCK_EX), 0);
+  Background<std::unique_ptr<FileStore>> opening(
+      [&] { return std::make_unique<FileStore>(path_); });
+  ASSERT_TRUE(opening.UntilBlocked());
+  ASSERT_EQ(std::remove(path_.c_str()), 0);  // as its last user does, who holds the lock
+  close(user);
+  const auto store = opening.Result();
+  EXPECT_EQ(ToHex(ReadFile(path_)), ToHex(Record("refcount/", "1")));
+  store->Set("k", "v");
+  EXPECT_EQ(FileStore(path_).Get("k"), "v");
+}
+
+TEST_F(FileStoreTest, Item093_ADescriptorShortageIsNotTheCallersFault) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  std::string text;
+  try {
+    FileStore store(path_);
+  } catch (const StoreError& error) {
+    text = error.what();
+  } catch (const std::exception& error) {
+    text = std::string("another class: ") + error.what();
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(text, path_ + ": Too many open files");
+  EXPECT_NO_THROW(FileStore store(path_));
+  EXPECT_THROW(FileStore store(dir_.File("")), std::invalid_argument);  // a folder
 }
 
 TEST_F(FileStoreTest, Item093_ANewFileUnderTheOldNameIsANewStore) {

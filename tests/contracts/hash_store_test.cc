@@ -5,8 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <stdexcept>
+#include <string>
+#include <vector>
 
+#include "base/limits.h"
 #include "support/errors.h"
+#include "support/eventually.h"
 
 namespace muster::test {
 
@@ -30,6 +34,37 @@ TEST(HashStoreTest, Item021_ANumberThatDoesNotFitIsOutOfRange) {
   store->Set("n", "-9223372036854775809");
   EXPECT_THROW(store->Add("n", 1), std::out_of_range);
   EXPECT_EQ(store->Get("n"), "-9223372036854775809");
+}
+
+// What the store refuses is said, not answered with nothing.
+
+TEST(HashStoreTest, Item061_AMultiGetOfMoreThanOneAnswerHoldsIsRefused) {
+  const auto store = HashStore::Create();
+  store->Set("k", std::string(64 << 20, 'v'));
+  EXPECT_THAT(ErrorOf<StoreError>([&] { store->MultiGet(std::vector<std::string>(17, "k")); }),
+              ::testing::AllOf(::testing::HasSubstr("MultiGet of 17 keys"),
+                               ::testing::HasSubstr("limit"), ::testing::HasSubstr("256 MiB")));
+  EXPECT_EQ(store->Get("k").size(), 64u << 20);
+}
+
+TEST(HashStoreTest, Item080_AListOfMoreKeysThanOneAnswerHoldsIsRefused) {
+  const auto store = HashStore::Create();
+  std::string key(64 << 20, 'k');
+  for (int i = 0; i < 5; ++i) {
+    key.back() = static_cast<char>('a' + i);
+    store->Set(key, "");
+  }
+  EXPECT_THAT(ErrorOf<StoreError>([&] { store->ListKeys(); }),
+              ::testing::AllOf(::testing::HasSubstr("ListKeys"), ::testing::HasSubstr("256 MiB")));
+  EXPECT_EQ(store->GetNumKeys(), 5);
+}
+
+TEST(HashStoreTest, Item041_AWaitForMoreKeysThanMayBeWaitedForIsRefusedAtOnce) {
+  const auto store = HashStore::Create();
+  const std::vector<std::string> keys(kWaitedKeysMax + 1, "k");
+  const std::string text = ErrorOf<StoreError>([&] { store->Wait(keys, milliseconds(1000)); });
+  EXPECT_THAT(text, ::testing::HasSubstr("Wait for 16777217 keys"));
+  EXPECT_THAT(text, ::testing::HasSubstr("limit"));
 }
 
 TEST(HashStoreTest, Item013_StoresAreApart) {

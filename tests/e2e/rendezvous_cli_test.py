@@ -171,6 +171,8 @@ class RendezvousCommand(unittest.TestCase):
         self.refused("--id", "run", "--conf", "oops", says=["oops"])
         self.refused("--id", "run", "--endpoint", "host:99999", says=["host:99999"])
         self.refused("--id", "run", "--timeout", "0", says=["--timeout"])
+        for nonsense in ("nan", "1e300", "-1"):
+            self.refused("--id", "run", "--hold", nonsense, says=["--hold"])
         self.refused(says=["--id"])
 
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <future>
 #include <memory>
+#include <system_error>
 #include <thread>
 
 #include "base/text.h"
@@ -68,7 +69,12 @@ Result<Addresses> Resolve(const Endpoint& endpoint, Instant now, Instant deadlin
   // Detached: there is no way to stop getaddrinfo. It holds nothing of ours but its own promise.
   auto promise = std::make_shared<std::promise<Result<Addresses>>>();
   std::future<Result<Addresses>> answer = promise->get_future();
-  std::thread([promise, endpoint] { promise->set_value(LookUp(endpoint, 0)); }).detach();
+  try {
+    std::thread([promise, endpoint] { promise->set_value(LookUp(endpoint, 0)); }).detach();
+  } catch (const std::system_error& failure) {  // the one way in which std::thread says so
+    return Error{Code::kUnavailable, Concat("looking up '", endpoint.host, "': no thread for it: ",
+                                            std::string_view(failure.what()))};
+  }
   if (deadline == Instant::Never()) return answer.get();
   if (answer.wait_for(std::max<Duration>(deadline - now, 0ns)) != std::future_status::ready) {
     return Error{Code::kTimeout, Concat("looking up '", endpoint.host, "' took too long")};

@@ -25,7 +25,7 @@ void ShutdownSocket(int fd);
 
 /// All addresses of `host`, IPv6 first. Literals are answered at once; names are looked up on a
 /// thread of their own, because a resolver can hang for longer than its caller may. kUnavailable:
-/// no such name (now). kTimeout.
+/// no such name (now), or no thread to be had. kTimeout.
 Result<std::vector<sockaddr_storage>> Resolve(const Endpoint& endpoint, Instant now,
                                               Instant deadline);
 

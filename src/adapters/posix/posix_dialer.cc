@@ -18,21 +18,26 @@ namespace muster {
 
 namespace {
 
+// However long the caller would wait: no address but the last may take longer than this. One that
+// is alive answers within three seconds, even if its first packets are lost.
+constexpr Duration kShareMax = 10s;
+
 std::string_view ErrorText(int number) { return std::strerror(number); }
 
-// Waits for `events` on `fd`. kTimeout at the deadline; a signal does not end the wait.
+// Waits for `events` on `fd`. kTimeout at the deadline, even if they are there: a peer that keeps
+// us busy must not keep us for ever. A signal does not end the wait.
 Status Await(int fd, short events, Clock& clock, Instant deadline) {
   while (true) {
     int wait_ms = -1;
     if (deadline != Instant::Never()) {
-      const auto left =
-          std::chrono::ceil<std::chrono::milliseconds>(deadline - clock.Now()).count();
-      wait_ms = static_cast<int>(std::clamp<int64_t>(left, 0, 1'000'000'000));
+      const Duration left = deadline - clock.Now();
+      if (left <= 0ns) return Error{Code::kTimeout, "timed out"};
+      const auto left_ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+      wait_ms = static_cast<int>(std::min<int64_t>(left_ms, 1'000'000'000));
     }
     pollfd watched{.fd = fd, .events = events, .revents = 0};
     const int ready = poll(&watched, 1, wait_ms);
     if (ready > 0) return Ok();
-    if (ready == 0 && clock.Now() >= deadline) return Error{Code::kTimeout, "timed out"};
     if (ready < 0 && errno != EINTR)
       return Error{Code::kUnavailable, std::string(ErrorText(errno))};
   }
@@ -67,7 +72,7 @@ class PosixStream final : public BlockingStream {
       if (got == 0) {
         return Error{
             Code::kClosed,
-            Concat("Failed to recv, got 0 bytes: the server closed the connection ", Describe())};
+            Concat("Failed to recv, got 0 bytes. The server closed the connection ", Describe())};
       }
       if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return Lost(errno);
     }
@@ -104,7 +109,10 @@ Result<std::unique_ptr<BlockingStream>> ConnectOne(const sockaddr_storage& addre
   int failure = 0;
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), size) != 0) failure = errno;
   if (failure == EINPROGRESS || failure == EINTR) {
-    MUSTER_CHECK_OK(Await(fd, POLLOUT, clock, deadline));
+    if (const Status answered = Await(fd, POLLOUT, clock, deadline); !answered) {
+      return Error{answered.error().code,
+                   Concat(ToString(address), ": ", answered.error().message)};
+    }
     socklen_t length = sizeof failure;
     getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &length);
   }
@@ -120,9 +128,18 @@ Result<std::unique_ptr<BlockingStream>> ConnectOne(const sockaddr_storage& addre
 
 Result<std::unique_ptr<BlockingStream>> PosixDialer::Dial(const Endpoint& to, Instant deadline) {
   MUSTER_TRY(const std::vector<sockaddr_storage> addresses, Resolve(to, clock_.Now(), deadline));
+  return ConnectToAny(addresses, clock_, deadline);
+}
+
+Result<std::unique_ptr<BlockingStream>> ConnectToAny(std::span<const sockaddr_storage> addresses,
+                                                     Clock& clock, Instant deadline) {
   Error failure{Code::kInvalid, "the name has no address"};
-  for (const sockaddr_storage& address : addresses) {
-    auto stream = ConnectOne(address, clock_, deadline);
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const auto untried = static_cast<int64_t>(addresses.size() - i);
+    const Instant now = clock.Now();
+    const Duration share =
+        std::min<Duration>((deadline - now) / untried, untried > 1 ? kShareMax : Duration::max());
+    auto stream = ConnectOne(addresses[i], clock, now + share);
     if (stream) return stream;
     // One address worth another try makes the endpoint worth it.
     if (failure.code == Code::kInvalid || stream.error().code != Code::kInvalid)

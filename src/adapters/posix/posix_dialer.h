@@ -2,12 +2,20 @@
 // hand-over.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <memory>
+#include <span>
 
 #include "ports/clock.h"
 #include "ports/dialer.h"
 
 namespace muster {
+
+/// Connects to the first of `addresses` that answers. Each gets its share of the time that is left,
+/// so that one that swallows everything (a black hole) does not hide the next. Codes as Dial().
+Result<std::unique_ptr<BlockingStream>> ConnectToAny(std::span<const sockaddr_storage> addresses,
+                                                     Clock& clock, Instant deadline);
 
 class PosixDialer final : public Dialer {
  public:

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/text.h"
 
@@ -24,6 +25,40 @@ Error FileError(Code code, const std::string& path, int number) {
   return Error{code, Concat(path, ": ", std::string_view(std::strerror(number)))};
 }
 
+// kInvalid for what is wrong with the path; everything else is wrong with the machine and may pass.
+Code CodeOf(int number) {
+  switch (number) {
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case ENAMETOOLONG:
+    case ELOOP:
+    case EACCES:
+    case EPERM:
+    case EROFS:
+    case ETXTBSY:
+    case EINVAL:
+    case ENXIO:
+    case ENODEV:
+    case EOPNOTSUPP:  // flock: not on this file system
+    case ENOSYS:
+      return Code::kInvalid;
+    default:
+      return Code::kUnavailable;
+  }
+}
+
+bool AreSame(const struct stat& one, const struct stat& other) {
+  return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+/// Whether the open file is still the one that `path` names.
+bool IsStillAt(const std::string& path, int fd) {
+  struct stat open_file {};
+  struct stat named {};
+  return fstat(fd, &open_file) == 0 && stat(path.c_str(), &named) == 0 && AreSame(open_file, named);
+}
+
 class PosixLockedFile final : public LockedFile {
  public:
   PosixLockedFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
@@ -37,10 +72,8 @@ class PosixLockedFile final : public LockedFile {
     return static_cast<uint64_t>(facts.st_size);
   }
 
-  uint64_t identity() const override {
-    struct stat facts {};
-    return fstat(fd_, &facts) == 0 ? static_cast<uint64_t>(facts.st_ino) : 0;
-  }
+  uint64_t identity() const override { return identity_; }
+  void set_identity(uint64_t identity) { identity_ = identity; }
 
   Result<std::string> ReadFrom(uint64_t offset) override {
     MUSTER_TRY(const uint64_t size, Size());
@@ -82,23 +115,55 @@ class PosixLockedFile final : public LockedFile {
  private:
   const std::string path_;
   const int fd_;
+  uint64_t identity_ = 0;
 };
 
 }  // namespace
 
+PosixFiles::~PosixFiles() {
+  for (const auto& [path, seen] : seen_) {
+    if (seen.fd >= 0) close(seen.fd);
+  }
+}
+
+uint64_t PosixFiles::Identify(const std::string& path, int fd) {
+  Seen& seen = seen_[path];
+  struct stat now {};
+  struct stat then {};
+  const bool known = fstat(fd, &now) == 0;
+  if (known && seen.fd >= 0 && fstat(seen.fd, &then) == 0 && AreSame(now, then)) {
+    return seen.identity;
+  }
+  if (seen.fd >= 0) close(seen.fd);
+  seen = {.fd = open(path.c_str(), O_PATH | O_CLOEXEC), .identity = ++identities_};
+  if (seen.fd >= 0 && !(known && fstat(seen.fd, &then) == 0 && AreSame(now, then))) {
+    close(std::exchange(seen.fd, -1));  // the path has just been given to another
+  }
+  return seen.identity;
+}
+
 Result<std::unique_ptr<LockedFile>> PosixFiles::Open(const std::string& path, Lock lock,
                                                      Missing missing, Instant deadline) {
   const int flags = O_RDWR | O_CLOEXEC | (missing == Missing::kCreate ? O_CREAT : 0);
-  const int fd = open(path.c_str(), flags, 0644);
-  if (fd < 0) {
-    const bool absent = errno == ENOENT && missing == Missing::kFail;
-    return FileError(absent ? Code::kNotFound : Code::kInvalid, path, errno);
-  }
-  auto file = std::make_unique<PosixLockedFile>(path, fd);
   const int how = (lock == Lock::kExclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
   Duration pause = kLockRetryFirst;
-  while (flock(fd, how) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) return FileError(Code::kInvalid, path, errno);
+  std::unique_ptr<PosixLockedFile> file;
+  while (true) {
+    if (!file) {
+      const int fd = open(path.c_str(), flags, 0644);
+      if (fd >= 0) {
+        file = std::make_unique<PosixLockedFile>(path, fd);
+      } else if (errno != EINTR) {
+        const bool absent = errno == ENOENT && missing == Missing::kFail;
+        return FileError(absent ? Code::kNotFound : CodeOf(errno), path, errno);
+      }
+    }
+    if (file && flock(file->fd(), how) == 0) {
+      if (IsStillAt(path, file->fd())) break;
+      file.reset();  // its last user removed it while we waited: it is nobody's any more
+    } else if (file && errno != EWOULDBLOCK && errno != EINTR) {
+      return FileError(CodeOf(errno), path, errno);
+    }
     const Instant next = clock_.Now() + pause;
     if (next >= deadline) {
       return Error{Code::kTimeout, Concat(path, ": somebody else has held its lock all the time")};
@@ -106,6 +171,7 @@ Result<std::unique_ptr<LockedFile>> PosixFiles::Open(const std::string& path, Lo
     clock_.SleepUntil(next);
     pause = std::min<Duration>(pause * 3 / 2, kLockRetryLongest);
   }
+  file->set_identity(Identify(path, file->fd()));
   return std::unique_ptr<LockedFile>(std::move(file));
 }
 

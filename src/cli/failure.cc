@@ -1,0 +1,45 @@
+#include "cli/failure.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "muster/error.h"
+#include "muster/rendezvous_error.h"
+
+namespace muster::cli {
+
+namespace {
+
+template <typename T>
+bool Is(const std::exception& error) {
+  return dynamic_cast<const T*>(&error) != nullptr;
+}
+
+}  // namespace
+
+ExitStatus StatusOf(const std::exception& error) {
+  if (Is<StoreTimeoutError>(error) || Is<RendezvousTimeoutError>(error)) return kTimedOut;
+  if (Is<RendezvousConnectionError>(error) || Is<NetworkError>(error)) return kNoServer;
+  if (Is<RendezvousClosedError>(error)) return kClosed;
+  if (Is<std::invalid_argument>(error)) return kUsage;
+  return kFailed;
+}
+
+int Complain(const std::string& what, int status, bool json) {
+  if (json) {
+    const nlohmann::ordered_json line = {{"error", what}, {"status", status}};
+    // What the user wrote may be part of it, and need not be text.
+    const auto replace = nlohmann::ordered_json::error_handler_t::replace;
+    std::printf("%s\n", line.dump(-1, ' ', false, replace).c_str());
+    std::fflush(stdout);
+  }
+  std::fprintf(stderr, "muster: %s\n", what.c_str());
+  return status;
+}
+
+int Complain(const std::exception& error, bool json) {
+  return Complain(error.what(), StatusOf(error), json);
+}
+
+}  // namespace muster::cli

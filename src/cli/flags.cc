@@ -1,0 +1,63 @@
+#include "cli/flags.h"
+
+#include <charconv>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+#include "base/text.h"
+
+namespace muster::cli {
+
+namespace {
+
+// "0.001", "4294967", "1000000000": no exponent, no zeros at the end.
+std::string Plain(double number) {
+  char digits[32];
+  const auto end = std::to_chars(digits, digits + sizeof digits, number, std::chars_format::fixed);
+  return {digits, end.ptr};
+}
+
+template <typename T>
+bool ParseAll(const std::string& text, T* number) {
+  const char* end = text.data() + text.size();
+  const auto [stop, failure] = std::from_chars(text.data(), end, *number);
+  return failure == std::errc() && stop == end;
+}
+
+}  // namespace
+
+CLI::Validator WholeNumber(uint64_t least, uint64_t most) {
+  return CLI::Validator(
+      [least, most](std::string& text) -> std::string {
+        uint64_t number = 0;
+        if (!ParseAll(text, &number) || number < least || number > most) {
+          return Concat("'", Printable(text), "' is not a whole number from ", least, " to ", most);
+        }
+        text = Concat(number);  // CLI11 would read 010 as 8
+        return "";
+      },
+      "");
+}
+
+CLI::Validator SecondsFrom(double least, double most) {
+  return CLI::Validator(
+      [least, most](std::string& text) -> std::string {
+        double number = 0;
+        // Written so that nan, which is neither more nor less, is refused.
+        if (ParseAll(text, &number) && number >= least && number <= most) return "";
+        return Concat("'", Printable(text), "' is not within ", Plain(least), " to ", Plain(most),
+                      " seconds");
+      },
+      "");
+}
+
+std::chrono::milliseconds ToMilliseconds(double seconds) {
+  if (!(seconds >= 0 && seconds <= kSecondsMax)) {
+    throw std::invalid_argument(
+        Concat("a time must be within 0 to ", Plain(kSecondsMax), " seconds"));
+  }
+  return std::chrono::milliseconds(std::llround(seconds * 1000));
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Calls of `muster` that cannot be meant: one message that names the word or the flag, what came and what is allowed."""
+
+import json
+import os
+import subprocess
+import unittest
+
+MUSTER = os.environ["MUSTER_BIN"]
+COMMANDS = ("serve", "store", "rendezvous", "bench")
+MEASUREMENTS = ("store", "latency", "wake", "rendezvous")
+
+
+class Refusals(unittest.TestCase):
+    def refused(self, *arguments, says):
+        done = subprocess.run([MUSTER, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 2, done)
+        self.assertEqual(done.stderr.count("\n"), 1, f"one clear message: {done.stderr}")
+        self.assertNotIn("Options::", done.stderr, "no C++ in what users read")
+        for part in says:
+            self.assertIn(part, done.stderr)
+        return done
+
+    def test_an_unknown_command_is_named_and_the_others_listed(self):
+        for arguments in (("bogus",), ("bogus", "--json"), ("bogus", "store")):
+            with self.subTest(arguments=arguments):
+                self.refused(*arguments, says=["'bogus'", *COMMANDS, "'muster --help'"])
+        self.refused(says=[*COMMANDS, "'muster --help'"])
+
+    def test_an_unknown_measurement_is_named_and_the_others_listed(self):
+        done = self.refused("bench", "bogus", says=["'bogus'", *MEASUREMENTS, "'muster bench --help'"])
+        self.assertNotIn("echo-server", done.stderr)
+        self.refused("bench", says=[*MEASUREMENTS, "'muster bench --help'"])
+
+    def test_errors_point_to_the_help_of_the_command_in_question(self):
+        self.refused("--bogus", says=["'--bogus'", "'muster --help'"])
+        self.refused("serve", "--bogus", says=["'--bogus'", "'muster serve --help'"])
+        self.refused("serve", "word", says=["'word'", "'muster serve --help'"])
+        self.refused("store", "--bogus", says=["'--bogus'", "'muster store --help'"])
+        self.refused("store", "--server", says=["--server", "'muster store --help'"])
+        self.refused("rendezvous", says=["--id", "'muster rendezvous --help'"])
+        self.refused("bench", "store", "--bogus", says=["'--bogus'", "'muster bench store --help'"])
+
+    def test_limits_of_a_server_name_flag_value_and_range(self):
+        for flag in ("--key-bytes-max", "--value-bytes-max", "--request-bytes-max", "--reply-bytes-max",
+                     "--queued-reply-bytes-max", "--queued-reply-total-bytes-max", "--keys-per-request-max"):
+            for value in ("-1", "0", "99999999999999999999", "18446744073709551615", "1.5", "0x10", "many"):
+                with self.subTest(flag=flag, value=value):
+                    self.refused("serve", flag, value, says=[flag, f"'{value}'", " 1 to ", "'muster serve --help'"])
+        for value in ("-1", "1025", "all"):
+            self.refused("serve", "--threads", value, says=["--threads", f"'{value}'", "0 to 1024"])
+
+    def test_times_of_a_server_are_told_in_seconds(self):
+        for flag in ("--handshake-seconds", "--stall-seconds"):
+            for value in ("0", "-1", "0.0001", "nan", "inf", "1e300", "5000000", "soon"):
+                with self.subTest(flag=flag, value=value):
+                    self.refused("serve", flag, value, says=[flag, f"'{value}'", "0.001 to 4294967 seconds"])
+
+    def test_an_address_to_listen_on_names_its_flag(self):
+        for value in ("host", "host:x", "::1:5", "[::1:5"):
+            self.refused("serve", "--listen", value, says=["--listen", f"'{value}'", "HOST:PORT"])
+
+    def test_numbers_of_a_measurement_name_their_flag(self):
+        for flag in ("--clients", "--pipeline", "--value-size", "--keys", "--threads", "--seed", "--connections-only"):
+            for value in ("-1", "1.5", "99999999999999999999", "many"):
+                with self.subTest(flag=flag, value=value):
+                    self.refused("bench", "store", flag, value, says=[flag, f"'{value}'"])
+        for flag in ("--seconds", "--warm-up"):
+            for value in ("nan", "inf", "-1", "601"):
+                with self.subTest(flag=flag, value=value):
+                    self.refused("bench", "store", flag, value, says=[flag, f"'{value}'", "600 seconds"])
+        self.refused("bench", "latency", "--seconds", "nan", says=["nan"])
+        for value in ("h", "h:0"):
+            self.refused("bench", "store", "--server", value, says=["--server", f"'{value}'"])
+
+    def test_a_leading_zero_is_not_octal(self):
+        with subprocess.Popen([MUSTER, "serve", "--listen", "127.0.0.1:0", "--json", "--key-bytes-max", "010"],
+                              stdout=subprocess.PIPE, text=True) as server:
+            address = f"127.0.0.1:{json.loads(server.stdout.readline())['port']}"
+            done = subprocess.run([MUSTER, "store", "--server", address, "set", "k" * 9, "v"], timeout=60, check=False,
+                                  capture_output=True, text=True)
+            server.terminate()
+        self.assertEqual((done.returncode, done.stdout), (0, "ok\n"), done.stderr)
+
+    def test_with_json_a_failure_is_an_object_for_every_command(self):
+        for arguments in (("serve", "--threads", "-1"), ("bench", "store", "--ops", "fly"), ("rendezvous",),
+                          ("rendezvous", "--id", "x", "--nodes", "0"), ("bench", "wake", "--wakes", "0")):
+            with self.subTest(arguments=arguments):
+                done = self.refused(*arguments, "--json", says=[])
+                line = json.loads(done.stdout)
+                self.assertEqual(line["status"], 2)
+                self.assertIn(line["error"], done.stderr)
+
+
+class Statuses(unittest.TestCase):
+    def test_the_statuses_of_the_readme_hold(self):
+        """0 done, 1 failed, 2 cannot be meant, 3 timed out, 4 no server, 5 closed: each command, where it can happen."""
+        with subprocess.Popen([MUSTER, "serve", "--listen", "127.0.0.1:0", "--json"], stdout=subprocess.PIPE,
+                              text=True) as server:
+            address = f"127.0.0.1:{json.loads(server.stdout.readline())['port']}"
+            node = ("rendezvous", "--endpoint", address, "--conf", "is_host=false", "--local-addr", "127.0.0.1", "--id")
+            tiny = ("--seconds", "0.05", "--warm-up", "0", "--clients", "1", "--ops", "get")
+            expected = [
+                (0, ("--help",)), (0, ("--version",)), (0, ("bench", "store", "--help")),
+                (0, ("store", "--server", address, "ping")), (0, (*node, "run", "--close")),
+                (0, ("bench", "store", "--server", address, *tiny)),
+                (1, ("serve", "--listen", address)), (1, ("serve", "--listen", "127.0.0.1:0", "--port-file", "/no/such/f")),
+                (1, ("store", "--server", address, "pop", "empty", "now")),
+                (3, ("store", "--server", address, "--timeout", "0.1", "get", "never")),
+                (3, (*node, "slow", "--nodes", "2", "--timeout", "1")),
+                (5, (*node, "run"))]
+            try:
+                for status, arguments in expected:
+                    self.ends_with(status, *arguments)
+            finally:
+                server.terminate()
+        self.assertEqual(server.returncode, 0)
+        gone = ("rendezvous", "--endpoint", address, "--conf", "is_host=false,read_timeout=1", "--id", "run")
+        for arguments in (("store", "--server", address, "--connect-timeout", "0.2", "ping"), gone,
+                          ("bench", "store", "--server", address, *tiny)):
+            self.ends_with(4, *arguments)
+
+    def ends_with(self, status, *arguments):
+        with self.subTest(arguments=arguments):
+            done = subprocess.run([MUSTER, *arguments], capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, status, done)
+            self.assertEqual(bool(done.stdout), status == 0, done)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""scripts/setup on systems without apt: what is there counts wherever it came from, and only what is missing is listed."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(os.environ["MUSTER_SOURCE_DIR"])
+DEBIANS = ("apt", "dpkg", "sudo")  # Programs whose names begin so are not there.
+
+
+class SetupWithoutApt(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.bin = pathlib.Path(folder.name, "bin")
+        self.bin.mkdir()
+        for place in reversed(os.environ["PATH"].split(":")):
+            for program in pathlib.Path(place).glob("*"):
+                if not program.name.startswith(DEBIANS):
+                    (self.bin / program.name).unlink(missing_ok=True)
+                    (self.bin / program.name).symlink_to(program)
+        self.venv = pathlib.Path(folder.name, "venv")
+        (self.venv / "bin").mkdir(parents=True)
+        self.program(self.venv / "bin" / "python", "exit 0")  # PyTorch is there.
+
+    def program(self, path, text):
+        path.unlink(missing_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}\n", encoding="ascii")
+        path.chmod(0o755)
+
+    def without(self, *names):
+        for name in names:
+            (self.bin / name).unlink(missing_ok=True)
+
+    def setup_script(self, what, **variables):
+        environment = {name: value for name, value in os.environ.items() if name not in ("CXX", "CPATH")}
+        environment.update(PATH=str(self.bin), MUSTER_TORCH_VENV=str(self.venv), **variables)
+        return subprocess.run([shutil.which("bash"), ROOT / "scripts" / "setup", what], env=environment,
+                              capture_output=True, text=True, timeout=120, check=False)
+
+    def expect_missing(self, what, *packages):
+        done = self.setup_script(what)
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn("no apt-get", done.stderr)
+        self.assertEqual([line.strip() for line in done.stderr.splitlines()[1:]], list(packages))
+
+    def test_a_system_that_has_everything_is_not_stopped(self):
+        done = self.setup_script("run")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn("all packages are there", done.stdout)
+
+    def test_only_what_is_missing_is_listed(self):
+        self.without("ninja", "ninja-build")
+        self.expect_missing("run", "ninja-build")
+
+    def test_a_missing_header_is_noticed(self):
+        compiler = shutil.which("c++")
+        self.program(self.bin / "c++", f'input=$(cat)\ncase $input in *CLI/CLI.hpp*) exit 1 ;; esac\n'
+                                       f'printf "%s\\n" "$input" | {compiler} "$@"')
+        self.expect_missing("run", "libcli11-dev")
+
+    def test_a_missing_library_is_noticed(self):
+        self.program(self.bin / "pkg-config", 'case "$*" in *libuv*) exit 1 ;; esac')
+        self.expect_missing("run", "libuv1-dev")
+
+    def test_a_cmake_that_is_too_old_is_noticed(self):
+        self.program(self.bin / "cmake", "echo cmake version 3.20.1")
+        self.expect_missing("run", "cmake")
+
+    def test_a_compiler_without_cxx20_is_noticed(self):
+        self.program(self.bin / "c++", f'case "$*" in *c++20*) exit 1 ;; esac\nexec {shutil.which("c++")} "$@"')
+        self.expect_missing("run", "build-essential")
+
+    def test_another_compiler_can_be_chosen(self):
+        self.without("c++")
+        done = self.setup_script("run", CXX=shutil.which("g++"))
+        self.assertEqual(done.returncode, 0, done)
+
+    def test_what_only_saves_time_stops_nobody(self):
+        self.without("ccache")
+        done = self.setup_script("run")
+        self.assertEqual(done.returncode, 0, done)
+
+    def test_what_the_tests_need_is_looked_for_too(self):
+        for name in ("clang-format", "faketime"):  # So that the answer is known whatever this machine has.
+            self.program(self.bin / name, "exit 0")
+        self.assertEqual(self.setup_script("test").returncode, 0)
+        self.without("clang-format")
+        self.expect_missing("test", "clang-format")
+
+
+class Jobs(unittest.TestCase):
+    def jobs(self, **variables):
+        done = subprocess.run(["bash", "-c", 'source "$0"; echo "$JOBS"', ROOT / "scripts" / "common.sh"], text=True,
+                              env={**os.environ, **variables}, capture_output=True, timeout=60, check=True)
+        return done.stdout.strip()
+
+    def test_all_cores_unless_told_otherwise(self):
+        self.assertEqual(self.jobs(MUSTER_JOBS=""), subprocess.check_output(["nproc"], text=True).strip())
+        self.assertEqual(self.jobs(MUSTER_JOBS="3"), "3")
+
+
+if __name__ == "__main__":
+    unittest.main()
