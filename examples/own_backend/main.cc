@@ -56,7 +56,7 @@ class OwnBackend final : public muster::RendezvousBackend {
 
 int main() {
   const auto cell = std::make_shared<Cell>();
-  const auto store = std::make_shared<muster::HashStore>();
+  const auto store = muster::HashStore::Create();
   muster::DefaultRendezvousRegistry().Register(
       "own", [=](const muster::RendezvousParameters& parameters) -> muster::RendezvousHandlerPtr {
         return muster::CreateDynamicHandler(store, std::make_unique<OwnBackend>(cell), parameters);

@@ -441,7 +441,7 @@ TEST_F(HandlerTest, WhatIsNoStateIsAStateErrorUntilItIsOneAgain) {
   const std::string good = *cell().Bytes();
   for (const std::string& bytes :
        {std::string(), std::string("garbage"), std::string("\x80\x04]\x94(h\x00h\x00", 9),
-        std::string("\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x02id\x85R.", 27),
+        std::string("\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x02id\x85R."),
         good.substr(0, good.size() / 2), good + "tail"}) {
     cell().Put(bytes);
     EXPECT_THROW(Alone()->NextRendezvous(), RendezvousStateError);
