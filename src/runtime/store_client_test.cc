@@ -27,10 +27,12 @@ class HandClock final : public Clock {
  public:
   Instant Now() const override { return now_; }
   WallTime Wall() const override { return WallTime{0}; }
-  void SleepUntil(Instant when) override { now_ = std::max(now_, when); }
+  void SleepUntil(Instant when) override { now_ = std::max(now_, when + late_); }
+  void WakeLate(Duration by) { late_ = by; }
 
  private:
   Instant now_{1h};
+  Duration late_ = 0s;
 };
 
 /// What the peer says, and how long it takes over it.
@@ -166,6 +168,16 @@ TEST_F(StoreClientTest, AttemptsAndWaitOfAPopShareOneDeadline) {
   peer_.script = {{Number(0), 400ms}, {"\0"s, 400ms}, {Number(1), 400ms}};
   EXPECT_FALSE(client_->Pop("q", kTimeout));
   EXPECT_EQ(Elapsed(), 1000ms);
+}
+
+TEST_F(StoreClientTest, AnOwnerThatSleepsPastItsDeadlineBlamesTheOthersAndNotTheServer) {
+  clock_.WakeLate(2s);
+  peer_.script = {{Number(1)}, {Number(1)}};
+  const Status joined = client_->Join(2, true, 3000ms);
+  ASSERT_FALSE(joined);
+  EXPECT_EQ(joined.error().code, Code::kTimeout);
+  EXPECT_THAT(joined.error().message, HasSubstr("1/2 clients joined"));
+  EXPECT_THAT(peer_.script, ::testing::IsEmpty());
 }
 
 TEST_F(StoreClientTest, AGetWhoseKeyComesWithTheCancelTimesOutAndTheClientIsFine) {
