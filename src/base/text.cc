@@ -35,6 +35,25 @@ std::string HumanBytes(uint64_t bytes) {
                      : Concat(whole, '.', tenths, ' ', std::string_view(kUnits[unit]));
 }
 
+std::string LowerCase(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
+}
+
+std::optional<bool> ParseBool(std::string_view word) {
+  const std::string lower = LowerCase(word);
+  for (const std::string_view yes : {"1", "true", "t", "yes", "y"}) {
+    if (lower == yes) return true;
+  }
+  for (const std::string_view no : {"0", "false", "f", "no", "n"}) {
+    if (lower == no) return false;
+  }
+  return std::nullopt;
+}
+
 Result<int64_t> ParseCounter(std::string_view text) {
   constexpr std::string_view kSpace = " \t\n\v\f\r";
   const size_t begin = text.find_first_not_of(kSpace);

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -38,6 +39,12 @@ std::string HumanBytes(uint64_t bytes);
 /// first other character, the rest is ignored. kInvalid: no digits. kOutOfRange: does not fit 64
 /// bits. TCPStore peers rely on "12abc" counting as 12.
 Result<int64_t> ParseCounter(std::string_view text);
+
+/// ASCII letters in lower case; every other byte as it is.
+std::string LowerCase(std::string_view text);
+
+/// 1 true t yes y, 0 false f no n, in any case and unpadded: what PyTorch takes for a boolean.
+std::optional<bool> ParseBool(std::string_view word);
 
 /// A key made fit for one line of a log or message: bytes that do not print become \xNN, long ones
 /// are cut.

@@ -94,6 +94,17 @@ RC_GTEST_PROP(ParseCounterTest, ReadsBackWhateverConcatWrote, (int64_t number)) 
   RC_ASSERT(*ParseCounter(Concat(number)) == number);
 }
 
+TEST(LowerCaseTest, ChangesAsciiLettersOnly) {
+  EXPECT_EQ(LowerCase("AbZ09[\xc3\x84"), "abz09[\xc3\x84");
+}
+
+TEST(ParseBoolTest, KnowsItsWordsAndNoOthers) {
+  for (const std::string_view yes : {"1", "True", "T", "yEs", "y"}) EXPECT_EQ(ParseBool(yes), true);
+  for (const std::string_view no : {"0", "FALSE", "f", "No", "n"}) EXPECT_EQ(ParseBool(no), false);
+  for (const std::string_view other : {"", " 1", "on", "01"})
+    EXPECT_EQ(ParseBool(other), std::nullopt);
+}
+
 TEST(PrintableTest, LeavesTextAndUtf8AsTheyAre) {
   EXPECT_EQ(Printable("/job/rank 7"), "/job/rank 7");
   EXPECT_EQ(Printable("/größe"), "/größe");

@@ -1,6 +1,5 @@
 #include "muster/c10d_rendezvous.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "adapters/posix/process.h"
@@ -8,6 +7,7 @@
 #include "base/base64.h"
 #include "base/text.h"
 #include "face/event_recorder.h"
+#include "face/trim.h"
 #include "muster/dynamic_rendezvous.h"
 #include "muster/file_store.h"
 #include "muster/network.h"
@@ -40,21 +40,10 @@ std::string Decode(std::string_view stored) {
                                     bytes.error().message, "): '", Printable(stored, 40), "'"));
 }
 
-std::string LowerCaseWord(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\n\r\f\v";
-  const size_t begin = text.find_first_not_of(kBlanks);
-  if (begin == text.npos) return "";
-  std::string word(text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1));
-  std::ranges::transform(word, word.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  });
-  return word;
-}
-
 std::string StoreType(const RendezvousParameters& parameters) {
   const ConfigValue given = parameters.Get("store_type", ConfigValue("tcp"));
   const auto* text = std::get_if<std::string>(&given);
-  const std::string type = text == nullptr ? "" : LowerCaseWord(*text);
+  const std::string type = text == nullptr ? "" : LowerCase(Trim(*text));
   if (type == "tcp" || type == "file") return type;
   throw std::invalid_argument(Concat("store_type is '", text == nullptr ? "" : Printable(*text),
                                      "': only 'tcp' and 'file' are supported"));

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "base/text.h"
+#include "base/utf8.h"
 
 namespace muster {
 
@@ -17,22 +18,13 @@ struct CodePoint {
   size_t bytes = 0;  ///< 0: there is none at the beginning.
 };
 
-/// The character at the beginning of a text that is not empty. Strict: nothing overlong, no
-/// surrogates, nothing beyond U+10FFFF.
+/// The character at the beginning of a text that is not empty.
 CodePoint FirstCodePoint(std::string_view text) {
+  const size_t size = Utf8CharacterBytes(text);
+  if (size == 0) return {};
   const auto at = [text](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = at(0);
-  if (lead < 0x80) return {lead, 1};
-  const size_t size = lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
-  if (size == 0 || text.size() < size) return {};
-  uint32_t value = lead & (0xffu >> (size + 1));
-  for (size_t i = 1; i < size; ++i) {
-    if ((at(i) & 0xc0) != 0x80) return {};
-    value = value << 6 | (at(i) & 0x3fu);
-  }
-  const bool overlong = (size == 3 && value < 0x800) || (size == 4 && value < 0x10000);
-  const bool surrogate = value >= 0xd800 && value < 0xe000;
-  if (overlong || surrogate || value > 0x10ffff) return {};
+  uint32_t value = size == 1 ? at(0) : at(0) & (0xffu >> (size + 1));
+  for (size_t i = 1; i < size; ++i) value = value << 6 | (at(i) & 0x3fu);
   return {value, size};
 }
 

@@ -3,7 +3,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <span>
 #include <stdexcept>
 #include <utility>
 
@@ -43,29 +42,6 @@ std::string Quoted(const ConfigValue& value) {
                                std::string_view what, std::string_view allowed) {
   throw std::invalid_argument(Concat("Rendezvous option '", Printable(key), "' is not ", what, ": ",
                                      Quoted(value), ". Allowed: ", allowed, '.'));
-}
-
-std::optional<bool> ToBool(std::string_view word) {
-  constexpr std::array<std::string_view, 5> kYes = {"1", "true", "t", "yes", "y"};
-  constexpr std::array<std::string_view, 5> kNo = {"0", "false", "f", "no", "n"};
-  const auto same = [word](std::string_view known) {
-    if (word.size() != known.size()) return false;
-    for (size_t i = 0; i < word.size(); ++i) {
-      const char lower =
-          word[i] >= 'A' && word[i] <= 'Z' ? static_cast<char>(word[i] - 'A' + 'a') : word[i];
-      if (lower != known[i]) return false;
-    }
-    return true;
-  };
-  const auto any_of = [&same](std::span<const std::string_view> words) {
-    for (const std::string_view known : words) {
-      if (same(known)) return true;
-    }
-    return false;
-  };
-  if (any_of(kYes)) return true;
-  if (any_of(kNo)) return false;
-  return std::nullopt;
 }
 
 /// Text as Python's int() reads it, except that only ASCII digits and blanks count as such: nobody
@@ -177,7 +153,7 @@ std::optional<bool> RendezvousParameters::GetAsBool(std::string_view key,
   if (std::holds_alternative<std::monostate>(value)) return std::nullopt;
   std::optional<bool> read;
   if (const bool* flag = std::get_if<bool>(&value)) read = *flag;
-  if (const std::string* text = std::get_if<std::string>(&value)) read = ToBool(*text);
+  if (const std::string* text = std::get_if<std::string>(&value)) read = ParseBool(*text);
   const int64_t* number = std::get_if<int64_t>(&value);
   if (number != nullptr && (*number == 0 || *number == 1)) read = *number == 1;
   if (!read) {

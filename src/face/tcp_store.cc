@@ -1,6 +1,5 @@
 #include "muster/tcp_store.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <stdexcept>
@@ -18,18 +17,12 @@ namespace muster {
 
 namespace {
 
-bool IsTrue(const char* text) {
-  std::string lower = text == nullptr ? "" : text;
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return static_cast<char>(std::tolower(c)); });
-  return lower == "1" || lower == "y" || lower == "yes" || lower == "t" || lower == "true";
-}
-
 // torchrun tells its workers by these variables that the agent already serves their store: the
 // worker that was to start it then finds the port taken, and that is fine. Only for that very
 // endpoint: another store's port being taken is an error as ever.
 bool AgentServes(const std::string& host, uint16_t port) {
-  if (!IsTrue(std::getenv("TORCHELASTIC_USE_AGENT_STORE"))) return false;
+  const char* told = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
+  if (told == nullptr || ParseBool(told) != true) return false;
   const char* agent_port = std::getenv("MASTER_PORT");
   const char* agent_host = std::getenv("MASTER_ADDR");
   if (agent_port == nullptr || Concat(port) != agent_port) return false;

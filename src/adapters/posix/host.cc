@@ -129,13 +129,9 @@ Ips AddressesOf(const std::string& host) {
 // Names are compared without regard to case, and to the dot at the end that makes one absolute.
 // Letters beyond ASCII are left alone, as the resolver does.
 bool SameName(std::string_view a, std::string_view b) {
-  const auto lower = [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  };
   if (a.ends_with('.')) a.remove_suffix(1);
   if (b.ends_with('.')) b.remove_suffix(1);
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [&](char x, char y) { return lower(x) == lower(y); });
+  return LowerCase(a) == LowerCase(b);
 }
 
 Result<PortSocket> ListenOnWildcard(int family) {
