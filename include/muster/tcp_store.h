@@ -1,4 +1,4 @@
-// TcpStore: a client of a StoreServer, muster's or PyTorch's (2.4 to 2.13), wire-compatible with
+// TcpStore: a client of a StoreServer, muster's or PyTorch's (tested: 2.13), wire-compatible with
 // both.
 #pragma once
 

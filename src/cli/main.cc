@@ -21,7 +21,7 @@ constexpr const char* kAbout =
     "  muster store --server HOST:29500 keys   look into any TCPStore server, muster's or "
     "PyTorch's\n"
     "  muster rendezvous --endpoint HOST:29400 --id RUN --nodes 2:4\n"
-    "                                          meet others, torchrun's agents too; get a rank\n"
+    "                                          meet other nodes, PyTorch's too; get a rank\n"
     "  muster bench store --clients 64         measure a server\n"
     "\n"
     "Exit status: 0 done, 1 failed, 2 the call cannot be meant, 3 timed out, 4 no server,\n"
