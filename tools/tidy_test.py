@@ -184,9 +184,9 @@ class TidyTest(unittest.TestCase):
                 ("pkill muster", "use kill with the process id"),
                 ("killall muster", "use kill with the process id"),
                 ("TODO(now): think", "before the commit"),
-                ("see /home/somebody/x", "a path of one machine"),
-                ("see /root/x", "a path of one machine"),
-                ('"/work/x"', "a path of one machine"),
+                ("see /" + "home/somebody/x", "a path of one machine"),
+                ("see /" + "root/x", "a path of one machine"),
+                ('"/' + 'work/x"', "a path of one machine"),
             ]:
                 with self.subTest(path=path, text=text):
                     self.assert_fires(path, text + "\n", message, line=1)

@@ -18,10 +18,9 @@ inline constexpr uint64_t kRequestBytesMax = 256ull * 1024 * 1024;
 /// One value grown by APPEND, and one reply (MULTI_GET, LIST_KEYS): what a client must be ready to
 /// read, and the server to copy while others wait. As much as one request.
 inline constexpr uint64_t kReplyBytesMax = 256ull * 1024 * 1024;
-/// Replies that all clients who read slowly may have waiting together. Near it, only replies up to
-/// the second number are given: a few silent readers can then neither use up the memory nor stop
-/// the others.
-inline constexpr uint64_t kQueuedReplyTotalBytesMax = 512ull * 1024 * 1024;
+/// Near the limit of what all clients who read slowly may have waiting together, only replies up to
+/// this size are given: a few silent readers can then neither use up the memory nor stop the
+/// others.
 inline constexpr uint64_t kSmallReplyBytes = 1024 * 1024;
 /// Keys that all parked WAITs together may name; each costs about 100 bytes.
 inline constexpr uint64_t kWaitedKeysMax = 16ull * 1024 * 1024;

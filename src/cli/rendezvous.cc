@@ -124,9 +124,9 @@ void Print(const RendezvousInfo& info, const RendezvousFlags& flags) {
   std::fflush(stdout);
 }
 
-/// The signal that ended the wait, if one did. What the handler throws is thrown here.
-std::optional<int> Join(RendezvousHandler& handler, const RendezvousFlags& flags,
-                        const StopSignals& signals) {
+/// Waits for the next round and prints it. What the handler throws is thrown here; a signal ends
+/// the process.
+void Join(RendezvousHandler& handler, const RendezvousFlags& flags, const StopSignals& signals) {
   std::promise<RendezvousInfo> promise;
   std::future<RendezvousInfo> joined = promise.get_future();
   std::thread waiter([&] {
@@ -152,7 +152,6 @@ std::optional<int> Join(RendezvousHandler& handler, const RendezvousFlags& flags
   }
   waiter.join();
   Print(joined.get(), flags);
-  return std::nullopt;
 }
 
 void Hold(RendezvousHandler& handler, const RendezvousFlags& flags, const StopSignals& signals) {
@@ -205,8 +204,8 @@ void AddRendezvous(CLI::App& app, Run* run) {
   CLI::App* command = app.add_subcommand(
       "rendezvous",
       "Take part in a rendezvous as one node, in the company of other muster nodes and of "
-      "torchrun's "
-      "agents.\n"
+      "PyTorch's\n"
+      "rendezvous handlers.\n"
       "\n"
       "Joins the next round, prints this node's rank, the size of the world and where the workers "
       "meet, holds\n"

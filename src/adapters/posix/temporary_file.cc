@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <string_view>
 
 #include "base/text.h"
@@ -12,9 +13,11 @@
 namespace muster {
 
 Result<std::string> MakeTemporaryFile(const std::string& prefix) {
-  const char* folder = getenv("TMPDIR");
-  std::string path =
-      Concat(std::string_view(folder == nullptr ? "/tmp" : folder), "/", prefix, "XXXXXX");
+  std::error_code none;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(none);
+  if (none)
+    return Error{Code::kUnavailable, Concat("no folder for temporary files: ", none.message())};
+  std::string path = folder / (prefix + "XXXXXX");
   const int fd = mkstemp(path.data());
   if (fd < 0) {
     const int number = errno;
