@@ -177,6 +177,7 @@ TEST(SlowClientsTest, Item120_AClientThatTakesNothingForTooLongIsClosed) {
   RawClient other = RawClient::Validated(server.port());
   RawClient idle = RawClient::Validated(server.port());  // asks nothing, so nothing waits for it
   other.Send(SetBytes("/k", std::string(8 * kMebibyte, 'v')));
+  other.Settle();
   RawClient stalled = StingyClient(server.port());
   std::string requests;
   for (int i = 0; i < 20; ++i) requests += GetBytes("/k");

@@ -62,8 +62,6 @@ uint16_t PortOf(const sockaddr_storage& address) {
                    : reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
 }
 
-void ShutdownSocket(int fd) { shutdown(fd, SHUT_RDWR); }
-
 Result<Addresses> Resolve(const Endpoint& endpoint, Instant now, Instant deadline) {
   if (Result<Addresses> literal = LookUp(endpoint, AI_NUMERICHOST)) return literal;
   // Detached: there is no way to stop getaddrinfo. It holds nothing of ours but its own promise.

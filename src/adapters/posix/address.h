@@ -20,9 +20,6 @@ std::string ToString(const sockaddr_storage& address);
 /// The port of an IPv4 or IPv6 address.
 uint16_t PortOf(const sockaddr_storage& address);
 
-/// Ends both directions, which wakes whoever reads or polls the socket.
-void ShutdownSocket(int fd);
-
 /// All addresses of `host`, IPv6 first. Literals are answered at once; names are looked up on a
 /// thread of their own, because a resolver can hang for longer than its caller may. kUnavailable:
 /// no such name (now), or no thread to be had. kTimeout.

@@ -1,8 +1,5 @@
 #include "adapters/uv/uv_loop.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <future>
 #include <string_view>
@@ -70,6 +67,11 @@ Result<std::unique_ptr<UvLoop>> UvLoop::Open() {
     return failure(status);
   }
   loop->wake_.data = loop.get();
+  uv_prepare_init(&loop->loop_, &loop->before_rest_);  // these two cannot fail
+  uv_prepare_start(&loop->before_rest_, [](uv_prepare_t* prepare) {
+    static_cast<UvLoop*>(prepare->data)->outbox_.Flush();
+  });
+  loop->before_rest_.data = loop.get();
   loop->open_ = true;
   return loop;
 }
@@ -85,19 +87,13 @@ UvLoop::~UvLoop() {
   }
   unrun.clear();
   uv_close(reinterpret_cast<uv_handle_t*>(&wake_), nullptr);
+  uv_close(reinterpret_cast<uv_handle_t*>(&before_rest_), nullptr);
   uv_run(&loop_, UV_RUN_DEFAULT);
   MUSTER_ASSERT(uv_loop_close(&loop_) == 0);
 }
 
 void UvLoop::Run() {
   thread_ = std::this_thread::get_id();
-  // libuv writes with write(2): a peer that has reset its connection must not end our process.
-  // Blocked for this thread only; what the rest of the process does about the signal is its own
-  // affair.
-  sigset_t pipe;
-  sigemptyset(&pipe);
-  sigaddset(&pipe, SIGPIPE);
-  pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
   uv_run(&loop_, UV_RUN_DEFAULT);
   thread_ = std::thread::id();
 }

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "adapters/uv/uv_outbox.h"
 #include "base/result.h"
 #include "ports/loop.h"
 
@@ -36,6 +37,9 @@ class UvLoop final : public Loop {
 
   uv_loop_t* raw() { return &loop_; }
 
+  /// Of this loop's streams. Emptied before the loop rests.
+  UvOutbox& outbox() { return outbox_; }
+
   /// Where every stream of this loop reads into: a read is consumed before the next one starts.
   uv_buf_t read_buffer() {
     return uv_buf_init(read_buffer_.data(), static_cast<unsigned>(read_buffer_.size()));
@@ -48,6 +52,8 @@ class UvLoop final : public Loop {
   bool open_ = false;
   uv_loop_t loop_;
   uv_async_t wake_;
+  uv_prepare_t before_rest_;
+  UvOutbox outbox_;
   std::vector<char> read_buffer_;
   std::atomic<std::thread::id> thread_;
   std::mutex mutex_;
