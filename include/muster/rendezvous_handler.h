@@ -43,6 +43,7 @@ struct RendezvousInfo {
 struct WaitReport {
   enum class Phase {
     kIdle,       ///< Nobody is waiting here.
+    kContact,    ///< The backend has not yet said how things stand.
     kForming,    ///< Too few nodes yet.
     kLastCall,   ///< Enough; more may come until the last call is over.
     kNextRound,  ///< Came late: waiting for the members of a complete round to leave it.
@@ -60,6 +61,7 @@ struct WaitReport {
   std::vector<std::string> waiting{};  ///< For the next one.
   std::vector<std::string> spares{};
   std::vector<std::string> silent{};  ///< Have missed a heartbeat.
+  std::string first{};                ///< kBootstrap: the round's rank 0, if it is known.
   int64_t awaited = 0;                ///< Nodes that must still come, or (kNextRound) leave.
   std::optional<std::chrono::milliseconds> last_call_left{};
   std::optional<std::chrono::milliseconds> time_left{};  ///< Until the waiting call gives up.

@@ -29,6 +29,10 @@ struct TcpStoreOptions {
   uint64_t key_bytes_max = 8 * 1024;
   uint64_t value_bytes_max = 8 * 1024 * 1024;
 
+  /// After a Wait() or Get() that came to nothing, how long the server may take to agree that it is
+  /// over. A server that does not answer in this time is given up, and the connection with it.
+  milliseconds cancel_grace = milliseconds(5'000);
+
   /// std::invalid_argument, naming the option, if they cannot be meant.
   void Validate() const;
 };

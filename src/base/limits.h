@@ -7,7 +7,7 @@
 
 namespace muster {
 
-/// What PyTorch's libuv server enforces (2.4 to 2.13); exceeding one closes the connection.
+/// What PyTorch's libuv server enforces ; exceeding one closes the connection.
 inline constexpr uint64_t kKeyBytesMax = 8 * 1024;
 inline constexpr uint64_t kValueBytesMax = 8 * 1024 * 1024;
 inline constexpr uint64_t kKeysPerRequestMax = 128 * 1024;
@@ -28,14 +28,15 @@ inline constexpr uint64_t kWaitedKeysMax = 16ull * 1024 * 1024;
 /// not grow.
 inline constexpr uint64_t kQueuedReplyBytesMax = 1024 * 1024;
 
-/// The state of a rendezvous, as it is read from a cell that anybody may have written. One of
-/// 10,000 nodes has 0.8 MB; there is room for ten times as many, and the worst that keeps these
-/// limits claims about 1 GiB while it is read.
-inline constexpr uint64_t kStateBytesMax = 64ull * 1024 * 1024;
-inline constexpr uint64_t kStateNodesMax = 128 * 1024;           ///< in each of its collections
-inline constexpr uint64_t kStateValuesMax = 4ull * 1024 * 1024;  ///< numbers, texts, objects ...
-inline constexpr uint64_t kStateItemsMax = 8ull * 1024 * 1024;   ///< ... and their places in others
+/// The state of a rendezvous, as it is read from a cell that anybody may have written. As much as
+/// fits into one value of a store, in base64: one of 10,000 nodes has 0.8 MB.
+inline constexpr uint64_t kStateBytesMax = kValueBytesMax / 4 * 3;
+inline constexpr uint64_t kStateNodesMax = 128 * 1024;        ///< in each of its collections
+inline constexpr uint64_t kStateValuesMax = 2 * 1024 * 1024;  ///< numbers, texts, objects ...
+inline constexpr uint64_t kStateItemsMax = 2 * 1024 * 1024;   ///< ... and their places in others
 inline constexpr uint64_t kStateStackMax = 1024 * 1024;
+/// Attributes of one object that we hand on without knowing them: newer peers may add a few.
+inline constexpr uint64_t kStateUnknownMax = 1024;
 /// How deep values that we hand on without understanding them may be nested.
 inline constexpr uint64_t kStateDepthMax = 64;
 inline constexpr uint64_t kNodeAddressBytesMax = 1024;

@@ -1,10 +1,13 @@
 // `muster rendezvous`: one node's part in a rendezvous, to be watched.
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -26,10 +29,11 @@ struct RendezvousFlags {
   std::string local_addr;
   std::string config;
   std::string events;
-  int64_t rank = -1;
-  double timeout_seconds = 600;
-  double last_call_seconds = 30;
-  double hold_seconds = 0;
+  std::optional<int64_t> rank;
+  int64_t timeout_seconds = 600;
+  int64_t last_call_seconds = 30;
+  // By then the others have looked, PyTorch's too: they count the members that they see.
+  double hold_seconds = 2;
   bool follow = false;
   bool close = false;
   bool json = false;
@@ -59,14 +63,26 @@ std::pair<int64_t, int64_t> ParseNodes(const std::string& text) {
 RendezvousParameters Parameters(const RendezvousFlags& flags) {
   const auto [min_nodes, max_nodes] = ParseNodes(flags.nodes);
   RendezvousConfig config = ParseRendezvousConfig(flags.config);
-  // Options of a rendezvous are counted in whole seconds.
-  const auto timeout = static_cast<int64_t>(flags.timeout_seconds);
-  config.try_emplace("join_timeout", timeout);
-  config.try_emplace("timeout", timeout);  // of the static rendezvous
-  config.try_emplace("last_call_timeout", static_cast<int64_t>(flags.last_call_seconds));
-  if (flags.rank >= 0) config.insert_or_assign("rank", flags.rank);
+  config.try_emplace("join_timeout", flags.timeout_seconds);
+  config.try_emplace("timeout", flags.timeout_seconds);  // of the static rendezvous
+  config.try_emplace("last_call_timeout", flags.last_call_seconds);
+  if (flags.rank) config.insert_or_assign("rank", *flags.rank);
   return {flags.backend, flags.endpoint,   flags.run_id,     min_nodes,
           max_nodes,     flags.local_addr, std::move(config)};
+}
+
+/// Names may be many; what comes before and after them matters more.
+std::string WithoutMiddle(const std::string& line, size_t width) {
+  constexpr std::string_view kGap = "...";
+  const auto at_character = [&line](size_t at) {
+    while (at < line.size() && (line[at] & 0xc0) == 0x80) ++at;
+    return at;
+  };
+  if (width <= kGap.size()) return "";
+  const size_t tail = std::min<size_t>(24, width / 3);
+  size_t head = width - kGap.size() - tail;
+  while (head > 0 && at_character(head) != head) --head;
+  return Concat(line.substr(0, head), kGap, line.substr(at_character(line.size() - tail)));
 }
 
 /// Says on stderr whom we wait for: one line that is rewritten on a terminal, else a line for each
@@ -77,12 +93,7 @@ class Progress {
 
   void Show(const WaitReport& report) {
     if (report.phase == WaitReport::Phase::kIdle) return;
-    if (on_terminal_) {
-      std::fprintf(stderr, "\r\x1b[K%s", report.ToString().c_str());
-      std::fflush(stderr);
-      shown_ = true;
-      return;
-    }
+    if (on_terminal_) return Redraw(report.ToString());
     WaitReport timeless = report;
     timeless.last_call_left.reset();
     timeless.time_left.reset();
@@ -92,13 +103,25 @@ class Progress {
   }
 
   void Clear() {
-    if (shown_) std::fputs("\r\x1b[K", stderr);
-    shown_ = false;
+    if (!drawn_.empty()) std::fputs("\r\x1b[K", stderr);
+    drawn_.clear();
   }
 
  private:
+  // A line that is wider than the terminal could not be taken back.
+  void Redraw(std::string line) {
+    winsize size{};
+    const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    const size_t width = (known ? size.ws_col : 80u) - 1;
+    if (line.size() > width) line = WithoutMiddle(line, width);
+    if (line == drawn_) return;
+    std::fprintf(stderr, "\r\x1b[K%s", line.c_str());
+    std::fflush(stderr);
+    drawn_ = std::move(line);
+  }
+
   const bool on_terminal_ = isatty(STDERR_FILENO) == 1;
-  bool shown_ = false;
+  std::string drawn_;
   WaitReport last_{};
 };
 
@@ -227,14 +250,15 @@ void AddRendezvous(CLI::App& app, Run* run) {
       ->capture_default_str();
   command->add_option("--local-addr", flags->local_addr,
                       "Address of this node for the others; default: this machine's name");
-  command->add_option("--rank", flags->rank, "This node's rank (static only)");
-  command->add_option("--timeout", flags->timeout_seconds, "Seconds to wait for a round")
-      ->transform(SecondsFrom(1, kSecondsMax))
+  command->add_option("--rank", flags->rank, "This node's rank (static only)")
+      ->transform(WholeNumber(0, INT32_MAX));
+  command->add_option("--timeout", flags->timeout_seconds, "Whole seconds to wait for a round")
+      ->transform(WholeNumber(1, kWholeSecondsMax))
       ->capture_default_str();
   command
       ->add_option("--last-call", flags->last_call_seconds,
-                   "Seconds to wait for more nodes once there are MIN")
-      ->transform(SecondsFrom(1, kSecondsMax))
+                   "Whole seconds to wait for more nodes once there are MIN")
+      ->transform(WholeNumber(1, kWholeSecondsMax))
       ->capture_default_str();
   command->add_option("--hold", flags->hold_seconds, "Seconds to stay; a signal ends it early")
       ->transform(SecondsFrom(0, kSecondsMax))

@@ -16,6 +16,7 @@ namespace {
 // Rank 0 publishes within a round trip or two. PyTorch's (2.6 to 2.13) does so only when it starts
 // its server, not in every round: after this time the last address it gave is looked for.
 constexpr milliseconds kPatience{3000};
+constexpr milliseconds kPatienceWithTheSame{200};  // it has done so before
 constexpr milliseconds kKnock{1000};
 constexpr int64_t kRoundsBack = 256;
 constexpr int kKnocksMax = 3;  // at doors that stay closed, each for the time above
@@ -27,6 +28,8 @@ std::vector<std::string> KeysOf(const std::string& prefix) {
   return {Concat(prefix, "/", RendezvousStoreInfo::kMasterAddrKey),
           Concat(prefix, "/", RendezvousStoreInfo::kMasterPortKey)};
 }
+
+std::string SignatureOf(const std::string& prefix) { return Concat(prefix, "/", kSignature); }
 
 // Whether a store is served there now.
 bool Answers(const RendezvousStoreInfo& info) {
@@ -52,8 +55,8 @@ bool Bootstrap::IsShared() {
   return disabled == nullptr || std::string_view(disabled) != "1";
 }
 
-RendezvousStoreInfo Bootstrap::Of(int64_t round, int64_t rank, std::string_view first_addr) {
-  return rank == 0 ? Publish(round) : Await(round, first_addr);
+RendezvousStoreInfo Bootstrap::Of(int64_t round, int64_t rank, const std::optional<Node>& first) {
+  return rank == 0 ? Publish(round) : Await(round, first);
 }
 
 RendezvousStoreInfo Bootstrap::Publish(int64_t round) {
@@ -67,16 +70,17 @@ RendezvousStoreInfo Bootstrap::Publish(int64_t round) {
   return RendezvousStoreInfo::Build(0, store, local_addr_, port);
 }
 
-RendezvousStoreInfo Bootstrap::Await(int64_t round, std::string_view first_addr) {
+RendezvousStoreInfo Bootstrap::Await(int64_t round, const std::optional<Node>& first) {
   const Instant deadline = DeadlineAfter(clock_.Now(), store_->Timeout());
-  milliseconds patience = kPatience;
+  milliseconds patience = first && first == speaks_once_ ? kPatienceWithTheSame : kPatience;
   while (true) {
     try {
       const auto left = std::chrono::duration_cast<milliseconds>(deadline - clock_.Now());
       store_->Wait(KeysOf(prefix_of_(round)), std::clamp(left, milliseconds{1}, patience));
+      if (!store_->Check({SignatureOf(prefix_of_(round))})) speaks_once_ = first;
       return Read(round);
     } catch (const StoreTimeoutError&) {
-      if (const auto earlier = Earlier(round, first_addr)) return *earlier;
+      if (const auto earlier = Earlier(round, first)) return *earlier;
       if (clock_.Now() >= deadline) {
         throw RendezvousTimeoutError(
             Concat("rank 0 of round ", round, " has not said where its store is (keys ",
@@ -88,16 +92,17 @@ RendezvousStoreInfo Bootstrap::Await(int64_t round, std::string_view first_addr)
   }
 }
 
-std::optional<RendezvousStoreInfo> Bootstrap::Earlier(int64_t round, std::string_view first_addr) {
+std::optional<RendezvousStoreInfo> Bootstrap::Earlier(int64_t round,
+                                                      const std::optional<Node>& first) {
   int knocks = 0;
   for (int64_t back = round - 1; back >= 0 && back >= round - kRoundsBack; --back) {
     const std::string prefix = prefix_of_(back);
     if (!store_->Check(KeysOf(prefix))) continue;
-    if (store_->Check({Concat(prefix, "/", kSignature)})) continue;
+    if (store_->Check({SignatureOf(prefix)})) continue;
     RendezvousStoreInfo info = Read(back);
     // Each publishes its own address. Another node's store may be alive, too: it was rank 0 while
     // the present one was away, or has just been followed by one that is slow to publish.
-    if (!first_addr.empty() && info.master_addr != first_addr) continue;
+    if (first && info.master_addr != first->addr) continue;
     if (Answers(info)) return info;
     if (++knocks == kKnocksMax) break;
   }

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/rendezvous/node.h"
 #include "muster/rendezvous_handler.h"
 #include "muster/store_server.h"
 #include "ports/clock.h"
@@ -24,21 +25,22 @@ class Bootstrap {
   /// Whether workers use the agent's store: unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
   static bool IsShared();
 
-  /// Blocks until the round's rank 0, which is at `first_addr` (empty: not known), has published.
+  /// Blocks until the round's rank 0, which is `first` if that is known, has published.
   /// RendezvousTimeoutError after the store's timeout; what the store throws.
-  RendezvousStoreInfo Of(int64_t round, int64_t rank, std::string_view first_addr);
+  RendezvousStoreInfo Of(int64_t round, int64_t rank, const std::optional<Node>& first);
 
  private:
   RendezvousStoreInfo Publish(int64_t round);
-  RendezvousStoreInfo Await(int64_t round, std::string_view first_addr);
+  RendezvousStoreInfo Await(int64_t round, const std::optional<Node>& first);
   /// What a PyTorch rank 0 published in an earlier round and will not publish again.
-  std::optional<RendezvousStoreInfo> Earlier(int64_t round, std::string_view first_addr);
+  std::optional<RendezvousStoreInfo> Earlier(int64_t round, const std::optional<Node>& first);
   RendezvousStoreInfo Read(int64_t round);
 
   std::shared_ptr<Store> store_;
   const std::function<std::string(int64_t)> prefix_of_;
   const std::string local_addr_;
   Clock& clock_;
+  std::optional<Node> speaks_once_;      ///< A rank 0 that has published without signing.
   std::unique_ptr<StoreServer> server_;  ///< Once started, for all rounds: workers may linger.
 };
 

@@ -28,8 +28,8 @@ auto Reaching(std::string_view what, Operation operation) {
   try {
     return operation();
   } catch (const std::exception& error) {
-    throw RendezvousConnectionError(
-        Concat("the store of the rendezvous could not ", what, ": ", error.what()));
+    std::throw_with_nested(RendezvousConnectionError(
+        Concat("the store of the rendezvous could not ", what, ": ", error.what())));
   }
 }
 
@@ -60,7 +60,8 @@ std::shared_ptr<TcpStore> OpenTcpStore(const HostAndPort& at, bool serve, millis
   return std::make_shared<TcpStore>(at.host, TcpStoreOptions{.port = static_cast<uint16_t>(at.port),
                                                              .is_server = serve,
                                                              .timeout = timeout,
-                                                             .multi_tenant = true});
+                                                             .multi_tenant = true,
+                                                             .cancel_grace = timeout});
 }
 
 std::shared_ptr<TcpStore> CreateTcp(const RendezvousParameters& parameters) {
@@ -73,13 +74,13 @@ std::shared_ptr<TcpStore> CreateTcp(const RendezvousParameters& parameters) {
   } catch (const std::exception& error) {
     const std::string where = Concat(at.host, ":", at.port);
     if (!serve || told) {
-      throw RendezvousConnectionError(Concat("the store of the rendezvous could not be ",
-                                             serve ? "served at " : "reached at ", where, ": ",
-                                             error.what()));
+      std::throw_with_nested(RendezvousConnectionError(
+          Concat("the store of the rendezvous could not be ", serve ? "served at " : "reached at ",
+                 where, ": ", error.what())));
     }
     // The endpoint is here, and somebody else has its port: probably another agent on this machine,
     // who serves the store for both of us.
-    return Reaching(Concat("be served or reached at ", where),
+    return Reaching(Concat("be served at ", where, " (", error.what(), "), nor reached there"),
                     [&] { return OpenTcpStore(at, false, timeout); });
   }
 }

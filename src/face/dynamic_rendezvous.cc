@@ -122,12 +122,11 @@ struct DynamicRendezvousHandler::Impl {
                                 const RendezvousState& after) { ReportAction(action, after); },
             .on_write =
                 [this](bool stored) {
-                  events.Record(
-                      Concat(kExecutorEvents, "run"), NodeState::kRunning, driver.self(), [&] {
-                        return Concat("node '", driver.self().ToString(), "' has ",
-                                      stored ? "stored its change of" : "been beaten in changing",
-                                      " rendezvous '", settings.run_id, "'");
-                      });
+                  events.Record({kExecutorEvents, "run"}, NodeState::kRunning, driver.self(), [&] {
+                    return Concat("node '", driver.self().ToString(), "' has ",
+                                  stored ? "stored its change of" : "been beaten in changing",
+                                  " rendezvous '", settings.run_id, "'");
+                  });
                 }};
   }
 
@@ -146,7 +145,7 @@ struct DynamicRendezvousHandler::Impl {
   }
 
   void Report(const ActionEvent& event, int64_t round) {
-    events.Record(Concat(kExecutorEvents, event.name), event.state, driver.self(), [&] {
+    events.Record({kExecutorEvents, event.name}, event.state, driver.self(), [&] {
       return Concat("node '", driver.self().ToString(), "' ", event.what, ": round ", round,
                     " of rendezvous '", settings.run_id, "'");
     });
@@ -159,11 +158,11 @@ struct DynamicRendezvousHandler::Impl {
       return work();
     } catch (const std::exception& error) {
       const auto what = [&] { return std::string(error.what()); };
-      events.RecordFailure(Concat(kHandlerEvents, name), driver.self(), what, what);
+      events.RecordFailure({kHandlerEvents, name}, driver.self(), what, what);
       throw;
     } catch (...) {
       const auto what = [] { return std::string(kNoException); };
-      events.RecordFailure(Concat(kHandlerEvents, name), driver.self(), what, what);
+      events.RecordFailure({kHandlerEvents, name}, driver.self(), what, what);
       throw;
     }
   }
@@ -189,7 +188,8 @@ struct DynamicRendezvousHandler::Impl {
     if (decision.action == Action::kErrorTimeout) {
       WaitReport report = Describe();
       report.time_left.reset();
-      throw RendezvousTimeoutError(Concat(who, "time is up; ", report.ToString()));
+      throw RendezvousTimeoutError(
+          Concat(who, "time is up (", decision.reason, "); ", report.ToString()));
     }
     if (decision.action == Action::kErrorClosed) {
       throw RendezvousClosedError(Concat(who, "closed ", ClosedBy()));
@@ -223,42 +223,60 @@ struct DynamicRendezvousHandler::Impl {
     const std::lock_guard lock(mutex);
     try {
       FinishOrThrow(driver.KeepAlive(place));
-      events.Record(Concat(kHandlerEvents, "_keep_alive"), NodeState::kRunning, driver.self(), [&] {
+      events.Record({kHandlerEvents, "_keep_alive"}, NodeState::kRunning, driver.self(), [&] {
         return Concat("node '", driver.self().ToString(), "' is alive in rendezvous '",
                       settings.run_id, "'");
       });
     } catch (const std::exception& error) {
       // The next one may get through; others wait for several before they give a node up.
       const auto what = [&] { return std::string(error.what()); };
-      events.RecordFailure(Concat(kHandlerEvents, "_keep_alive"), driver.self(), what, what);
+      events.RecordFailure({kHandlerEvents, "_keep_alive"}, driver.self(), what, what);
     } catch (...) {
       const auto what = [] { return std::string(kNoException); };
-      events.RecordFailure(Concat(kHandlerEvents, "_keep_alive"), driver.self(), what, what);
+      events.RecordFailure({kHandlerEvents, "_keep_alive"}, driver.self(), what, what);
     }
+  }
+
+  // --- The end ---
+
+  void Close(std::string_view reported_as, std::string_view reason) {
+    const std::lock_guard lock(mutex);
+    Reporting(reported_as, [&] { FinishOrThrow(driver.Close(reason)); });
+    events.Record({kHandlerEvents, "_close"}, NodeState::kSucceeded, driver.self(), [&] {
+      return Concat("node '", driver.self().ToString(), "' has closed rendezvous '",
+                    settings.run_id, "'");
+    });
   }
 
   // --- The next round ---
 
   RendezvousInfo Next() {
-    events.Record(
-        Concat(kHandlerEvents, "next_rendezvous"), NodeState::kRunning, driver.self(), [&] {
-          return Concat("node '", driver.self().ToString(),
-                        "' wants to join the next round of rendezvous '", settings.run_id, "'");
-        });
+    events.Record({kHandlerEvents, "next_rendezvous"}, NodeState::kRunning, driver.self(), [&] {
+      return Concat("node '", driver.self().ToString(),
+                    "' wants to join the next round of rendezvous '", settings.run_id, "'");
+    });
+    stage = Stage::kJoining;
+    driver.Forget();
+    try {
+      RendezvousInfo info = JoinAndBootstrap();
+      stage = Stage::kResting;
+      return info;
+    } catch (...) {
+      // Who has joined stays a member, also if it does not learn where the workers meet.
+      if (stage.exchange(Stage::kResting) == Stage::kJoining) driver.Forget();
+      throw;
+    }
+  }
+
+  RendezvousInfo JoinAndBootstrap() {
     RendezvousInfo info = Reporting("next_rendezvous", [this] { return JoinNext(); });
-    events.RecordJoined(Concat(kHandlerEvents, "next_rendezvous"), driver.self(), info.rank, [&] {
+    events.RecordJoined({kHandlerEvents, "next_rendezvous"}, driver.self(), info.rank, [&] {
       return Concat("node '", driver.self().ToString(), "' is rank ", info.rank, " of ",
                     info.world_size, " in round ", info.round, " of rendezvous '", settings.run_id,
                     "'");
     });
-    in_bootstrap = true;
-    try {
-      info.bootstrap_store_info = bootstrap.Of(info.round, info.rank, first_addr);
-    } catch (...) {
-      in_bootstrap = false;
-      throw;
-    }
-    in_bootstrap = false;
+    stage = Stage::kBootstrap;
+    info.bootstrap_store_info = bootstrap.Of(info.round, info.rank, First());
     return info;
   }
 
@@ -266,31 +284,47 @@ struct DynamicRendezvousHandler::Impl {
     StopHeartbeats();
     place.reset();
     if (document.state().round == 0) clock.SleepUntil(clock.Now() + driver.FirstDelay());
-    FinishOrThrow(driver.Exit(clock.Now() + rules.timeout.join));
-    FinishOrThrow(driver.Join());
+    const Instant deadline = clock.Now() + rules.timeout.join;
+    FinishOrThrow(driver.Exit(deadline));
+    FinishOrThrow(driver.Join(deadline));
     // All count the members of what is stored: a copy without the silent ones may differ by node.
     const RendezvousState& agreed = document.shared();
     RendezvousInfo info{.store = nullptr,
                         .rank = agreed.participants.at(driver.self()),
-                        .world_size = static_cast<int64_t>(agreed.participants.size()),
+                        .world_size = agreed.WorldSize(),
                         .round = agreed.round};
-    first_addr.clear();
-    for (const auto& [node, rank] : agreed.participants) {
-      if (rank == 0) first_addr = node.addr;
-    }
+    SetFirst(agreed);
     info.store = std::make_shared<PrefixStore>(PrefixOf(info.round), store);
     place = Place{.round = info.round, .rank = info.rank};
     StartHeartbeats();
     return info;
   }
 
+  void SetFirst(const RendezvousState& agreed) {
+    const std::lock_guard lock(first_mutex);
+    first.reset();
+    for (const auto& [node, rank] : agreed.participants) {
+      if (rank == 0) first = node;
+    }
+  }
+
+  std::optional<Node> First() const {
+    const std::lock_guard lock(first_mutex);
+    return first;
+  }
+
   WaitReport Describe() const {
+    using Phase = WaitReport::Phase;
     const auto snapshot = driver.Snapshot();
-    if (!snapshot) return {};
+    if (!snapshot && stage == Stage::kResting) return {};
+    if (!snapshot) return {.phase = Phase::kContact, .run_id = settings.run_id};
     WaitReport report = ReportOn(*snapshot, driver.self(), rules, clock.Now());
-    if (report.phase == WaitReport::Phase::kComplete) {
+    if (report.phase == Phase::kComplete) {
       report.time_left.reset();
-      if (in_bootstrap) report.phase = WaitReport::Phase::kBootstrap;
+      if (stage == Stage::kBootstrap) {
+        report.phase = Phase::kBootstrap;
+        if (const auto rank_0 = First()) report.first = rank_0->ToString();
+      }
     }
     return report;
   }
@@ -304,8 +338,10 @@ struct DynamicRendezvousHandler::Impl {
   RendezvousDriver driver;
   EventRecorder events;
   Bootstrap bootstrap;
-  std::string first_addr;  ///< Of the round's rank 0.
-  std::atomic<bool> in_bootstrap = false;
+  enum class Stage { kResting, kJoining, kBootstrap };
+  std::atomic<Stage> stage = Stage::kResting;
+  mutable std::mutex first_mutex;
+  std::optional<Node> first;  ///< The round's rank 0, if it was there when this node looked.
   std::mutex mutex;  ///< Held by heartbeats and by whoever else looks at the document meanwhile.
   std::optional<Place> place;
   std::unique_ptr<PeriodicTimer> heartbeats;
@@ -344,11 +380,7 @@ bool DynamicRendezvousHandler::IsClosed() {
 }
 
 void DynamicRendezvousHandler::SetClosed(std::string_view reason) {
-  const std::lock_guard lock(impl_->mutex);
-  impl_->Reporting("set_closed", [&] { impl_->FinishOrThrow(impl_->driver.Close(reason)); });
-  impl_->events.Record(
-      Concat(kHandlerEvents, "_close"), NodeState::kSucceeded, impl_->driver.self(),
-      [this] { return Concat("node '", node(), "' has closed rendezvous '", GetRunId(), "'"); });
+  impl_->Close("set_closed", reason);
 }
 
 int64_t DynamicRendezvousHandler::NumNodesWaiting() {
@@ -358,7 +390,8 @@ int64_t DynamicRendezvousHandler::NumNodesWaiting() {
     const RendezvousState& state = impl_->document.state();
     const auto waiting = static_cast<int64_t>(state.wait_list.size());
     // The others have gone on without this node, which they took for dead: it is the one to come.
-    const bool left_behind = impl_->place && state.round > impl_->place->round;
+    const bool left_behind =
+        impl_->place && LeftBehind(impl_->document.shared(), impl_->driver.self(), *impl_->place);
     return left_behind ? std::max<int64_t>(1, waiting) : waiting;
   });
 }
@@ -368,17 +401,15 @@ void DynamicRendezvousHandler::Leave() {
   impl_->place.reset();
   const Instant deadline = impl_->clock.Now() + impl_->rules.timeout.close;
   impl_->Reporting("leave", [&] { impl_->FinishOrThrow(impl_->driver.Exit(deadline)); });
+  impl_->driver.Forget();
 }
 
 bool DynamicRendezvousHandler::Shutdown() {
   impl_->StopHeartbeats();
   try {
-    SetClosed("shut down");
+    impl_->Close("shutdown", "shut down");
     return true;
-  } catch (const RendezvousError& error) {
-    const auto what = [&] { return std::string(error.what()); };
-    impl_->events.RecordFailure(Concat(kHandlerEvents, "shutdown"), impl_->driver.self(), what,
-                                what);
+  } catch (const RendezvousError&) {
     return false;
   }
 }

@@ -45,7 +45,7 @@ bool EventRecorder::enabled() const {
 }
 
 void EventRecorder::Deliver(Draft draft) const {
-  RendezvousEvent event{.name = std::string(draft.name),
+  RendezvousEvent event{.name = Concat(draft.name.first, draft.name.last),
                         .run_id = run_id_,
                         .message = std::move(draft.message),
                         .hostname = "",

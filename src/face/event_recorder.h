@@ -35,6 +35,15 @@ class EventNode {
   const Node* node_ = nullptr;
 };
 
+/// An event's name in two parts, put together only if somebody listens.
+struct EventName {
+  EventName(const char* whole) : last(whole) {}  // NOLINT: implicit
+  EventName(std::string_view group, std::string_view its_last) : first(group), last(its_last) {}
+
+  std::string_view first{};
+  std::string_view last;
+};
+
 class EventRecorder {
  public:
   /// `own` null: the sink of the process, as it is at the time of each event. `origin` is asked
@@ -49,14 +58,14 @@ class EventRecorder {
   /// Something happened. `make` returns the message and is called only if somebody listens, as in
   /// all of these. Of a failure rather use the one below.
   template <typename MakeMessage>
-  void Record(std::string_view name, NodeState state, EventNode node, MakeMessage&& make) const {
+  void Record(EventName name, NodeState state, EventNode node, MakeMessage&& make) const {
     if (!enabled()) return;
     Quietly([&] { Deliver({.name = name, .state = state, .node = node, .message = make()}); });
   }
 
   /// The node is in a round, and this is its rank there.
   template <typename MakeMessage>
-  void RecordJoined(std::string_view name, EventNode node, int64_t rank, MakeMessage&& make) const {
+  void RecordJoined(EventName name, EventNode node, int64_t rank, MakeMessage&& make) const {
     if (!enabled()) return;
     Quietly([&] { Deliver({.name = name, .node = node, .message = make(), .rank = rank}); });
   }
@@ -64,7 +73,7 @@ class EventRecorder {
   /// Something failed. `make_trace` returns what failed, and where, as far as is known; if it
   /// returns nothing, the event's name and message take its place.
   template <typename MakeMessage, typename MakeTrace>
-  void RecordFailure(std::string_view name, EventNode node, MakeMessage&& make,
+  void RecordFailure(EventName name, EventNode node, MakeMessage&& make,
                      MakeTrace&& make_trace) const {
     if (!enabled()) return;
     Quietly([&] {
@@ -78,7 +87,7 @@ class EventRecorder {
 
  private:
   struct Draft {
-    std::string_view name;
+    EventName name;
     NodeState state = NodeState::kRunning;
     EventNode node;
     std::string message;

@@ -16,8 +16,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// What can be waited for at all: inside, durations are nanoseconds in 64 bits, about 292 years.
-constexpr int64_t kSecondsMax = std::chrono::floor<std::chrono::seconds>(Duration::max()).count();
+// A century: inside, durations are nanoseconds in 64 bits, about 292 years, and are added up.
+constexpr int64_t kSecondsMax = int64_t{100} * 365 * 24 * 3600;
+static_assert(2 * std::chrono::seconds(kSecondsMax) < Duration::max());
 constexpr milliseconds kLongest = std::chrono::seconds(kSecondsMax);
 
 /// The value as a message shows it: what kind it is can be seen.
@@ -100,7 +101,7 @@ void MustNotBeNone(const RendezvousParameters& parameters, std::string_view key)
 void MustBeDuration(std::string_view what, milliseconds duration) {
   if (duration > milliseconds::zero() && duration <= kLongest) return;
   throw std::invalid_argument(Concat("The ", what, " must be above zero",
-                                     duration > kLongest ? " and at most 292 years" : "",
+                                     duration > kLongest ? " and at most 100 years" : "",
                                      ", but is ", duration.count(), " ms."));
 }
 
@@ -227,7 +228,7 @@ void RendezvousSettings::Validate() const {
     throw std::invalid_argument(Concat("The rendezvous keep_alive_max_attempt (",
                                        keep_alive_max_attempt, ") times keep_alive_interval (",
                                        keep_alive_interval.count(),
-                                       " ms) must be at most 292 years."));
+                                       " ms) must be at most 100 years."));
   }
 }
 

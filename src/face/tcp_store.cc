@@ -72,6 +72,7 @@ struct TcpStore::Impl {
         .key_bytes_max = options.key_bytes_max,
         .value_bytes_max = options.value_bytes_max,
         .request_bytes_max = raised ? UINT64_MAX : options.server.request_bytes_max,
+        .answer_grace = options.cancel_grace,
         .nonce = ProcessId(),
         .seed = uint64_t{ProcessId()} ^ static_cast<uint64_t>(clock.Now().since_start.count())};
     client = ValueOrThrow(

@@ -87,6 +87,9 @@ std::string WaitReport::ToString() const {
   switch (phase) {
     case Phase::kIdle:
       return "not waiting for anybody";
+    case Phase::kContact:
+      return Concat("waiting for the backend to say how the rendezvous '", run_id, "' stands",
+                    limit);
     case Phase::kForming:
       return Concat(in_round, here, ", ", awaited, " more ", awaited == 1 ? "is" : "are", " needed",
                     quiet, limit);
@@ -103,7 +106,7 @@ std::string WaitReport::ToString() const {
                     "; waits without limit for one of them to leave", quiet);
     case Phase::kBootstrap:
       return Concat(in_round, "complete with ", Nodes(static_cast<int64_t>(joined.size())),
-                    "; waiting for rank 0", joined.empty() ? "" : Concat(" (", joined[0], ")"),
+                    "; waiting for rank 0", first.empty() ? "" : Concat(" (", first, ")"),
                     " to say where its store is", limit);
     case Phase::kComplete:
       return Concat("in round ", round, " with ", Nodes(static_cast<int64_t>(joined.size())),

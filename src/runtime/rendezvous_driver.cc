@@ -54,8 +54,8 @@ Duration RendezvousDriver::FirstDelay() {
   return Duration(static_cast<int64_t>(prng_.Below(static_cast<uint64_t>(longest.count()))));
 }
 
-Result<Decision> RendezvousDriver::Join() {
-  return Run({.decide = DecideJoin, .deadline = clock_.Now() + rules_.timeout.join});
+Result<Decision> RendezvousDriver::Join(Instant deadline) {
+  return Run({.decide = DecideJoin, .deadline = deadline});
 }
 
 Result<Decision> RendezvousDriver::Exit(Instant deadline) {
@@ -215,8 +215,7 @@ void RendezvousDriver::Publish(const Outlook& outlook, const Decision& decision)
   if (decision.action != Action::kSync && !IsFinal(decision.action)) return;
   auto snapshot = std::make_shared<WaitSnapshot>();
   snapshot->state = outlook.state;
-  snapshot->quiet = outlook.observed.Silent(
-      outlook.state, rules_.keep_alive_interval + rules_.keep_alive_interval / 2, outlook.now);
+  snapshot->quiet = outlook.observed.Silent(outlook.state, rules_.missed_after(), outlook.now);
   if (const auto since = outlook.observed.last_call_since(); outlook.state.deadline && since) {
     snapshot->last_call_ends = *since + rules_.timeout.last_call;
   }
@@ -229,6 +228,11 @@ void RendezvousDriver::Publish(const Outlook& outlook, const Decision& decision)
 std::shared_ptr<const WaitSnapshot> RendezvousDriver::Snapshot() const {
   const std::lock_guard lock(mutex_);
   return snapshot_;
+}
+
+void RendezvousDriver::Forget() {
+  const std::lock_guard lock(mutex_);
+  snapshot_.reset();
 }
 
 }  // namespace muster

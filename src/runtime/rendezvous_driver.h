@@ -50,7 +50,7 @@ class RendezvousDriver {
                    const RendezvousRules& rules, Clock& clock, uint64_t seed, DriverHooks hooks);
 
   /// The final decision: kFinish, or one of the errors. Backend errors are returned as such.
-  Result<Decision> Join();
+  Result<Decision> Join(Instant deadline);
   Result<Decision> Exit(Instant deadline);
   /// `reason` is told to everybody, under this node's name.
   Result<Decision> Close(std::string_view reason);
@@ -65,8 +65,10 @@ class RendezvousDriver {
   /// Round, whether it is complete, participants, waiters.
   using Shape = std::tuple<int64_t, bool, size_t, size_t>;
 
-  /// Of the operation that waits now, or waited last; null before the first.
+  /// Of the operation that waits now, or waited last; null before the first look and after
+  /// Forget().
   std::shared_ptr<const WaitSnapshot> Snapshot() const;
+  void Forget();
 
  private:
   using Decide = Decision (*)(const Outlook&);

@@ -43,7 +43,7 @@ class DriverTest : public ::testing::Test {
 
 TEST_F(DriverTest, Rdzv061Rdzv062AChangeIsReadDecidedAndWritten) {
   cell.Put(With({"a", "b"}));
-  EXPECT_EQ(Finish(driver.Join()), Action::kFinish);
+  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.timeout.join)), Action::kFinish);
   EXPECT_EQ(actions, std::vector{Action::kAddToParticipants});
   EXPECT_EQ(cell.gets, 1);
   EXPECT_EQ(cell.sets, 1);
@@ -53,7 +53,7 @@ TEST_F(DriverTest, Rdzv061Rdzv062AChangeIsReadDecidedAndWritten) {
 
 TEST_F(DriverTest, Rdzv063WhatIsDoneIsNotWrittenAgain) {
   cell.Put(Complete(With({"a", "c"})));
-  EXPECT_EQ(Finish(driver.Join()), Action::kFinish);
+  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.timeout.join)), Action::kFinish);
   EXPECT_EQ(cell.gets, 1);
   EXPECT_EQ(cell.sets, 0);
 }
@@ -62,7 +62,7 @@ TEST_F(DriverTest, Rdzv064ClosedAndTooLateWriteNothing) {
   RendezvousState closed = With({"a"});
   closed.closed = true;
   cell.Put(closed);
-  EXPECT_EQ(Finish(driver.Join()), Action::kErrorClosed);
+  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.timeout.join)), Action::kErrorClosed);
   EXPECT_EQ(cell.sets, 0);
   EXPECT_EQ(cell.gets, 1);
 
@@ -78,7 +78,7 @@ TEST_F(DriverTest, Rdzv065WhoHasNothingToDoLooksAgainAtMostASecondLaterAndWrites
   cell.on_get = [&] {
     if (++looks == 12) cell.Put(Complete(With({"a", "c"})));
   };
-  EXPECT_EQ(Finish(driver.Join()), Action::kFinish);
+  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.timeout.join)), Action::kFinish);
   ASSERT_FALSE(clock.slept.empty());
   for (const Duration pause : clock.slept) EXPECT_LE(pause, 1s);
   EXPECT_LT(clock.slept.front(), 50ms) << "the first looks come soon";
@@ -90,7 +90,7 @@ TEST_F(DriverTest, Rdzv065WhoHasNothingToDoLooksAgainAtMostASecondLaterAndWrites
 TEST_F(DriverTest, Rdzv066AfterALostWriteItLooksAgainAfterAShortPause) {
   cell.Put(With({"a"}));
   cell.before_set = [&] { cell.Put(With({"a", "b"})); };
-  EXPECT_EQ(Finish(driver.Join()), Action::kFinish);
+  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.timeout.join)), Action::kFinish);
   EXPECT_EQ(writes, (std::vector{false, true}));
   EXPECT_EQ(cell.state().participants.size(), 3u) << "the other's change was not overwritten";
   ASSERT_EQ(clock.slept.size(), 1u);
@@ -108,7 +108,7 @@ TEST_F(DriverTest, PausesGrowWithTheLossesAndStayBounded) {
   };
   cell.before_set = race;
   EXPECT_EQ(Finish(driver.Exit(clock.now + 1s)), Action::kFinish);  // no write: not a participant
-  ASSERT_EQ(Finish(driver.Join()), Action::kFinish);
+  ASSERT_EQ(Finish(driver.Join(clock.Now() + rules.timeout.join)), Action::kFinish);
   EXPECT_EQ(driver.Snapshot()->state.round, 40);
   for (const Duration pause : clock.slept) EXPECT_LE(pause, 1s);
 }
@@ -128,7 +128,7 @@ TEST_F(DriverTest, Rdzv079APlaceForASpareStartsItsTimeAnew) {
     }
     cell.Put(state);
   };
-  EXPECT_EQ(Finish(driver.Join()), Action::kFinish);
+  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.timeout.join)), Action::kFinish);
   EXPECT_EQ(actions.front(), Action::kKeepAlive);
   EXPECT_GT(clock.now, began + 3600s) << "though the time to join is ten minutes";
   EXPECT_EQ(cell.state().round, 1);
@@ -140,7 +140,7 @@ TEST_F(DriverTest, Rdzv094WhoGivesUpIsNoLongerInTheState) {
   SharedDocument own(cell, three, clock, 1s);
   RendezvousDriver alone(own, cell, Named("c"), three, clock, 7, {});
   const Instant began = clock.now;
-  EXPECT_EQ(Finish(alone.Join()), Action::kErrorTimeout);
+  EXPECT_EQ(Finish(alone.Join(clock.Now() + three.timeout.join)), Action::kErrorTimeout);
   EXPECT_GT(clock.now, began + 600s);
   EXPECT_LT(clock.now, began + 602s);
   EXPECT_EQ(cell.state(), RendezvousState());
@@ -150,7 +150,7 @@ TEST_F(DriverTest, Rdzv094WhoGivesUpIsNoLongerInTheState) {
 
 TEST_F(DriverTest, TheLastCallEndsOnTime) {
   const Instant began = clock.now;
-  EXPECT_EQ(Finish(driver.Join()), Action::kFinish);
+  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.timeout.join)), Action::kFinish);
   EXPECT_GE(clock.now, began + 30s);
   EXPECT_LT(clock.now, began + 30s + 200ms);
   EXPECT_EQ(cell.state().participants.size(), 1u);
@@ -178,7 +178,7 @@ TEST_F(DriverTest, AMemberTakenForDeadIsBackWithItsRank) {
 
 TEST_F(DriverTest, WhatOthersWaitForIsAnnouncedOnceItIsStored) {
   cell.Put(With({"a", "b"}));
-  EXPECT_EQ(Finish(driver.Join()), Action::kFinish);
+  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.timeout.join)), Action::kFinish);
   EXPECT_EQ(cell.announced, (std::vector<std::string>{"0/MUSTER_COMPLETE"}));
   cell.Put(Complete(With({"c"})));
   clock.now = clock.now + 2s;
@@ -205,7 +205,7 @@ TEST_F(DriverTest, AChangeCountsOnlyOnceItIsStored) {
 
 TEST_F(DriverTest, BackendErrorsEndTheOperation) {
   cell.failure = Error{Code::kUnavailable, "gone"};
-  const Result<Decision> result = driver.Join();
+  const Result<Decision> result = driver.Join(clock.Now() + rules.timeout.join);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, Code::kUnavailable);
 }

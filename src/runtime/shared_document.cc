@@ -64,6 +64,8 @@ Status SharedDocument::Adopt(std::optional<std::string> bytes) {
   bytes_ = std::move(bytes);
   state_ = shared_;
   const Instant now = clock_.Now();
+  // A store that stood still, or a process that did, has kept everybody's heartbeats from us.
+  if (synced_at_ && now - *synced_at_ > rules_.missed_after()) observed_.Skip(now - *synced_at_);
   synced_at_ = now;
   observed_.See(state_, now);
   dropped_ = observed_.Silent(state_, rules_.dead_after(), now);

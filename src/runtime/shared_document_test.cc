@@ -206,7 +206,11 @@ TEST_F(SharedDocumentTest, ARefusedStateDoesNotReplaceTheLastGoodOne) {
 TEST_F(SharedDocumentTest, Rdzv056Rdzv057ThePurgeIsPublishedByTheNextWriteOnly) {
   cell.Put(Complete(With({"a", "b"})));
   Sync();
-  clock.now = clock.now + 16s;
+  for (int look = 0; look < 3; ++look) {
+    clock.now = clock.now + 5s;
+    Sync();
+  }
+  clock.now = clock.now + 2s;
   cell.Put([] {
     RendezvousState state = Complete(With({"a", "b"}));
     state.last_heartbeats[Named("a")] = kNoon + 5s;
@@ -221,6 +225,22 @@ TEST_F(SharedDocumentTest, Rdzv056Rdzv057ThePurgeIsPublishedByTheNextWriteOnly) 
   document.Change();
   EXPECT_EQ(Sync(), Outcome::kStored);
   EXPECT_FALSE(cell.state().participants.contains(Named("b")));
+}
+
+TEST_F(SharedDocumentTest, NobodyIsDeadBecauseThisNodeCouldNotLook) {
+  cell.Put(Complete(With({"a", "b"})));
+  Sync();
+  clock.now = clock.now + 100s;  // the store stood still, or this process did
+  Sync();
+  EXPECT_EQ(document.dropped(), std::set<Node>());
+  for (int look = 0; look < 2; ++look) {
+    clock.now = clock.now + 5s;
+    Sync();
+  }
+  EXPECT_EQ(document.dropped(), std::set<Node>());
+  clock.now = clock.now + 6s;
+  Sync();
+  EXPECT_EQ(document.dropped(), (std::set{Named("a"), Named("b")})) << "now they are";
 }
 
 TEST_F(SharedDocumentTest, Rdzv060ACopyIsNotPurged) {

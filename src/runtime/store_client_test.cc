@@ -170,6 +170,19 @@ TEST_F(StoreClientTest, AttemptsAndWaitOfAPopShareOneDeadline) {
   EXPECT_EQ(Elapsed(), 1000ms);
 }
 
+TEST_F(StoreClientTest, ACancelIsAnsweredWithinTheGraceOrTheConnectionIsGivenUp) {
+  peer_.script = {{"\1"s, 4900ms}};
+  const Status late = client_->Wait(std::vector{"k"s}, kTimeout);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, Code::kTimeout);
+  EXPECT_EQ(Elapsed(), 5900ms);
+  peer_.script = {{"\1"s, 6100ms}};
+  const Status lost = client_->Wait(std::vector{"k"s}, kTimeout);
+  ASSERT_FALSE(lost);
+  EXPECT_EQ(lost.error().code, Code::kUnavailable);
+  EXPECT_EQ(Elapsed(), 5900ms + 6000ms) << "the wait and the grace of 5 s";
+}
+
 TEST_F(StoreClientTest, AnOwnerThatSleepsPastItsDeadlineBlamesTheOthersAndNotTheServer) {
   clock_.WakeLate(2s);
   peer_.script = {{Number(1)}, {Number(1)}};

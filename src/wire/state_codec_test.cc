@@ -6,6 +6,7 @@
 
 #include "base/base64.h"
 #include "base/calendar.h"
+#include "base/limits.h"
 #include "support/bytes.h"
 #include "support/state_pickles.h"
 #include "wire/pickle_writer.h"
@@ -121,7 +122,11 @@ TEST(StateCodecTest, ReadsNumbersOfEverySize) {
       {p::Long("\xff\xff\xff\xff\xff\xff\xff\x7f"), std::numeric_limits<int64_t>::max()},
   };
   for (const auto& [opcodes, number] : numbers) {
-    EXPECT_EQ(MustRead(p::StateWith({{"round", opcodes}})).round, number);
+    const std::string node = p::NewObject(
+        p::NodeClass(), {{"addr", p::Text("a")}, {"pid", opcodes}, {"local_id", p::Int(0)}});
+    const RendezvousState state = MustRead(p::StateWith(
+        {{"last_heartbeats", p::Dict({{node, p::DateTime({kMorningBytes, p::Utc()})}})}}));
+    EXPECT_EQ(state.last_heartbeats.begin()->first.pid, number);
   }
 }
 
@@ -326,6 +331,11 @@ rc::Gen<int64_t> Numbers() {
       rc::gen::map(rc::gen::inRange(0, 63), [](int n) { return int64_t{1} << n; }));
 }
 
+rc::Gen<int64_t> Counts(int64_t most) {
+  return rc::gen::oneOf(rc::gen::inRange<int64_t>(0, 300), rc::gen::inRange<int64_t>(0, most + 1),
+                        rc::gen::just(most));
+}
+
 rc::Gen<WallTime> Times() {
   return rc::gen::map(
       rc::gen::inRange(static_cast<int64_t>(kWallTimeMin), static_cast<int64_t>(kWallTimeMax) + 1),
@@ -348,15 +358,18 @@ std::map<std::string, std::string> SomeForeign() {
 
 RendezvousState AnyState() {
   RendezvousState state;
-  state.round = *Numbers();
+  state.round = *Counts(int64_t{1} << 62);
   state.complete = *rc::gen::arbitrary<bool>();
   state.closed = *rc::gen::arbitrary<bool>();
   state.closed_by = *Texts();
+  if (*rc::gen::arbitrary<bool>()) {
+    state.completion = {*Counts(int64_t{1} << 62), *Counts(kStateNodesMax)};
+  }
   state.unknown = SomeForeign();
   if (*rc::gen::arbitrary<bool>()) state.deadline = *Times();
   for (const Node& node : *rc::gen::container<std::vector<Node>>(Nodes())) {
     const int place = *rc::gen::inRange(0, 3);
-    if (place == 0) state.participants[node] = *Numbers();
+    if (place == 0) state.participants[node] = *Counts(kStateNodesMax);
     if (place == 1) state.wait_list.insert(node);
     if (place == 2) state.redundancy_list.insert(node);
     state.last_heartbeats[node] = *Times();

@@ -17,12 +17,23 @@ enum class StateAttribute : size_t {
   kWaitList,
   kRedundancyList,
   kLastHeartbeats,
-  kClosedBy,  ///< muster's own. PyTorch's agents do not know it, but keep it.
+  // muster's own. PyTorch's agents do not know them, but keep them.
+  kClosedBy,
+  kCompletedRound,
+  kWorldSize,
 };
 
-inline constexpr std::array<std::string_view, 9> kStateAttributes = {
-    "round",     "complete",        "deadline",        "closed",          "participants",
-    "wait_list", "redundancy_list", "last_heartbeats", "muster_closed_by"};
+inline constexpr std::array<std::string_view, 11> kStateAttributes = {"round",
+                                                                      "complete",
+                                                                      "deadline",
+                                                                      "closed",
+                                                                      "participants",
+                                                                      "wait_list",
+                                                                      "redundancy_list",
+                                                                      "last_heartbeats",
+                                                                      "muster_closed_by",
+                                                                      "muster_completed_round",
+                                                                      "muster_world_size"};
 
 constexpr std::string_view NameOf(StateAttribute which) {
   return kStateAttributes[static_cast<size_t>(which)];

@@ -21,6 +21,10 @@ namespace {
 using Kind = PickleKind;
 using enum StateAttribute;
 
+/// Far from where counting on would overflow.
+constexpr int64_t kRoundMax = int64_t{1} << 62;
+constexpr int64_t kRanksMax = kStateNodesMax;
+
 /// How many bytes the texts and unknown values of a state may have in all. The memo lets a byte
 /// stand for a node of 200, but that node has been written out once: real states unfold to twice
 /// their size, and hostile ones must not get far beyond it.
@@ -55,6 +59,8 @@ class StateReader {
   Result<PickleId> Expect(std::string_view name, PickleId found, Kind kind) const;
   Result<bool> Bool(std::string_view name, PickleId found) const;
   Result<int64_t> Int(std::string_view name, PickleId found) const;
+  /// From 0 to `max`.
+  Result<int64_t> Count(std::string_view name, PickleId found, int64_t max) const;
   Result<WallTime> Time(std::string_view name, PickleId found);
   Result<std::string> Text(std::string_view name, PickleId found);
   Result<const Node*> NodeAt(std::string_view name, PickleId found);
@@ -82,7 +88,7 @@ Result<RendezvousState> StateReader::Read() {
   const auto find = [&](StateAttribute which) {
     return attributes.known[static_cast<size_t>(which)];
   };
-  MUSTER_TRY(state_.round, Int(NameOf(kRound), find(kRound)));
+  MUSTER_TRY(state_.round, Count(NameOf(kRound), find(kRound), kRoundMax));
   MUSTER_TRY(state_.complete, Bool(NameOf(kComplete), find(kComplete)));
   const PickleId deadline = find(kDeadline);
   if (deadline == kNoPickleId || tree_[deadline].kind != Kind::kNone) {
@@ -92,7 +98,7 @@ Result<RendezvousState> StateReader::Read() {
   MUSTER_CHECK_OK(Collection(NameOf(kParticipants), find(kParticipants), Kind::kDict));
   for (const PickleItem& item : tree_.ItemsOf(find(kParticipants))) {
     MUSTER_TRY(const Node* node, NodeAt(NameOf(kParticipants), item.key));
-    MUSTER_TRY(const int64_t rank, Int(NameOf(kParticipants), item.value));
+    MUSTER_TRY(const int64_t rank, Count(NameOf(kParticipants), item.value, kRanksMax));
     state_.participants.insert_or_assign(*node, rank);
   }
   MUSTER_TRY(state_.wait_list, Nodes(NameOf(kWaitList), find(kWaitList)));
@@ -107,6 +113,11 @@ Result<RendezvousState> StateReader::Read() {
   }
   if (find(kClosedBy) != kNoPickleId) {
     MUSTER_TRY(state_.closed_by, Text(NameOf(kClosedBy), find(kClosedBy)));
+  }
+  if (find(kCompletedRound) != kNoPickleId) {
+    RendezvousState::Completion& completion = state_.completion.emplace();
+    MUSTER_TRY(completion.round, Count(NameOf(kCompletedRound), find(kCompletedRound), kRoundMax));
+    MUSTER_TRY(completion.world_size, Count(NameOf(kWorldSize), find(kWorldSize), kRanksMax));
   }
   MUSTER_CHECK_OK(KeepUnknown(attributes.unknown, state_.unknown));
   return std::move(state_);
@@ -140,6 +151,11 @@ Status StateReader::Spend(size_t bytes) {
 
 Status StateReader::KeepUnknown(const std::map<std::string_view, PickleId>& attributes,
                                 std::map<std::string, std::string>& kept) {
+  if (attributes.size() > kStateUnknownMax) {
+    return Error{Code::kProtocol,
+                 Concat(attributes.size(), " attributes of one object that nobody ",
+                        "knows, limit ", kStateUnknownMax)};
+  }
   for (const auto& [name, value] : attributes) {
     MUSTER_CHECK_OK(Spend(name.size()));
     MUSTER_CHECK_OK(AppendCopy(kept[std::string(name)], tree_, value, budget_));
@@ -169,6 +185,13 @@ Result<int64_t> StateReader::Int(std::string_view name, PickleId found) const {
   MUSTER_TRY(const PickleId id, Expect(name, found, Kind::kInt));
   if (!tree_[id].fits) return Wrong(name, found, "one of 64 bits");
   return tree_[id].number;
+}
+
+Result<int64_t> StateReader::Count(std::string_view name, PickleId found, int64_t max) const {
+  MUSTER_TRY(const int64_t number, Int(name, found));
+  if (number >= 0 && number <= max) return number;
+  return Error{Code::kProtocol, Concat("attribute '", name, "': ", number, " at byte ",
+                                       tree_[found].at, " is not from 0 to ", max)};
 }
 
 Result<WallTime> StateReader::Time(std::string_view name, PickleId found) {

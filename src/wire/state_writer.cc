@@ -90,6 +90,12 @@ std::string StateWriter::Write() {
     Name(kClosedBy);
     AppendText(out_, ReplaceInvalidUtf8(state_.closed_by));
   }
+  if (state_.completion) {
+    Name(kCompletedRound);
+    AppendNumber(out_, state_.completion->round);
+    Name(kWorldSize);
+    AppendNumber(out_, state_.completion->world_size);
+  }
   Unknown(state_.unknown);
   Put(Op::kSetItems);
   Put(Op::kBuild);

@@ -89,10 +89,14 @@ Json StateJson(const RendezvousState& state) {
                {"redundancy_list", NodesJson(state.redundancy_list)},
                {"last_heartbeats", Json::array()},
                {"closed_by", state.closed_by},
+               {"completion", nullptr},
                {"unknown", UnknownJson(state.unknown)},
                {"unknown_of_nodes", Json::array()},
                {"naive_times", state.naive_times}};
   if (state.deadline) json["deadline"] = Microseconds(*state.deadline);
+  if (state.completion) {
+    json["completion"] = Json::array({state.completion->round, state.completion->world_size});
+  }
   for (const auto& [node, rank] : state.participants) {
     json["participants"].push_back(Json::array({NodeJson(node), rank}));
   }
@@ -144,6 +148,9 @@ RendezvousState StateFrom(const Json& json) {
     state.last_heartbeats[NodeFrom(item.at(0))] = WallTime{item.at(1).get<int64_t>()};
   }
   state.closed_by = json.at("closed_by").get<std::string>();
+  if (const Json& completion = json.at("completion"); !completion.is_null()) {
+    state.completion = {completion.at(0).get<int64_t>(), completion.at(1).get<int64_t>()};
+  }
   state.unknown = UnknownFrom(json.at("unknown"));
   for (const Json& item : json.at("unknown_of_nodes")) {
     state.unknown_of_nodes[NodeFrom(item.at(0))] = UnknownFrom(item.at(1));

@@ -107,6 +107,7 @@ def described(state: _RendezvousState) -> dict:
             [triple(node), microseconds(moment)] for node, moment in state.last_heartbeats.items()
         ),
         "closed_by": getattr(state, "muster_closed_by", ""),
+        "completion": None,
         "unknown": {},
         "unknown_of_nodes": [],
         "naive_times": any(moment is not None and moment.tzinfo is None for moment in times),
@@ -245,6 +246,13 @@ def test_torch_hands_on_who_closed_it(muster):
     in_torch.round += 1
     again = muster.decode(pickle.dumps(in_torch))
     assert again["closed_by"] == "host_1_0: workers failed"
+
+
+def test_torch_hands_on_how_many_ranks_a_round_has(muster):
+    state = described(state_of(1)) | {"completion": [7, 16]}
+    in_torch = pickle.loads(muster.encode(state))
+    assert (in_torch.muster_completed_round, in_torch.muster_world_size) == (7, 16)
+    assert muster.decode(pickle.dumps(in_torch))["completion"] == [7, 16]
 
 
 def test_other_zones_are_converted(muster):

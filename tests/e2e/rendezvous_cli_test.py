@@ -2,12 +2,16 @@
 """`muster rendezvous` as its users meet it: results, progress, exit statuses, messages."""
 
 import contextlib
+import fcntl
 import json
 import os
 import pty
 import signal
+import struct
 import subprocess
 import tempfile
+import termios
+import time
 import unittest
 
 MUSTER = os.environ["MUSTER_BIN"]
@@ -78,7 +82,9 @@ class RendezvousCommand(unittest.TestCase):
         self.outcome(second)
 
     def test_on_a_terminal_one_line_is_rewritten(self):
+        columns = 60
         parent, child = pty.openpty()
+        fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         node = self.node(stderr=child)
         os.close(child)
         shown = b""
@@ -92,9 +98,24 @@ class RendezvousCommand(unittest.TestCase):
         finally:
             os.close(parent)
         self.outcome(other)
-        self.assertIn(b"1 more is needed", shown)
-        self.assertNotIn(b"needed; gives up in 600 s\n", shown)
+        lines = [line for line in shown.split(b"\r\x1b[K") if line]
+        self.assertRegex(lines[0], rb"^round 0: 1 of 2 nodes are here .*\.\.\..* gives up in \d+ s$")
+        for line in lines:
+            self.assertLess(len(line), columns, "a wider line would be wrapped, and stay")
+        self.assertEqual(shown.count(b"\n"), 0)
         self.assertEqual(node.wait(PATIENCE), 0)
+
+    def test_a_server_that_stands_still_costs_the_waiting_nothing(self):
+        first = self.node()
+        self.assertIn("1 more is needed", first.stderr.readline())
+        self.server.send_signal(signal.SIGSTOP)
+        try:
+            time.sleep(7)  # longer than a client otherwise waits for the end of a wait to be confirmed
+        finally:
+            self.server.send_signal(signal.SIGCONT)
+        second = self.node()
+        for node in (first, second):
+            self.assertIn("of 2 in round 0", self.outcome(node)[0])
 
     def test_who_holds_reports_those_who_wait_and_follows_them(self):
         hold = ("--hold", "60", "--follow", "--last-call", "1")
@@ -171,6 +192,8 @@ class RendezvousCommand(unittest.TestCase):
         self.refused("--id", "run", "--conf", "oops", says=["oops"])
         self.refused("--id", "run", "--endpoint", "host:99999", says=["host:99999"])
         self.refused("--id", "run", "--timeout", "0", says=["--timeout"])
+        self.refused("--id", "run", "--timeout", "1.9", says=["--timeout", "whole number"])
+        self.refused("--id", "run", "--backend", "static", "--rank", "-5", says=["--rank", "-5"])
         for nonsense in ("nan", "1e300", "-1"):
             self.refused("--id", "run", "--hold", nonsense, says=["--hold"])
         self.refused(says=["--id"])

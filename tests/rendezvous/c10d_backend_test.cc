@@ -260,6 +260,11 @@ TEST(C10dBackendTest, Rdzv145ATimeoutOfTheStoreIsAConnectionError) {
   store->DeleteKey(kKey);
   const std::string cause = ErrorOf<StoreTimeoutError>([&] { store->Get(kKey); });
   EXPECT_THAT(ErrorOf<RendezvousConnectionError>([&] { backend.GetState(); }), HasSubstr(cause));
+  try {
+    backend.GetState();
+  } catch (const RendezvousConnectionError& error) {
+    EXPECT_THROW(std::rethrow_if_nested(error), StoreTimeoutError) << "the cause is attached";
+  }
 }
 
 TEST(C10dBackendTest, Rdzv145ABrokenConnectionIsAConnectionError) {

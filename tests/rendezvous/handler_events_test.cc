@@ -43,7 +43,7 @@ class HandlerEventsTest : public ::testing::Test {
   void OccupiedByAnother() const {
     cell().Edit([](RendezvousState& state) {
       state.complete = true;
-      state.participants = {{kOther, 0}};
+      state.participants = {{kOther, 1}};
       state.last_heartbeats = {{kOther, WallTime{1}}};
     });
   }

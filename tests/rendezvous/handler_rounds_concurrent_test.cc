@@ -254,6 +254,38 @@ TEST_F(RoundsTest, WhatIsWaitedForIsToldToOtherThreadsMeanwhile) {
   EXPECT_EQ(report.time_left, std::nullopt);
 }
 
+TEST_F(RoundsTest, ABackendThatStandsStillCostsNobodyItsPlace) {
+  const auto nodes = Nodes(3, Mortal(3, 3));
+  InParallel(3, [&](int index) { nodes[static_cast<size_t>(index)]->NextRendezvous(); });
+  std::atomic<bool> stalled = true;
+  cell().SetHook([&](bool) { EventuallyTrue([&] { return !stalled; }); });
+  Take(milliseconds(1'500));  // longer than anybody may be silent
+  stalled = false;
+  const Stopwatch watch;
+  while (watch.Elapsed() < milliseconds(1'000)) {
+    for (const HandlerPtr& node : nodes) EXPECT_EQ(node->NumNodesWaiting(), 0);
+    ASSERT_EQ(cell().State().participants.size(), 3u);
+    ASSERT_EQ(cell().State().round, 0);
+  }
+  cell().SetHook({});
+}
+
+TEST_F(RoundsTest, AMemberThatLeavesAtOnceStillCounts) {
+  const auto node = meeting_.Join(QuickSettings(2, 2), "127.0.0.2");
+  const auto joining = Next(node);
+  EXPECT_TRUE(EventuallyTrue([&] { return cell().State().participants.size() == 1; }));
+  meeting_.store->Set("torch.rendezvous.run.0/MASTER_ADDR", "127.0.0.1");
+  meeting_.store->Set("torch.rendezvous.run.0/MASTER_PORT", "4711");
+  cell().Edit([&](RendezvousState& state) {  // another completed the round and was gone again
+    state.complete = true;
+    state.participants = {{NodeNamed(node->node()), 1}};
+    state.completion = {.round = 0, .world_size = 2};
+  });
+  const RendezvousInfo info = joining->Result();
+  EXPECT_EQ(info.rank, 1);
+  EXPECT_EQ(info.world_size, 2);
+}
+
 TEST_F(RoundsTest, ClosingFromManyNodesAtOnceLeavesOneName) {
   const auto nodes = Nodes(8, QuickSettings(8, 8));
   InParallel(8, [&](int index) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <limits>
 #include <memory>
 #include <stdexcept>
@@ -19,6 +20,7 @@
 namespace muster::test {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -115,6 +117,24 @@ TEST(HandlerDelayTest, Rdzv106TheFirstDelayGrowsWithTheNodesUpToThreeTenthsOfASe
     EXPECT_LT(longest_of(many), 300ms) << many;
     EXPECT_GT(longest_of(many), 150ms) << many;
   }
+}
+
+TEST_F(HandlerTest, Rdzv106OnlyTheFirstCallOfAHandlerIsDelayedSoThatAFleetDoesNotArriveAtOnce) {
+  cell().Edit([](RendezvousState& state) { state.closed = true; });
+  constexpr int kNodes = 24;
+  std::vector<std::unique_ptr<DynamicRendezvousHandler>> nodes;
+  for (int i = 0; i < kNodes; ++i) nodes.push_back(Alone(QuickSettings(1, 1000)));
+  std::atomic<int> at_once = 0;
+  std::vector<std::thread> threads;
+  for (auto& node : nodes) {
+    threads.emplace_back([&] {
+      const Stopwatch own;
+      EXPECT_THROW(node->NextRendezvous(), RendezvousClosedError);
+      if (own.Elapsed() < milliseconds(20)) ++at_once;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LT(at_once, kNodes / 2) << "one in fifteen is expected; without a delay it would be all";
 }
 
 TEST_F(HandlerTest, AnyMaximumOfNodesWillDo) {
@@ -274,12 +294,50 @@ TEST_F(HandlerTest, Rdzv117ShutdownFailsWithFalseOrWithTheErrorOfSomebodyElse) {
   EXPECT_THAT(HeartbeatThreads(), IsEmpty()) << "even so";
   cell().SetHook([](bool) { throw RendezvousStateError("odd"); });
   EXPECT_FALSE(node->Shutdown());
+  events_.Clear();
   cell().SetHook([](bool) { throw std::out_of_range("a bug"); });
   EXPECT_THROW(node->Shutdown(), std::out_of_range);
+  EXPECT_THAT(events_.Names(), ElementsAre("Handler.shutdown"));
   cell().SetHook([](bool) { throw 42; });
   EXPECT_THROW(node->Shutdown(), int);
   cell().SetHook({});
   EXPECT_TRUE(node->Shutdown());
+}
+
+// --- What is waited for ---
+
+TEST_F(HandlerTest, WhoHasLeftOrGivenUpWaitsForNobody) {
+  const auto node = Alone();
+  node->NextRendezvous();
+  EXPECT_EQ(node->DescribeWait().phase, WaitReport::Phase::kComplete);
+  node->Leave();
+  EXPECT_EQ(node->DescribeWait(), WaitReport());
+  RendezvousSettings settings = QuickSettings(2, 2);
+  settings.timeout.join = milliseconds(10);
+  const auto alone = Alone(settings);
+  EXPECT_THROW(alone->NextRendezvous(), RendezvousTimeoutError);
+  EXPECT_EQ(alone->DescribeWait(), WaitReport());
+}
+
+TEST_F(HandlerTest, WhoHasNotYetSeenTheStateSaysThatItWaitsForTheBackend) {
+  const auto node = Alone();
+  std::string meanwhile;
+  cell().SetHook([&](bool) {
+    if (meanwhile.empty()) meanwhile = node->DescribeWait().ToString();
+  });
+  node->NextRendezvous();
+  EXPECT_EQ(meanwhile, "waiting for the backend to say how the rendezvous 'run' stands");
+  cell().SetHook({});
+}
+
+TEST_F(HandlerTest, ATimeoutOfClosingSaysThatItWasTheClosing) {
+  RendezvousSettings settings = QuickSettings(1, 1);
+  settings.timeout.close = milliseconds(1);
+  const auto node = Alone(settings);
+  cell().SetHook([](bool) { Take(milliseconds(5)); });
+  EXPECT_THAT(ErrorOf<RendezvousTimeoutError>([&] { node->SetClosed(); }),
+              HasSubstr("too late to close"));
+  cell().SetHook({});
 }
 
 // --- Heartbeats ---

@@ -165,6 +165,10 @@ void Scenario::Settle() {
 bool Scenario::Step(Actor& actor) {
   if (actor.doing == Doing::kNothing || actor.paused) return false;
   RendezvousState seen = state_;
+  if (actor.looked_at && now_ - *actor.looked_at > rules_.missed_after()) {
+    actor.observed.Skip(now_ - *actor.looked_at);
+  }
+  actor.looked_at = now_;
   actor.observed.See(seen, now_);
   Purge(actor.observed.Silent(seen, rules_.dead_after(), now_), rules_, &seen);
   const Outlook outlook{

@@ -34,6 +34,7 @@ class Scenario {
     Node node;
     Doing doing = Doing::kNothing;
     Observation observed{};
+    std::optional<Instant> looked_at{};
     Instant deadline{};
     Duration skew{};
     std::optional<Place> place{};

@@ -138,6 +138,7 @@ TEST(WaitReportTest, InARound) {
 TEST(WaitReportTest, WaitingForRank0) {
   WaitReport report = Report(Complete(With({"a", "b"})), MinMax(2, 2), "b");
   report.phase = Phase::kBootstrap;
+  report.first = "a_1_0";
   report.time_left.reset();
   EXPECT_EQ(report.ToString(),
             "round 0: complete with 2 nodes; waiting for rank 0 (a_1_0) to say where its store is");

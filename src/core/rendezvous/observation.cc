@@ -15,12 +15,17 @@ void Observation::See(const RendezvousState& state, Instant now) {
   }
 }
 
+void Observation::Skip(Duration gap) {
+  for (auto& [node, beat] : beats_) beat.excused += gap;
+}
+
 std::set<Node> Observation::Silent(const RendezvousState& state, Duration dead_after,
                                    Instant now) const {
   std::set<Node> silent;
   for (const auto& [node, written] : state.last_heartbeats) {
-    const std::optional<Instant> seen = LastSeen(node);
-    if (seen && now - *seen > dead_after) silent.insert(node);
+    const auto beat = beats_.find(node);
+    if (beat == beats_.end()) continue;
+    if (now - beat->second.seen_at - beat->second.excused > dead_after) silent.insert(node);
   }
   return silent;
 }

@@ -20,6 +20,9 @@ class Observation {
   /// Takes note of a state that was just read or written.
   void See(const RendezvousState& state, Instant now);
 
+  /// For so long this node could not look: whoever seems silent for that reason is not.
+  void Skip(Duration gap);
+
   /// Nodes of `state` whose heartbeat has not changed for more than `dead_after`.
   std::set<Node> Silent(const RendezvousState& state, Duration dead_after, Instant now) const;
 
@@ -33,6 +36,7 @@ class Observation {
   struct Beat {
     WallTime written;
     Instant seen_at;
+    Duration excused = 0s;
   };
   std::map<Node, Beat> beats_;
   std::optional<WallTime> last_call_;

@@ -30,6 +30,11 @@ bool MayComplete(const Outlook& o) {
   return Count(o) >= o.rules.min_nodes && Count(o) <= o.rules.max_nodes && LastCallOver(o);
 }
 
+bool RankTaken(const RendezvousState& state, int64_t rank) {
+  return std::ranges::any_of(state.participants,
+                             [rank](const auto& member) { return member.second == rank; });
+}
+
 std::string Here(const Outlook& o) { return Concat(Count(o), " of ", o.rules.max_nodes, " nodes"); }
 
 // When this node's clock alone may change the decision: its heartbeat, its deadline, the last call.
@@ -73,10 +78,16 @@ Decision DecideWhenForming(const Outlook& o) {
 // Complete, still the round this node was in, and yet without it.
 bool WasTakenForDead(const Outlook& o) {
   return o.place && !o.state.closed && o.state.complete && o.state.round == o.place->round &&
-         !Participates(o) && Count(o) < o.rules.max_nodes;
+         !Participates(o) && Count(o) < o.rules.max_nodes && !RankTaken(o.state, o.place->rank);
 }
 
 }  // namespace
+
+bool LeftBehind(const RendezvousState& state, const Node& self, const Place& place) {
+  if (state.round > place.round) return true;
+  return state.round == place.round && state.complete && !state.participants.contains(self) &&
+         RankTaken(state, place.rank);
+}
 
 bool HeartbeatDue(const Outlook& o) {
   const auto seen = o.observed.LastSeen(o.self);

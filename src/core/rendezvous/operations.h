@@ -61,6 +61,10 @@ Decision DecideExit(const Outlook& outlook);
 Decision DecideClose(const Outlook& outlook);
 Decision DecideKeepAlive(const Outlook& outlook);
 
+/// Whether the others have gone on without a node that was at `place`: into another round, or with
+/// somebody else at its rank.
+bool LeftBehind(const RendezvousState& state, const Node& self, const Place& place);
+
 /// Whether this node's heartbeat is old enough to be renewed. Never, if it has none.
 bool HeartbeatDue(const Outlook& outlook);
 

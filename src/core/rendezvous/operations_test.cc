@@ -75,6 +75,15 @@ TEST(KeepAliveTest, AMemberTakenForDeadComesBackToItsRoundOnly) {
     return View{seen, MinMax(1, 2), Named("a"), place}.At(0s, DecideKeepAlive);
   };
   EXPECT_EQ(decide(state), Action::kRestore);
+  EXPECT_FALSE(LeftBehind(state, Named("a"), place));
+  {
+    RendezvousState taken = state;  // its rank is somebody else's now
+    taken.participants.begin()->second = place.rank;
+    EXPECT_EQ(decide(taken), Action::kFinish);
+    EXPECT_TRUE(LeftBehind(taken, Named("a"), place));
+    ++taken.round;
+    EXPECT_TRUE(LeftBehind(taken, Named("a"), place));
+  }
   EXPECT_EQ(decide(Closed(state)), Action::kFinish);
   RendezvousState full = Complete(With({"b", "c"}));
   full.round = 3;

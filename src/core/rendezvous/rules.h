@@ -26,6 +26,8 @@ struct RendezvousRules {
   int64_t keep_alive_max_attempt = 3;  ///< A node silent for so many intervals is dead.
 
   Duration dead_after() const { return keep_alive_interval * keep_alive_max_attempt; }
+  /// A heartbeat, or a look at others, that is this late did not just come late.
+  Duration missed_after() const { return keep_alive_interval + keep_alive_interval / 2; }
   bool operator==(const RendezvousRules&) const = default;
 };
 

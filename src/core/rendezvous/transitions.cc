@@ -15,6 +15,7 @@ void Complete(RendezvousState* state) {
   state->deadline.reset();
   int64_t rank = 0;
   for (auto& [node, its_rank] : state->participants) its_rank = rank++;
+  state->completion = {.round = state->round, .world_size = rank};
 }
 
 // A participant has gone. An empty round is over; a forming one below its minimum has no last call
@@ -23,6 +24,7 @@ void AfterRemoval(const RendezvousRules& rules, RendezvousState* state) {
   if (state->complete) {
     if (!state->participants.empty()) return;
     state->complete = false;
+    state->completion.reset();
     ++state->round;
   } else if (Count(*state) < rules.min_nodes) {
     state->deadline.reset();
