@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "adapters/posix/address.h"
+#include "adapters/posix/pacing.h"
 #include "base/text.h"
 
 namespace muster::load {
@@ -118,6 +119,7 @@ class Opener {
     if (!socket.is_open()) return SystemError("socket");
     const int on = 1;
     setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    AvoidPacing(socket.get());
     const socklen_t size =
         address_.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
     const int made = connect(socket.get(), reinterpret_cast<const sockaddr*>(&address_), size);

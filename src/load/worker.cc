@@ -45,8 +45,9 @@ void Worker::Run() {
       GiveUp(client, SystemError("epoll_ctl").message);
       continue;
     }
-    StartBatch(client, SteadyClock::now());
+    PrepareBatch(client);
   }
+  StartBatches();
   std::array<epoll_event, 128> events;
   auto drained_by = SteadyClock::time_point::max();
   while (live_ > 0 && (busy_ > 0 || stage_.phase.load(std::memory_order_relaxed) != Phase::kStop)) {
@@ -57,6 +58,7 @@ void Worker::Run() {
       if ((what & EPOLLOUT) != 0 && client.busy) Send(client);
       if ((what & ~static_cast<uint32_t>(EPOLLOUT)) != 0) Receive(client);
     }
+    StartBatches();
     if (stage_.phase.load(std::memory_order_relaxed) != Phase::kStop) continue;
     const auto now = SteadyClock::now();
     if (drained_by == SteadyClock::time_point::max()) drained_by = now + stage_.drain_max;
@@ -67,16 +69,23 @@ void Worker::Run() {
   }
 }
 
-void Worker::StartBatch(Client& client, SteadyClock::time_point now) {
+void Worker::PrepareBatch(Client& client) {
   for (size_t i = 0; i < stage_.pipeline; ++i) {
     client.keys[i] = static_cast<uint32_t>(client.prng.Below(stage_.keys));
   }
   client.sent = 0;
   client.replies = 0;
-  client.sent_at = now;
   client.busy = true;
   ++busy_;
-  Send(client);
+  prepared_.push_back(&client);
+}
+
+void Worker::StartBatches() {
+  for (Client* client : prepared_) {
+    client->sent_at = SteadyClock::now();
+    Send(*client);
+  }
+  prepared_.clear();
 }
 
 void Worker::Send(Client& client) {
@@ -142,13 +151,13 @@ void Worker::Receive(Client& client) {
   if (good > 0 && stage_.phase.load(std::memory_order_relaxed) == Phase::kMeasure) {
     latency_.Add(now - client.sent_at, good);
   }
-  if (client.replies == replies_wanted) EndBatch(client, now);
+  if (client.replies == replies_wanted) EndBatch(client);
 }
 
-void Worker::EndBatch(Client& client, SteadyClock::time_point now) {
+void Worker::EndBatch(Client& client) {
   client.busy = false;
   --busy_;
-  if (stage_.phase.load(std::memory_order_relaxed) != Phase::kStop) StartBatch(client, now);
+  if (stage_.phase.load(std::memory_order_relaxed) != Phase::kStop) PrepareBatch(client);
 }
 
 void Worker::WatchRoom(Client& client, bool wants_room) {

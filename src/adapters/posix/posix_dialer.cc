@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "adapters/posix/address.h"
+#include "adapters/posix/pacing.h"
 #include "base/text.h"
 
 namespace muster {
@@ -105,6 +106,7 @@ Result<std::unique_ptr<BlockingStream>> ConnectOne(const sockaddr_storage& addre
   auto stream = std::make_unique<PosixStream>(fd, clock);  // owns fd from here on
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  AvoidPacing(fd);
   const socklen_t size = address.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
   int failure = 0;
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), size) != 0) failure = errno;

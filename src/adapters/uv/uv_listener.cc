@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "adapters/posix/address.h"
+#include "adapters/posix/pacing.h"
 #include "adapters/uv/uv_stream.h"
 #include "base/assert.h"
 #include "base/text.h"
@@ -28,18 +29,6 @@ Error SystemError(std::string_view what) {
 void SetOption(int fd, int level, int name, int value) {
   setsockopt(fd, level, name, &value,
              sizeof value);  // best effort: none of them is needed to serve
-}
-
-// BBR paces what it sends: a timer and two looks at the clock for each segment. For replies of a
-// few dozen bytes that is a tenth of all that sending costs, and buys nothing. Reno is in every
-// Linux; any other choice of the administrator is respected.
-void AvoidPacing(int fd) {
-  std::array<char, 16> name{};
-  socklen_t size = name.size();
-  if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), &size) != 0) return;
-  if (!std::string_view(name.data()).starts_with("bbr")) return;
-  constexpr std::string_view kPlain = "reno";
-  setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kPlain.data(), kPlain.size());
 }
 
 Result<int> BindOne(const sockaddr_storage& address) {
