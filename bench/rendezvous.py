@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Measures how long N nodes take to agree through one shared state: muster's handlers beside PyTorch's.
 
-    bench/rendezvous.py --muster build/release/muster [--nodes 4,16,64,256] [--rounds 3] [--patience 120]
+    bench/rendezvous.py --muster build/release/muster [--nodes 4,16,64,256] [--rounds 3] [--patience 60]
 
 Both kinds use the c10d backend on the same server, muster's, each node with its own connections, all nodes of a
 run in one process, minimum and maximum equal to N; connecting is not measured. The two kinds take turns; the
 table shows medians, and how often a node tried to replace the state. Ends with status 1 if nodes did not get
-distinct ranks, or if muster was slower. A run that takes longer than --patience seconds is ended and counted as that
-long; its other figures are unknown. Writes rendezvous.json and rendezvous.txt into --out.
+distinct ranks, or if muster was slower. A run that takes longer than --patience seconds is ended, its figures are those of
+that time (">"), and it is not repeated. Writes rendezvous.json and rendezvous.txt into --out.
 """
 
 import argparse
@@ -23,25 +23,12 @@ import servers
 HERE = pathlib.Path(__file__).parent
 
 
-def run(command, patience):
-    try:
-        done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True, check=False,
-                              timeout=patience)
-    except subprocess.TimeoutExpired:  # ended by now; how often it wrote, nobody knows
-        return {"seconds": patience, "writes_per_node": None, "lost_per_node": None, "reads_per_node": None,
-                "errors": 0}
+def run(command):
+    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True, check=False)
     if not done.stdout.strip():
         raise SystemExit(f"rendezvous: {command[0]} ended with status {done.returncode} and said nothing")
     result = json.loads(done.stdout)
     return result[0] if isinstance(result, list) else result
-
-
-def median(values):
-    return None if None in values else statistics.median(values)
-
-
-def shown(value):
-    return "?" if value is None else f"{value:.2f}"
 
 
 def measure(options, server):
@@ -51,16 +38,21 @@ def measure(options, server):
         kinds = {"muster": [options.muster, "bench", "rendezvous", "--server", server.address, "--nodes", count,
                             "--json"]}
         if python:
-            kinds["PyTorch"] = [python, HERE / "torch_rendezvous.py", server.address, count]
+            kinds["PyTorch"] = [python, HERE / "torch_rendezvous.py", server.address, count,
+                                options.patience]
         tries = {kind: [] for kind in kinds}
         for number in range(options.rounds):
             print(f"rendezvous: {count} nodes, round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
             for kind, command in kinds.items():
-                tries[kind].append(run(command, options.patience))
+                if all(one.get("finished", True) for one in tries[kind]):
+                    tries[kind].append(run(command))
         row = {"nodes": count, "errors": sum(one["errors"] for kind in tries.values() for one in kind)}
         for kind, results in tries.items():
-            row[kind] = {figure: median([one[figure] for one in results])
-                         for figure in ("seconds", "writes_per_node", "lost_per_node", "reads_per_node")}
+            finished = all(one.get("finished", True) for one in results)
+            counted = results if finished else results[-1:]
+            row[kind] = {"finished": finished,
+                         **{figure: statistics.median(one[figure] for one in counted)
+                            for figure in ("seconds", "writes_per_node", "lost_per_node", "reads_per_node")}}
         if python:
             row["times_faster"] = round(row["PyTorch"]["seconds"] / row["muster"]["seconds"], 1)
         rows.append(row)
@@ -76,8 +68,11 @@ def render(rows):
                 continue
             it = row[kind]
             faster = row.get("times_faster", "") if kind == "muster" else ""
-            lines.append(f"{row['nodes']:>6} {kind:<8} {it['seconds']:>9.3f} {shown(it['writes_per_node']):>12} "
-                         f"{shown(it['lost_per_node']):>10} {shown(it['reads_per_node']):>11} {faster:>13}")
+            more = "" if it["finished"] else ">"
+            cells = [f"{more}{it['seconds']:.3f}".rjust(9),
+                     *(f"{more}{it[figure]:.2f}".rjust(width)
+                       for figure, width in (("writes_per_node", 12), ("lost_per_node", 10), ("reads_per_node", 11)))]
+            lines.append(f"{row['nodes']:>6} {kind:<8} {' '.join(cells)} {faster:>13}")
     return "\n".join(lines)
 
 
@@ -88,7 +83,7 @@ def main():
     parser.add_argument("--rounds", default=3, type=int, help="runs of each kind at each number of nodes")
     parser.add_argument("--nodes", default=[4, 16, 64, 256], help="numbers of nodes, with commas",
                         type=lambda text: [int(part) for part in text.split(",")])
-    parser.add_argument("--patience", default=120, type=float, help="seconds that a run may take")
+    parser.add_argument("--patience", default=60, type=float, help="seconds that a run may take")
     options = parser.parse_args()
     server = servers.Muster(options.muster, 0)
     try:

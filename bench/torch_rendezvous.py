@@ -1,6 +1,6 @@
-"""N of PyTorch's rendezvous handlers in one process, all starting at once: `torch_rendezvous.py HOST:PORT N`.
+"""N of PyTorch's rendezvous handlers in one process, all starting at once: `torch_rendezvous.py HOST:PORT N SECONDS`.
 
-Prints one JSON object like those of `muster bench rendezvous`. Run by bench/rendezvous.py with a Python that
+Gives up after so many seconds. Prints one JSON object like those of `muster bench rendezvous`. Run by bench/rendezvous.py with a Python that
 can import torch.
 """
 
@@ -39,7 +39,7 @@ class CountingBackend:
 
 
 def main():
-    endpoint, count = sys.argv[1], int(sys.argv[2])
+    endpoint, count, patience = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     run_id = f"bench-torch-{uuid.uuid4()}"
     nodes = []
     for _ in range(count):
@@ -61,12 +61,13 @@ def main():
     start.wait()
     began = time.monotonic()
     for thread in threads:
-        thread.join()
+        thread.join(max(0.0, began + patience - time.monotonic()))
+    finished = not any(thread.is_alive() for thread in threads)
     seconds = time.monotonic() - began
     totals = {name: sum(getattr(backend, name) for backend, _ in nodes) for name in ("writes", "lost", "reads")}
     result = {"nodes": count, "seconds": round(seconds, 4),
               **{f"{name}_per_node": round(total / count, 2) for name, total in totals.items()},
-              "errors": int(sorted(ranks) != list(range(count)))}
+              "finished": finished, "errors": int(finished and sorted(ranks) != list(range(count)))}
     print(json.dumps(result), flush=True)
     # Threads of the handlers are still at work; there is nothing left to wait for.
     os._exit(0)
