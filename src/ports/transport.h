@@ -39,8 +39,9 @@ class Stream {
   /// Sends `bytes` after those written before; what the network does not take now is copied and
   /// queued. A failure is reported through OnClosed, later.
   virtual void Write(std::string_view bytes) = 0;
-  /// The same, but a large buffer is taken over instead of copied.
-  virtual void WriteLarge(std::string bytes) = 0;
+  /// The same, but a large buffer is not copied: if the network does not take all of it now, it is
+  /// taken over. Empty afterwards.
+  virtual void WriteLarge(std::string& bytes) = 0;
 
   /// Bytes written and not yet taken by the network.
   virtual size_t queued_bytes() const = 0;

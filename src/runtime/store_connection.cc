@@ -17,6 +17,7 @@ constexpr size_t kBatchMax = 64;
 constexpr size_t kKeptBufferBytes = 1024;
 // Replies above this are handed to the stream with their buffer.
 constexpr size_t kLargeReplyBytes = 256 * 1024;
+constexpr size_t kKeptReplyBytes = 2 * 1024 * 1024;
 }  // namespace
 
 StoreConnection::StoreConnection(StoreService& service, ClientId id, StreamPtr stream)
@@ -172,7 +173,10 @@ Result<size_t> StoreConnection::RunBatch() {
 
   if (done != batch.back().end) scanner_.Reset();  // it had looked further than we came
   if (replies.size() > kLargeReplyBytes) {
-    stream_->WriteLarge(std::exchange(replies, {}));
+    stream_->WriteLarge(replies);
+    // Kept where it is not too large: to allocate one for each large reply would tear holes into
+    // the memory.
+    if (replies.capacity() > kKeptReplyBytes) std::string().swap(replies);
   } else if (!replies.empty()) {
     stream_->Write(replies);
   }

@@ -141,16 +141,20 @@ void UvStream::Write(std::string_view bytes) {
   socket_->Send(bytes);
 }
 
-void UvStream::WriteLarge(std::string bytes) {
+void UvStream::WriteLarge(std::string& bytes) {
   Socket& socket = *socket_;
   UvOutbox& outbox = socket.loop.outbox();
   if (outbox.Holds(socket)) outbox.Flush();
-  if (socket.queued() > 0 || socket.failure != 0) return socket.Send(bytes);
-  const size_t sent = socket.SendNow(bytes);
-  if (sent == bytes.size() || socket.failure != 0) return;
-  socket.waiting = std::move(bytes);
-  socket.skip = sent;
-  socket.Watch();
+  const bool direct = socket.queued() == 0 && socket.failure == 0;
+  const size_t sent = direct ? socket.SendNow(bytes) : 0;
+  if (!direct) {
+    socket.Send(bytes);
+  } else if (sent < bytes.size() && socket.failure == 0) {
+    socket.waiting = std::move(bytes);
+    socket.skip = sent;
+    socket.Watch();
+  }
+  bytes.clear();
 }
 
 size_t UvStream::queued_bytes() const { return socket_->queued(); }

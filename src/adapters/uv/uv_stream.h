@@ -20,7 +20,7 @@ class UvStream final : public Stream {
 
   void Start(StreamHandler& handler) override;
   void Write(std::string_view bytes) override;
-  void WriteLarge(std::string bytes) override;
+  void WriteLarge(std::string& bytes) override;
   size_t queued_bytes() const override;
   uint64_t taken_bytes() const override;
   void PauseReading() override;
