@@ -9,10 +9,13 @@ void Observation::See(const RendezvousState& state, Instant now) {
     const auto [beat, is_new] = beats_.try_emplace(node, Beat{written, now});
     if (!is_new && beat->second.written != written) beat->second = {written, now};
   }
-  if (state.deadline != last_call_) {
-    last_call_ = state.deadline;
-    last_call_since_ = state.deadline ? std::optional(now) : std::nullopt;
-  }
+  SeeLastCall(state, now);
+}
+
+void Observation::SeeLastCall(const RendezvousState& state, Instant now) {
+  if (state.deadline == last_call_) return;
+  last_call_ = state.deadline;
+  last_call_since_ = state.deadline ? std::optional(now) : std::nullopt;
 }
 
 void Observation::Skip(Duration gap) {

@@ -20,6 +20,9 @@ class Observation {
   /// Takes note of a state that was just read or written.
   void See(const RendezvousState& state, Instant now);
 
+  /// The part of See() that is about the last call.
+  void SeeLastCall(const RendezvousState& state, Instant now);
+
   /// For so long this node could not look: whoever seems silent for that reason is not.
   void Skip(Duration gap);
 

@@ -1,0 +1,333 @@
+#include "core/rendezvous/coordinator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace muster {
+namespace {
+
+using Kind = Push::Kind;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr Duration kJoin = 600s;
+
+RunSettings MinMax(int64_t min_nodes, int64_t max_nodes) {
+  return {.min_nodes = min_nodes, .max_nodes = max_nodes, .last_call = 5s};
+}
+
+/// Nodes by name, a clock moved by hand, and what each was told.
+class CoordinatorTest : public ::testing::Test {
+ protected:
+  struct Talker {
+    SessionKey key{};
+    Hello hello{};
+    std::vector<Push> heard{};
+  };
+
+  void Open(const std::string& name, const RunSettings& settings, uint64_t resume = 0) {
+    Talker& talker = talkers_[name];
+    talker.key.session = SessionId{++sessions_};
+    by_session_[sessions_] = name;
+    talker.hello = {.run_id = "run",
+                    .node = {name, 1, 0},
+                    .settings = settings,
+                    .bootstrap_port = 4711,
+                    .resume = resume};
+    Run([&](Pushes& out) { coordinator_.Open(talker.key.session, talker.hello, now_, out); });
+    for (const Push& push : talker.heard) {
+      if (push.kind == Kind::kOpened) talker.key.token = push.token;
+    }
+  }
+  void Join(const std::string& name, Duration timeout = kJoin) {
+    Run([&](Pushes& out) { coordinator_.Join(talkers_[name].key, timeout, now_, out); });
+  }
+  void OpenAndJoin(const std::vector<std::string>& names, const RunSettings& settings) {
+    for (const std::string& name : names) Open(name, settings);
+    for (const std::string& name : names) Join(name);
+  }
+  void Leave(const std::string& name, int64_t round) {
+    Run([&](Pushes& out) { coordinator_.Leave(talkers_[name].key, round, now_, out); });
+  }
+  void Close(const std::string& name, const std::string& reason) {
+    Run([&](Pushes& out) { coordinator_.Close(talkers_[name].key, reason, now_, out); });
+  }
+  void Break(const std::string& name) { coordinator_.Disconnect(talkers_[name].key.session, now_); }
+  void KeepAlive(const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      Run([&](Pushes& out) { coordinator_.KeepAlive(talkers_[name].key, now_, out); });
+    }
+  }
+  /// Time passes; those named keep alive.
+  void Pass(Duration span, const std::vector<std::string>& alive) {
+    const Instant until = now_ + span;
+    while (now_ < until) {
+      now_ = std::min(now_ + 500ms, until);
+      KeepAlive(alive);
+      Run([&](Pushes& out) { coordinator_.Tick(now_, out); });
+      EXPECT_GT(coordinator_.NextDue(), now_) << "nothing is left undone";
+    }
+  }
+  template <typename Event>
+  void Run(const Event& event) {
+    Pushes out;
+    event(out);
+    for (Push& push : out)
+      talkers_[by_session_[static_cast<uint64_t>(push.to)]].heard.push_back(std::move(push));
+  }
+  /// What the node heard since it was last asked.
+  std::vector<Push> Heard(const std::string& name) {
+    return std::exchange(talkers_[name].heard, {});
+  }
+  std::vector<Kind> Kinds(const std::string& name) {
+    std::vector<Kind> kinds;
+    for (const Push& push : Heard(name)) kinds.push_back(push.kind);
+    return kinds;
+  }
+  const RendezvousState& State() const { return coordinator_.Find("run")->state; }
+
+  Coordinator coordinator_{{.seed = 7}};
+  Instant now_{100s};
+  uint64_t sessions_ = 0;
+  std::map<std::string, Talker> talkers_;
+  std::map<uint64_t, std::string> by_session_;
+};
+
+TEST_F(CoordinatorTest, ARoundIsCompleteTheMomentTheLastNodeComes) {
+  OpenAndJoin({"node10", "node2"}, MinMax(3, 3));
+  EXPECT_THAT(Kinds("node10"), ElementsAre(Kind::kOpened, Kind::kAdmitted));
+  OpenAndJoin({"node1"}, MinMax(3, 3));
+  EXPECT_THAT(Kinds("node1"), ElementsAre(Kind::kOpened, Kind::kComplete))
+      << "one join, one answer";
+  const auto told = Heard("node10");
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_EQ(told[0].kind, Kind::kComplete);
+  EXPECT_EQ(told[0].rank, 2) << "node2 comes before node10";
+  EXPECT_EQ(told[0].world_size, 3);
+  EXPECT_EQ(told[0].round, 0);
+  EXPECT_EQ(told[0].addr, "node1");
+  EXPECT_EQ(told[0].port, 4711);
+}
+
+TEST_F(CoordinatorTest, TheLastCallCompletesARoundWithEnough) {
+  OpenAndJoin({"a", "b"}, MinMax(2, 4));
+  Pass(5s, {"a", "b"});
+  EXPECT_FALSE(State().complete) << "until the last call is over";
+  Pass(500ms, {"a", "b"});
+  EXPECT_THAT(Kinds("a"), ElementsAre(Kind::kOpened, Kind::kAdmitted, Kind::kComplete));
+}
+
+TEST_F(CoordinatorTest, LateNodesWaitAndAreAnnouncedAndFormTheNextRound) {
+  OpenAndJoin({"a", "b"}, MinMax(2, 3));
+  Pass(6s, {"a", "b"});
+  Heard("a");
+  OpenAndJoin({"c"}, MinMax(2, 3));
+  EXPECT_THAT(Kinds("c"), ElementsAre(Kind::kOpened, Kind::kWaiting));
+  const auto told = Heard("a");
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_EQ(told[0].kind, Kind::kNodesWaiting);
+  EXPECT_EQ(told[0].count, 1);
+  Join("a");
+  Join("b");
+  EXPECT_EQ(State().round, 1);
+  EXPECT_TRUE(State().complete);
+  EXPECT_EQ(Heard("c").back().kind, Kind::kComplete);
+}
+
+TEST_F(CoordinatorTest, ManyWhoWaitAreNotAnnouncedOneByOne) {
+  OpenAndJoin({"a", "b"}, MinMax(1, 1000));
+  Pass(6s, {"a", "b"});
+  Heard("a");
+  for (int i = 0; i < 100; ++i) OpenAndJoin({"late" + std::to_string(i)}, MinMax(1, 1000));
+  EXPECT_LE(Heard("a").size(), 7u);
+}
+
+TEST_F(CoordinatorTest, ASpareTakesThePlaceOfTheLostWithoutALastCall) {
+  OpenAndJoin({"a", "b"}, MinMax(1, 2));
+  OpenAndJoin({"c"}, MinMax(1, 2));
+  EXPECT_THAT(Kinds("c"), ElementsAre(Kind::kOpened, Kind::kSpare));
+  Heard("a");
+  Break("b");
+  Pass(1s, {"a", "c"});
+  const auto told = Heard("a");
+  ASSERT_THAT(told, SizeIs(2));
+  EXPECT_EQ(told[0].kind, Kind::kLost);
+  EXPECT_EQ(told[0].who, "b_1_0");
+  EXPECT_THAT(told[0].why, HasSubstr("connection"));
+  EXPECT_EQ(told[1].kind, Kind::kNodesWaiting);
+  Join("a");
+  EXPECT_EQ(Heard("a").back().kind, Kind::kComplete);
+  EXPECT_EQ(Heard("c").back().kind, Kind::kComplete);
+  EXPECT_EQ(State().round, 1);
+}
+
+TEST_F(CoordinatorTest, WhoFallsSilentIsLostWhenItsTimeIsUpAndNotBefore) {
+  OpenAndJoin({"a", "b"}, MinMax(2, 2));
+  Pass(3s, {"a"});
+  EXPECT_TRUE(State().participants.contains({"b", 1, 0}));
+  EXPECT_EQ(coordinator_.NextDue(), now_ + 1ns);
+  Pass(1ms, {"a"});
+  EXPECT_FALSE(State().participants.contains({"b", 1, 0}));
+  EXPECT_THAT(Heard("a").back().why, HasSubstr("not heard of for 3001 ms"));
+}
+
+TEST_F(CoordinatorTest, ABrokenSessionIsTakenUpAgainWithinItsGrace) {
+  OpenAndJoin({"a", "b"}, MinMax(2, 2));
+  const uint64_t token = talkers_["b"].key.token;
+  Heard("a");
+  Heard("b");
+  Break("b");
+  Pass(299ms, {"a"});
+  Open("b", MinMax(2, 2), token);
+  const auto told = Heard("b");
+  ASSERT_THAT(told, SizeIs(2));
+  EXPECT_TRUE(told[0].resumed);
+  EXPECT_EQ(told[0].token, token);
+  EXPECT_EQ(told[1].kind, Kind::kComplete) << "in case it was said meanwhile";
+  Pass(10s, {"a", "b"});
+  EXPECT_THAT(Heard("a"), IsEmpty());
+  EXPECT_EQ(State().round, 0);
+}
+
+TEST_F(CoordinatorTest, BeyondItsGraceItIsLostAndItsTokenWorthNothing) {
+  OpenAndJoin({"a", "b"}, MinMax(2, 2));
+  const uint64_t token = talkers_["b"].key.token;
+  Heard("b");
+  Break("b");
+  Pass(300ms, {"a"});
+  EXPECT_EQ(Heard("a").back().kind, Kind::kLost);
+  Open("b", MinMax(2, 2), token);
+  const auto told = Heard("b");
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_FALSE(told[0].resumed);
+  EXPECT_NE(told[0].token, token);
+}
+
+TEST_F(CoordinatorTest, AMessageFromThePastIsRefused) {
+  OpenAndJoin({"a", "b"}, MinMax(2, 2));
+  const SessionKey old = talkers_["b"].key;
+  Open("b", MinMax(2, 2), old.token);  // the old connection has not ended yet
+  Heard("b");
+  Run([&](Pushes& out) { coordinator_.Leave(old, 0, now_, out); });
+  EXPECT_THAT(Heard("b").at(0).why, HasSubstr("this session is over"));
+  SessionKey wrong = talkers_["b"].key;
+  ++wrong.token;
+  Run([&](Pushes& out) { coordinator_.Leave(wrong, 0, now_, out); });
+  EXPECT_THAT(Heard("b").at(0).why, HasSubstr("another session"));
+  Leave("b", 7);
+  EXPECT_THAT(Heard("b").at(0).why, HasSubstr("round 7 is not the present one"));
+  EXPECT_EQ(State().participants.size(), 2u);
+}
+
+TEST_F(CoordinatorTest, TwoNodesCannotBeOne) {
+  OpenAndJoin({"a"}, MinMax(2, 2));
+  const SessionKey first = talkers_["a"].key;
+  Open("a", MinMax(2, 2));
+  EXPECT_THAT(Heard("a").back().why, HasSubstr("has a session already"));
+  talkers_["a"].key = first;
+  OpenAndJoin({"b"}, MinMax(2, 2));
+  EXPECT_TRUE(State().complete) << "the first one is not disturbed";
+}
+
+TEST_F(CoordinatorTest, WhoWasToldSomethingElseIsRefusedAndBothAreNamed) {
+  OpenAndJoin({"a"}, MinMax(2, 4));
+  Open("b", MinMax(2, 8));
+  EXPECT_THAT(Heard("b").at(0).why, AllOf(HasSubstr("'a_1_0'"), HasSubstr("'b_1_0'"),
+                                          HasSubstr("max_nodes 8 against 4")));
+  Open("c", MinMax(0, 8));
+  EXPECT_THAT(Heard("c").at(0).why, HasSubstr("0 to 8 nodes"));
+}
+
+TEST_F(CoordinatorTest, ClosingReachesEverybodyAndLaterOnesToo) {
+  OpenAndJoin({"a", "b"}, MinMax(1, 2));
+  OpenAndJoin({"spare"}, MinMax(1, 2));
+  for (const char* name : {"a", "b", "spare"}) Heard(name);
+  Close("a", "the disk is full");
+  EXPECT_THAT(Heard("b").at(0).who, HasSubstr("a_1_0: the disk is full"));
+  EXPECT_TRUE(Heard("spare").at(0).graceful);
+  Close("b", "me too");
+  EXPECT_THAT(Heard("b").at(0).who, HasSubstr("the disk is full")) << "the first reason stays";
+  OpenAndJoin({"late"}, MinMax(1, 2));
+  EXPECT_THAT(Kinds("late"), ElementsAre(Kind::kOpened, Kind::kClosed));
+}
+
+TEST_F(CoordinatorTest, AClosedRoundThatWasFormingRestsInPeace) {
+  OpenAndJoin({"a", "b"}, MinMax(2, 4));
+  Close("a", "");
+  EXPECT_EQ(Heard("b").back().kind, Kind::kClosed);
+  Pass(10s, {"a", "b"});
+  EXPECT_FALSE(State().complete);
+}
+
+TEST_F(CoordinatorTest, AJoinThatComesToNothingEndsInTime) {
+  Open("a", MinMax(2, 2));
+  Join("a", 2s);
+  Pass(2s, {"a"});
+  EXPECT_EQ(State().participants.size(), 1u);
+  Pass(1ms, {"a"});
+  EXPECT_EQ(Heard("a").back().kind, Kind::kTimedOut);
+  EXPECT_THAT(State().participants, IsEmpty());
+  Join("a");
+  EXPECT_EQ(Heard("a").back().kind, Kind::kAdmitted) << "it may try again";
+}
+
+TEST_F(CoordinatorTest, ASpareWaitsWithoutLimit) {
+  OpenAndJoin({"a"}, MinMax(1, 1));
+  Open("s", MinMax(1, 1));
+  Join("s", 1s);
+  Pass(60s, {"a", "s"});
+  EXPECT_THAT(Kinds("s"), ElementsAre(Kind::kOpened, Kind::kSpare));
+}
+
+TEST_F(CoordinatorTest, LeavingTwiceIsAnsweredTwice) {
+  OpenAndJoin({"a", "b"}, MinMax(2, 2));
+  Heard("a");
+  Leave("a", 0);
+  EXPECT_THAT(Kinds("a"), ElementsAre(Kind::kLeft));
+  Leave("a", 0);
+  EXPECT_THAT(Kinds("a"), ElementsAre(Kind::kLeft));
+  EXPECT_EQ(State().participants.size(), 1u);
+}
+
+TEST_F(CoordinatorTest, JoiningTwiceIsRefusedOnce) {
+  OpenAndJoin({"a"}, MinMax(2, 2));
+  Heard("a");
+  Join("a");
+  EXPECT_THAT(Heard("a").at(0).why, HasSubstr("joining already"));
+}
+
+TEST_F(CoordinatorTest, RunsThatEndedAreForgottenAndRunsAreBounded) {
+  OpenAndJoin({"a"}, MinMax(1, 1));
+  Leave("a", 0);
+  Break("a");
+  Pass(601s, {});
+  EXPECT_EQ(coordinator_.Find("run"), nullptr);
+  EXPECT_EQ(coordinator_.runs(), 0u);
+  EXPECT_EQ(coordinator_.NextDue(), Instant::Never());
+}
+
+TEST_F(CoordinatorTest, StableRanksSurviveALoss) {
+  RunSettings settings = MinMax(2, 3);
+  settings.policy = RankPolicy::kStable;
+  OpenAndJoin({"a", "b", "c"}, settings);
+  Break("a");
+  Pass(1s, {"b", "c"});
+  Join("b");
+  Join("c");
+  OpenAndJoin({"d"}, settings);
+  EXPECT_EQ(State().round, 1);
+  EXPECT_EQ(State().participants.at({"b", 1, 0}), 1);
+  EXPECT_EQ(State().participants.at({"c", 1, 0}), 2);
+  EXPECT_EQ(State().participants.at({"d", 1, 0}), 0);
+}
+
+}  // namespace
+}  // namespace muster
