@@ -30,7 +30,8 @@ struct TcpStoreOptions {
   uint64_t value_bytes_max = 8 * 1024 * 1024;
 
   /// After a Wait() or Get() that came to nothing, how long the server may take to agree that it is
-  /// over. A server that does not answer in this time is given up, and the connection with it.
+  /// over. A server that does not answer in this time is given up, and the connection with it. The
+  /// owner of a server that waited in vain for workers takes its last look within this time, too.
   milliseconds cancel_grace = milliseconds(5'000);
 
   /// std::invalid_argument, naming the option, if they cannot be meant.

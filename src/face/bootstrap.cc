@@ -80,7 +80,10 @@ RendezvousStoreInfo Bootstrap::Await(int64_t round, const std::optional<Node>& f
       if (!store_->Check({SignatureOf(prefix_of_(round))})) speaks_once_ = first;
       return Read(round);
     } catch (const StoreTimeoutError&) {
-      if (const auto earlier = Earlier(round, first)) return *earlier;
+      if (const auto earlier = Earlier(round, first)) {
+        speaks_once_ = first;
+        return *earlier;
+      }
       if (clock_.Now() >= deadline) {
         throw RendezvousTimeoutError(
             Concat("rank 0 of round ", round, " has not said where its store is (keys ",

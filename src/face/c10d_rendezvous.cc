@@ -1,5 +1,6 @@
 #include "muster/c10d_rendezvous.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "adapters/posix/process.h"
@@ -56,21 +57,30 @@ milliseconds ReadTimeout(const RendezvousParameters& parameters) {
                                      ": it must be a positive number of seconds, at most a year"));
 }
 
-std::shared_ptr<TcpStore> OpenTcpStore(const HostAndPort& at, bool serve, milliseconds timeout) {
+// How long a store may leave open that a wait is over: one that stands still for a while is waited
+// for, but not much longer than the rendezvous.
+milliseconds CancelGrace(const RendezvousParameters& parameters, milliseconds read_timeout) {
+  const milliseconds join = RendezvousSettings::From(parameters).timeout.join;
+  return std::min(read_timeout, std::max<milliseconds>(join, std::chrono::seconds(5)));
+}
+
+std::shared_ptr<TcpStore> OpenTcpStore(const HostAndPort& at, bool serve, milliseconds timeout,
+                                       milliseconds grace) {
   return std::make_shared<TcpStore>(at.host, TcpStoreOptions{.port = static_cast<uint16_t>(at.port),
                                                              .is_server = serve,
                                                              .timeout = timeout,
                                                              .multi_tenant = true,
-                                                             .cancel_grace = timeout});
+                                                             .cancel_grace = grace});
 }
 
 std::shared_ptr<TcpStore> CreateTcp(const RendezvousParameters& parameters) {
   const HostAndPort at = ParseRendezvousEndpoint(parameters.endpoint, kDefaultPort);
   const std::optional<bool> told = parameters.GetAsBool("is_host");
   const milliseconds timeout = ReadTimeout(parameters);
+  const milliseconds grace = CancelGrace(parameters, timeout);
   const bool serve = told ? *told : MatchesThisMachine(at.host);
   try {
-    return OpenTcpStore(at, serve, timeout);
+    return OpenTcpStore(at, serve, timeout, grace);
   } catch (const std::exception& error) {
     const std::string where = Concat(at.host, ":", at.port);
     if (!serve || told) {
@@ -81,7 +91,7 @@ std::shared_ptr<TcpStore> CreateTcp(const RendezvousParameters& parameters) {
     // The endpoint is here, and somebody else has its port: probably another agent on this machine,
     // who serves the store for both of us.
     return Reaching(Concat("be served at ", where, " (", error.what(), "), nor reached there"),
-                    [&] { return OpenTcpStore(at, false, timeout); });
+                    [&] { return OpenTcpStore(at, false, timeout, grace); });
   }
 }
 

@@ -255,6 +255,7 @@ struct DynamicRendezvousHandler::Impl {
       return Concat("node '", driver.self().ToString(),
                     "' wants to join the next round of rendezvous '", settings.run_id, "'");
     });
+    StopHeartbeats();
     stage = Stage::kJoining;
     driver.Forget();
     try {
@@ -281,7 +282,6 @@ struct DynamicRendezvousHandler::Impl {
   }
 
   RendezvousInfo JoinNext() {
-    StopHeartbeats();
     place.reset();
     if (document.state().round == 0) clock.SleepUntil(clock.Now() + driver.FirstDelay());
     const Instant deadline = clock.Now() + rules.timeout.join;
@@ -319,6 +319,9 @@ struct DynamicRendezvousHandler::Impl {
     if (!snapshot && stage == Stage::kResting) return {};
     if (!snapshot) return {.phase = Phase::kContact, .run_id = settings.run_id};
     WaitReport report = ReportOn(*snapshot, driver.self(), rules, clock.Now());
+    // What a heartbeat saw is no wait of anybody here.
+    const bool waits = report.phase != Phase::kComplete && report.phase != Phase::kClosed;
+    if (waits && stage == Stage::kResting) return {};
     if (report.phase == Phase::kComplete) {
       report.time_left.reset();
       if (stage == Stage::kBootstrap) {
@@ -400,8 +403,11 @@ void DynamicRendezvousHandler::Leave() {
   impl_->StopHeartbeats();
   impl_->place.reset();
   const Instant deadline = impl_->clock.Now() + impl_->rules.timeout.close;
-  impl_->Reporting("leave", [&] { impl_->FinishOrThrow(impl_->driver.Exit(deadline)); });
-  impl_->driver.Forget();
+  impl_->Reporting("leave", [&] {
+    const Result<Decision> left = impl_->driver.Exit(deadline);
+    impl_->driver.Forget();
+    impl_->FinishOrThrow(left);
+  });
 }
 
 bool DynamicRendezvousHandler::Shutdown() {

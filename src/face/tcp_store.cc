@@ -46,6 +46,10 @@ std::shared_ptr<StoreServer> StartServer(const std::string& host, const TcpStore
 void TcpStoreOptions::Validate() const {
   if (world_size && *world_size == 0)
     throw std::invalid_argument("TCPStore world size cannot be 0");
+  if (cancel_grace.count() <= 0) {
+    throw std::invalid_argument(Concat("TcpStoreOptions::cancel_grace is ", cancel_grace.count(),
+                                       " ms: a server needs some time to answer"));
+  }
   if (!is_server && port == 0) {
     throw std::invalid_argument(
         "TcpStoreOptions::port is 0: only a server may leave it to the kernel");

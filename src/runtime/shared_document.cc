@@ -64,8 +64,10 @@ Status SharedDocument::Adopt(std::optional<std::string> bytes) {
   bytes_ = std::move(bytes);
   state_ = shared_;
   const Instant now = clock_.Now();
-  // A store that stood still, or a process that did, has kept everybody's heartbeats from us.
-  if (synced_at_ && now - *synced_at_ > rules_.missed_after()) observed_.Skip(now - *synced_at_);
+  // A store that stood still, or a process that did, has kept everybody's heartbeats from us. No
+  // look counts for more than an interval; who changes nothing in so many of them is dead.
+  const Duration gap = synced_at_ ? now - *synced_at_ : 0s;
+  if (gap > rules_.missed_after()) observed_.Skip(gap - rules_.keep_alive_interval);
   synced_at_ = now;
   observed_.See(state_, now);
   dropped_ = observed_.Silent(state_, rules_.dead_after(), now);

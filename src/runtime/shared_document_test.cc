@@ -243,6 +243,17 @@ TEST_F(SharedDocumentTest, NobodyIsDeadBecauseThisNodeCouldNotLook) {
   EXPECT_EQ(document.dropped(), (std::set{Named("a"), Named("b")})) << "now they are";
 }
 
+TEST_F(SharedDocumentTest, WhoLooksRarelyFindsTheDeadAllTheSame) {
+  cell.Put(Complete(With({"a", "b"})));
+  Sync();
+  for (int look = 0; look < 4; ++look) {
+    EXPECT_EQ(document.dropped(), std::set<Node>()) << look;
+    clock.now = clock.now + 20s;
+    Sync();
+  }
+  EXPECT_EQ(document.dropped(), (std::set{Named("a"), Named("b")}));
+}
+
 TEST_F(SharedDocumentTest, Rdzv060ACopyIsNotPurged) {
   cell.Put(Waiting(With({"a"}), "b"));
   Sync();

@@ -140,7 +140,7 @@ Status StoreClient::Join(int world_size, bool owns_server, Timeout timeout) {
     clock_.SleepUntil(next);
     // Whoever slept past the deadline still gets an answer: the others are late, not the server.
     const Call look{call.op, call.timeout,
-                    std::max(call.deadline, clock_.Now() + options_.answer_grace)};
+                    std::max(call.deadline, DeadlineAfter(clock_.Now(), options_.answer_grace))};
     MUSTER_CHECK_OK(Send(look, {.op = Op::kAdd, .key = kWorkersKey, .number = 0}));
     MUSTER_TRY(joined, ReadNumber(look));
   }
@@ -419,8 +419,8 @@ Status StoreClient::AwaitStop(const Call& call, const std::string& late) {
                   Concat(Name(call.op), " was answered with byte ", static_cast<uint8_t>(answer))});
   if (in_time.error().code != Code::kTimeout) return Break(in_time.error());
 
-  const Call cancel{Op::kCancelWait, std::chrono::duration_cast<Timeout>(options_.answer_grace),
-                    clock_.Now() + options_.answer_grace};
+  const Call cancel{Op::kCancelWait, options_.answer_grace,
+                    DeadlineAfter(clock_.Now(), options_.answer_grace)};
   MUSTER_CHECK_OK(Send(cancel, {.op = Op::kCancelWait}));
   MUSTER_TRY(uint8_t first, ReadByte(cancel));
   // The answer and the cancel crossed: the wait did succeed, and only its news came late.

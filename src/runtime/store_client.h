@@ -34,7 +34,7 @@ struct StoreClientOptions {
   uint64_t request_bytes_max = kRequestBytesMax;  ///< One request as a whole, a MULTI_SET say.
   /// For the answer to a cancel, or to a last question after the deadline: a server that is alive
   /// gives it at once.
-  Duration answer_grace = 5s;
+  std::chrono::milliseconds answer_grace = 5s;
   uint32_t nonce = 0;  ///< What PING carries: PyTorch sends its process id.
   uint64_t seed = 0;   ///< For the jitter between attempts.
 };

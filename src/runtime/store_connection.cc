@@ -46,6 +46,7 @@ std::string StoreConnection::Overdue(Instant now, const StoreServiceOptions& opt
   if (!validated_ && now - opened_at_ >= options.handshake_max) {
     return "no VALIDATE within the handshake time";
   }
+  Account();
   if (stream_->queued_bytes() == 0 || stream_->taken_bytes() != taken_before_) progress_at_ = now;
   taken_before_ = stream_->taken_bytes();
   if (now - progress_at_ >= options.stall_max) {

@@ -89,6 +89,34 @@ TEST(SlowClientsTest, Item120_AHundredOfThemAreBoundedToo) {
   EXPECT_EQ(server.Stop(), 0);
 }
 
+TEST(SlowClientsTest, Item120_AClientThatIsAlwaysALittleBehindCostsNoMoreThanThat) {
+  ServerProcess server(OneLoop());
+  RawClient other = RawClient::Validated(server.port());
+  constexpr size_t kValue = 16 * 1024;
+  constexpr size_t kReply = kValue + 8;
+  other.Send(SetBytes("/k", std::string(kValue, 'v')));
+  other.Settle();
+  const MemoryWatch memory(server);
+  RawClient behind = StingyClient(server.port());
+  // More than the two kernels hold is under way all the time, so what the server has queued never
+  // becomes empty.
+  size_t asked = 0;
+  const auto ask = [&](size_t count) {
+    std::string requests;
+    for (size_t i = 0; i < count; ++i) requests += GetBytes("/k");
+    behind.Send(requests);
+    asked += count;
+  };
+  constexpr size_t kUnderWay = 4 * kMebibyte / kReply;
+  ask(kUnderWay);
+  for (size_t read = 0; read < 100 * kMebibyte / kReply; ++read) {
+    behind.ReceiveBlob();
+    if (asked - read < kUnderWay) ask(16);
+  }
+  memory.ExpectGrowthBelow(24 * kMebibyte);
+  EXPECT_EQ(server.Stop(), 0);
+}
+
 TEST(SlowClientsTest, Item120_SilentReadersOfHugeRepliesAreBoundedTogether) {
   StoreServerOptions options = OneLoop();
   options.queued_reply_total_bytes_max = 64 * kMebibyte;

@@ -165,9 +165,8 @@ void Scenario::Settle() {
 bool Scenario::Step(Actor& actor) {
   if (actor.doing == Doing::kNothing || actor.paused) return false;
   RendezvousState seen = state_;
-  if (actor.looked_at && now_ - *actor.looked_at > rules_.missed_after()) {
-    actor.observed.Skip(now_ - *actor.looked_at);
-  }
+  const Duration gap = actor.looked_at ? now_ - *actor.looked_at : 0s;
+  if (gap > rules_.missed_after()) actor.observed.Skip(gap - rules_.keep_alive_interval);
   actor.looked_at = now_;
   actor.observed.See(seen, now_);
   Purge(actor.observed.Silent(seen, rules_.dead_after(), now_), rules_, &seen);

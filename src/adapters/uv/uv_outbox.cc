@@ -8,13 +8,20 @@ constexpr size_t kLettersMax = 64;
 }  // namespace
 
 void UvOutbox::Add(Sender& sender, std::string_view bytes) {
+  const bool continues = !letters_.empty() && letters_.back().sender == &sender;
+  if (continues && SizeOfLast() + bytes.size() > kLetterBytesMax) Flush();
   bytes_ += bytes;
   if (!letters_.empty() && letters_.back().sender == &sender) {
     letters_.back().end = bytes_.size();
   } else {
     letters_.push_back({&sender, bytes_.size()});
   }
-  if (letters_.size() >= kLettersMax || bytes_.size() >= kLettersMax * kLetterBytesMax) Flush();
+  if (letters_.size() >= kLettersMax) Flush();
+}
+
+size_t UvOutbox::SizeOfLast() const {
+  const size_t begin = letters_.size() < 2 ? 0 : letters_[letters_.size() - 2].end;
+  return letters_.back().end - begin;
 }
 
 bool UvOutbox::Holds(const Sender& sender) const {

@@ -24,7 +24,7 @@ class UvOutbox {
     ~Sender() = default;
   };
 
-  /// Writes larger than this gain nothing from waiting.
+  /// Writes larger than this gain nothing from waiting. No letter has more.
   static constexpr size_t kLetterBytesMax = 4096;
 
   /// Sends `bytes` after what `sender` was given before, at the end of the turn or sooner.
@@ -38,6 +38,8 @@ class UvOutbox {
     Sender* sender;
     size_t end;  // in bytes_; it begins where the one before it ends
   };
+
+  size_t SizeOfLast() const;
 
   std::vector<Letter> letters_;
   std::string bytes_;

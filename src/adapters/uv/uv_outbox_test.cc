@@ -54,12 +54,16 @@ TEST(UvOutboxTest, AStormDoesNotHoldTheFirstBack) {
   EXPECT_THAT(peers.back().sent, ElementsAre("x"));
 }
 
-TEST(UvOutboxTest, OneSenderCannotFillIt) {
+TEST(UvOutboxTest, NoLetterIsLargerThanItGains) {
   UvOutbox outbox;
   Peer peer;
-  const std::string letter(UvOutbox::kLetterBytesMax, 'x');
-  for (int i = 0; i < 64; ++i) outbox.Add(peer, letter);
-  EXPECT_EQ(peer.sent.size(), 1u);
+  const std::string half(UvOutbox::kLetterBytesMax / 2, 'x');
+  outbox.Add(peer, half);
+  outbox.Add(peer, half);
+  EXPECT_THAT(peer.sent, IsEmpty());
+  outbox.Add(peer, "y");
+  EXPECT_THAT(peer.sent, ElementsAre(half + half));
+  EXPECT_TRUE(outbox.Holds(peer));
 }
 
 }  // namespace muster

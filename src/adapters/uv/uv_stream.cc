@@ -98,6 +98,11 @@ struct UvStream::Socket final : UvOutbox::Sender {
     if (failure != 0) return;
     if (queued() == 0) bytes.remove_prefix(SendNow(bytes));
     if (bytes.empty() || failure != 0) return;
+    // What was sent goes before more comes: a peer that is always a little behind never empties it.
+    if (skip >= waiting.size() / 2) {
+      waiting.erase(0, skip);
+      skip = 0;
+    }
     waiting += bytes;
     Watch();
   }
@@ -136,7 +141,9 @@ void UvStream::Start(StreamHandler& handler) {
 
 void UvStream::Write(std::string_view bytes) {
   UvOutbox& outbox = socket_->loop.outbox();
-  if (bytes.size() <= UvOutbox::kLetterBytesMax) return outbox.Add(*socket_, bytes);
+  // What cannot leave anyway is queued, and counted, at once.
+  const bool can_wait = socket_->queued() == 0 && bytes.size() <= UvOutbox::kLetterBytesMax;
+  if (can_wait) return outbox.Add(*socket_, bytes);
   if (outbox.Holds(*socket_)) outbox.Flush();
   socket_->Send(bytes);
 }
