@@ -1,0 +1,50 @@
+// The messages of a session between a node and the coordinator, as bytes. docs/protocol.md has them
+// in words and in hex.
+//
+// Both ways: the opcode, a u32 size, and so many bytes of body. A body starts with its kind;
+// integers are little-endian, texts a u16 size and UTF-8 bytes. A message that is longer, shorter
+// or otherwise than its kind is refused.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "core/rendezvous/coordinator.h"
+
+namespace muster::wire {
+
+/// Far above PyTorch's, which end a connection at the first opcode that they do not know.
+inline constexpr uint8_t kSessionOpcode = 0xA0;
+inline constexpr uint8_t kSessionVersion = 1;
+/// A key that no client can make (theirs start with '/'): a server that has it speaks sessions of
+/// this version.
+inline constexpr std::string_view kSessionKey = "muster/session/1";
+/// Larger frames are not read: a label and an address of a KiB each, and room for what is to come.
+inline constexpr uint32_t kSessionFrameBytesMax = 16 * 1024;
+
+/// What a node says.
+struct SessionRequest {
+  enum class Kind : uint8_t { kOpen, kJoin, kLeave, kClose, kKeepAlive };
+
+  Kind kind = Kind::kKeepAlive;
+  uint64_t token = 0;       ///< Of the session; kOpen: of the one to be taken up again.
+  Hello hello{};            ///< kOpen.
+  Duration join_timeout{};  ///< kJoin; whole milliseconds.
+  int64_t round = 0;        ///< kLeave.
+  std::string reason{};     ///< kClose.
+};
+
+void AppendSessionFrame(std::string& out, const SessionRequest& request);
+void AppendSessionFrame(std::string& out, const Push& push);
+
+/// The size of the frame that `bytes` begin with; 0 while that cannot be known; kProtocol for what
+/// is no frame.
+Result<size_t> SessionFrameSize(std::string_view bytes);
+
+/// Of one whole frame. kProtocol, saying what is wrong.
+Result<SessionRequest> ReadSessionRequest(std::string_view frame);
+Result<Push> ReadPush(std::string_view frame);
+
+}  // namespace muster::wire

@@ -1,0 +1,155 @@
+#include "wire/session_codec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <string>
+
+#include "base/bytes.h"
+#include "support/bytes.h"
+
+namespace muster::wire {
+namespace {
+
+using ::testing::HasSubstr;
+using Said = SessionRequest::Kind;
+
+std::string Frame(const SessionRequest& request) {
+  std::string out;
+  AppendSessionFrame(out, request);
+  return out;
+}
+std::string Frame(const Push& push) {
+  std::string out;
+  AppendSessionFrame(out, push);
+  return out;
+}
+std::string Framed(std::string_view body) {
+  std::string out;
+  AppendInt(out, kSessionOpcode);
+  AppendInt(out, static_cast<uint32_t>(body.size()));
+  return out += body;
+}
+
+SessionRequest AnOpen() {
+  return {.kind = Said::kOpen,
+          .token = 7,
+          .hello = {.run_id = "run",
+                    .node = {"10.0.0.7", 4711, 1},
+                    .settings = {.min_nodes = 2, .max_nodes = 4, .policy = RankPolicy::kLabel},
+                    .label = "rack7",
+                    .bootstrap_port = 29500,
+                    .resume = 7}};
+}
+
+TEST(SessionCodecTest, BytesOfAKeepAlive) {
+  EXPECT_EQ(test::ToHex(Frame(SessionRequest{.kind = Said::kKeepAlive, .token = 0x0102})),
+            "a0 09 00 00 00 04 02 01 00 00 00 00 00 00");
+}
+
+TEST(SessionCodecTest, AnOpenComesBackWhole) {
+  const SessionRequest open = AnOpen();
+  const auto read = ReadSessionRequest(Frame(open));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->hello.node, open.hello.node);
+  EXPECT_EQ(read->hello.settings, open.hello.settings);
+  EXPECT_EQ(read->hello.run_id, "run");
+  EXPECT_EQ(read->hello.label, "rack7");
+  EXPECT_EQ(read->hello.bootstrap_port, 29500);
+  EXPECT_EQ(read->hello.resume, 7u);
+}
+
+TEST(SessionCodecTest, TheOthersComeBackToo) {
+  EXPECT_EQ(ReadSessionRequest(
+                Frame(SessionRequest{.kind = Said::kJoin, .token = 1, .join_timeout = 600s}))
+                ->join_timeout,
+            600s);
+  EXPECT_EQ(ReadSessionRequest(Frame(SessionRequest{.kind = Said::kLeave, .round = 3}))->round, 3);
+  EXPECT_EQ(
+      ReadSessionRequest(Frame(SessionRequest{.kind = Said::kClose, .reason = "why"}))->reason,
+      "why");
+}
+
+TEST(SessionCodecTest, PushesComeBackWhole) {
+  const Push complete{.kind = Push::Kind::kComplete,
+                      .round = 2,
+                      .rank = 3,
+                      .world_size = 4,
+                      .count = 4,
+                      .addr = "a",
+                      .port = 9};
+  const auto read = ReadPush(Frame(complete));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->round, 2);
+  EXPECT_EQ(read->rank, 3);
+  EXPECT_EQ(read->world_size, 4);
+  EXPECT_EQ(read->addr, "a");
+  EXPECT_EQ(read->port, 9);
+  EXPECT_TRUE(
+      ReadPush(Frame(Push{.kind = Push::Kind::kClosed, .graceful = true, .who = "x"}))->graceful);
+  EXPECT_EQ(ReadPush(Frame(Push{.kind = Push::Kind::kLost, .who = "x", .why = "y"}))->why, "y");
+}
+
+TEST(SessionCodecTest, ARoundCostsANodeFarLessThanAKibibyte) {
+  const std::string addr(60, 'n');
+  SessionRequest open = AnOpen();
+  open.hello.node.addr = addr;
+  const size_t bytes = Frame(open).size() + Frame(SessionRequest{.kind = Said::kJoin}).size() +
+                       Frame(Push{.kind = Push::Kind::kOpened}).size() +
+                       Frame(Push{.kind = Push::Kind::kAdmitted}).size() +
+                       Frame(Push{.kind = Push::Kind::kComplete, .addr = addr}).size();
+  EXPECT_LT(bytes, 400u);
+}
+
+TEST(SessionCodecTest, TheSizeIsKnownFromTheHead) {
+  const std::string frame = Frame(AnOpen());
+  EXPECT_EQ(*SessionFrameSize(""), 0u);
+  EXPECT_EQ(*SessionFrameSize(frame.substr(0, 4)), 0u);
+  EXPECT_EQ(*SessionFrameSize(frame.substr(0, 5)), frame.size());
+  EXPECT_THAT(SessionFrameSize("\x01").error().message, HasSubstr("byte 1"));
+  EXPECT_THAT(SessionFrameSize("\xa0\xff\xff\xff\xff").error().message, HasSubstr("limit 16384"));
+}
+
+TEST(SessionCodecTest, EveryTruncationAndExtensionIsRefused) {
+  for (const std::string& frame :
+       {Frame(AnOpen()), Frame(SessionRequest{.kind = Said::kClose, .reason = "why"})}) {
+    const std::string body = frame.substr(5);
+    for (size_t size = 0; size < body.size(); ++size) {
+      const auto read = ReadSessionRequest(Framed(body.substr(0, size)));
+      ASSERT_FALSE(read) << size;
+      EXPECT_EQ(read.error().code, Code::kProtocol);
+    }
+    EXPECT_THAT(ReadSessionRequest(Framed(body + "x")).error().message,
+                HasSubstr("1 bytes too many"));
+  }
+}
+
+TEST(SessionCodecTest, NonsenseIsRefusedAndSaysWhat) {
+  EXPECT_THAT(ReadSessionRequest(Framed("\x09" + std::string(8, '\0'))).error().message,
+              HasSubstr("kind 9"));
+  EXPECT_THAT(ReadPush(Framed("\x63" + std::string(8, '\0'))).error().message,
+              HasSubstr("kind 99"));
+  std::string newer = Frame(AnOpen());
+  newer[5 + 1 + 8] = 2;
+  EXPECT_THAT(ReadSessionRequest(newer).error().message, HasSubstr("version 2"));
+  SessionRequest strange = AnOpen();
+  strange.hello.settings.policy = static_cast<RankPolicy>(9);
+  EXPECT_THAT(ReadSessionRequest(Frame(strange)).error().message, HasSubstr("rank policy"));
+  strange = AnOpen();
+  strange.hello.label = "\xff";
+  EXPECT_THAT(ReadSessionRequest(Frame(strange)).error().message, HasSubstr("UTF-8"));
+  EXPECT_THAT(ReadSessionRequest(Frame(SessionRequest{.kind = Said::kJoin, .join_timeout = -1s}))
+                  .error()
+                  .message,
+              HasSubstr("a time of -1000 ms"));
+}
+
+RC_GTEST_PROP(SessionCodecTest, AnyBytesAreReadOrRefused, (std::string body)) {
+  body.resize(std::min<size_t>(body.size(), kSessionFrameBytesMax));
+  (void)ReadSessionRequest(Framed(body));
+  (void)ReadPush(Framed(body));
+}
+
+}  // namespace
+}  // namespace muster::wire
