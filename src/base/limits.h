@@ -7,7 +7,7 @@
 
 namespace muster {
 
-/// What PyTorch's libuv server enforces ; exceeding one closes the connection.
+/// What PyTorch's libuv server enforces; exceeding one closes the connection.
 inline constexpr uint64_t kKeyBytesMax = 8 * 1024;
 inline constexpr uint64_t kValueBytesMax = 8 * 1024 * 1024;
 inline constexpr uint64_t kKeysPerRequestMax = 128 * 1024;

@@ -20,6 +20,6 @@ std::chrono::milliseconds ToMilliseconds(double seconds);
 
 /// The longest time that can be asked for: 31 years, and no sum of two overflows.
 inline constexpr double kSecondsMax = 1e9;
-inline constexpr uint64_t kWholeSecondsMax = 1'000'000'000;
+inline constexpr auto kWholeSecondsMax = static_cast<uint64_t>(kSecondsMax);
 
 }  // namespace muster::cli

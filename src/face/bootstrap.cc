@@ -13,7 +13,7 @@ namespace muster {
 
 namespace {
 
-// Rank 0 publishes within a round trip or two. PyTorch's (2.6 to 2.13) does so only when it starts
+// Rank 0 publishes within a round trip or two. PyTorch's does so only when it starts
 // its server, not in every round: after this time the last address it gave is looked for.
 constexpr milliseconds kPatience{3000};
 constexpr milliseconds kPatienceWithTheSame{200};  // it has done so before
