@@ -133,6 +133,8 @@ bool Fields(Walk& walk, SessionRequest& request, uint8_t& version) {
   using Kind = SessionRequest::Kind;
   walk(request.kind);
   walk(request.token);
+  walk(request.incarnation);
+  walk(request.round);
   switch (request.kind) {
     case Kind::kOpen:
       walk(version);
@@ -141,12 +143,14 @@ bool Fields(Walk& walk, SessionRequest& request, uint8_t& version) {
     case Kind::kJoin:
       walk(request.join_timeout);
       return true;
-    case Kind::kLeave:
-      walk(request.round);
-      return true;
     case Kind::kClose:
       walk(request.reason);
       return true;
+    case Kind::kStatus:
+      walk(request.run_id);
+      walk(request.names_max);
+      return true;
+    case Kind::kLeave:
     case Kind::kKeepAlive:
       return true;
   }
@@ -157,13 +161,15 @@ template <typename Walk>
 bool Fields(Walk& walk, Push& push) {
   using Kind = Push::Kind;
   walk(push.kind);
+  walk(push.token);
+  walk(push.incarnation);
   walk(push.round);
   switch (push.kind) {
     case Kind::kOpened:
-      walk(push.token);
       walk(push.resumed);
       return true;
     case Kind::kRefused:
+      walk(push.refusal);
       walk(push.why);
       return true;
     case Kind::kAdmitted:
@@ -191,7 +197,56 @@ bool Fields(Walk& walk, Push& push) {
       walk(push.count);
       walk(push.why);
       return true;
+    case Kind::kEnded:
+      walk(push.why);
+      return true;
     case Kind::kLeft:
+      return true;
+  }
+  return false;
+}
+
+template <typename Walk>
+void Fields(Walk& walk, MemberReport& member) {
+  walk(member.node.addr);
+  walk(member.node.pid);
+  walk(member.node.local_id);
+  walk(member.role);
+  walk(member.rank);
+  walk(member.silent_for);
+  walk(member.connected);
+  walk(member.late);
+  walk(member.label);
+}
+
+template <typename Walk>
+void Fields(Walk& walk, RunReport& run) {
+  walk(run.id);
+  walk(run.phase);
+  walk(run.round);
+  Fields(walk, run.settings);
+  walk(run.world_size);
+  walk(run.participants);
+  walk(run.waiting);
+  walk(run.spares);
+  walk(run.idle);
+  bool in_last_call = run.last_call_left.has_value();
+  walk(in_last_call);
+  if (in_last_call) walk(run.last_call_left ? *run.last_call_left : run.last_call_left.emplace());
+  walk(run.closed_by);
+}
+
+template <typename Walk>
+bool Fields(Walk& walk, StatusPart& part) {
+  walk(part.kind);
+  switch (part.kind) {
+    case StatusPart::Kind::kRun:
+      Fields(walk, part.run);
+      return true;
+    case StatusPart::Kind::kMember:
+      Fields(walk, part.member);
+      return true;
+    case StatusPart::Kind::kDone:
       return true;
   }
   return false;
@@ -233,6 +288,23 @@ void AppendSessionFrame(std::string& out, const Push& push) {
   });
 }
 
+void AppendStatus(std::string& out, const std::vector<RunReport>& runs) {
+  const auto append = [&out](StatusPart part) {
+    AppendFrame(out, [&] {
+      Writer writer(out);
+      Fields(writer, part);
+    });
+  };
+  for (const RunReport& run : runs) {
+    StatusPart head{.kind = StatusPart::Kind::kRun, .run = run};
+    head.run.members.clear();
+    append(std::move(head));
+    for (const MemberReport& member : run.members)
+      append({.kind = StatusPart::Kind::kMember, .member = member});
+  }
+  append({.kind = StatusPart::Kind::kDone});
+}
+
 Result<size_t> SessionFrameSize(std::string_view bytes) {
   if (bytes.empty()) return size_t{0};
   const auto opcode = static_cast<uint8_t>(bytes.front());
@@ -263,17 +335,32 @@ Result<SessionRequest> ReadSessionRequest(std::string_view frame) {
     return Error{Code::kProtocol, Concat("a rank policy numbered ",
                                          static_cast<uint8_t>(request.hello.settings.policy))};
   }
-  if (request.kind == SessionRequest::Kind::kOpen) request.hello.resume = request.token;
+  // Rounds are counted up from 0: nobody gets near this by honest means.
+  constexpr int64_t kRoundMax = int64_t{1} << 53;
+  if (request.round < -1 || request.round > kRoundMax) {
+    return Error{Code::kProtocol, Concat("a round numbered ", request.round)};
+  }
+  if (request.kind == SessionRequest::Kind::kOpen) {
+    request.hello.resume = request.token;
+    request.hello.round = request.round;
+  }
   return request;
 }
 
-Result<Push> ReadPush(std::string_view frame) {
+Result<std::variant<Push, StatusPart>> ReadSessionReply(std::string_view frame) {
   MUSTER_ASSERT(frame.size() >= kHeadBytes);
   Reader reader(frame.substr(kHeadBytes));
-  Push push;
-  if (!Fields(reader, push)) return NoSuchKind(static_cast<uint8_t>(push.kind));
+  const uint8_t kind = frame.size() > kHeadBytes ? static_cast<uint8_t>(frame[kHeadBytes]) : 0;
+  std::variant<Push, StatusPart> reply;
+  bool known = false;
+  if (kind >= static_cast<uint8_t>(StatusPart::Kind::kRun)) {
+    known = Fields(reader, reply.emplace<StatusPart>());
+  } else {
+    known = Fields(reader, std::get<Push>(reply));
+  }
+  if (!known) return NoSuchKind(kind);
   MUSTER_CHECK_OK(reader.Finish());
-  return push;
+  return reply;
 }
 
 }  // namespace muster::wire

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <variant>
+#include <vector>
 
 #include "base/result.h"
 #include "core/rendezvous/coordinator.h"
@@ -24,20 +26,34 @@ inline constexpr std::string_view kSessionKey = "muster/session/1";
 /// Larger frames are not read: a label and an address of a KiB each, and room for what is to come.
 inline constexpr uint32_t kSessionFrameBytesMax = 16 * 1024;
 
-/// What a node says.
+/// What a node says, or whoever asks how things stand.
 struct SessionRequest {
-  enum class Kind : uint8_t { kOpen, kJoin, kLeave, kClose, kKeepAlive };
+  enum class Kind : uint8_t { kOpen, kJoin, kLeave, kClose, kKeepAlive, kStatus };
 
   Kind kind = Kind::kKeepAlive;
-  uint64_t token = 0;       ///< Of the session; kOpen: of the one to be taken up again.
-  Hello hello{};            ///< kOpen.
-  Duration join_timeout{};  ///< kJoin; whole milliseconds.
-  int64_t round = 0;        ///< kLeave.
-  std::string reason{};     ///< kClose.
+  uint64_t token = 0;        ///< Of the session; kOpen: of the one to be taken up again.
+  uint32_t incarnation = 0;  ///< Of the session; kOpen: 0.
+  int64_t round = -1;        ///< The last one that the node was in; -1: none.
+  Hello hello{};             ///< kOpen.
+  Duration join_timeout{};   ///< kJoin; whole milliseconds.
+  std::string reason{};      ///< kClose.
+  std::string run_id{};      ///< kStatus; empty: all runs, without their nodes.
+  uint32_t names_max = 0;    ///< kStatus: nodes to be named, of each role.
+};
+
+/// Part of the answer to kStatus: for each run its head, then its members, then kDone.
+struct StatusPart {
+  enum class Kind : uint8_t { kRun = 64, kMember = 65, kDone = 66 };
+
+  Kind kind = Kind::kDone;
+  RunReport run{};        ///< kRun; without members.
+  MemberReport member{};  ///< kMember.
 };
 
 void AppendSessionFrame(std::string& out, const SessionRequest& request);
 void AppendSessionFrame(std::string& out, const Push& push);
+/// All parts of the answer.
+void AppendStatus(std::string& out, const std::vector<RunReport>& runs);
 
 /// The size of the frame that `bytes` begin with; 0 while that cannot be known; kProtocol for what
 /// is no frame.
@@ -45,6 +61,7 @@ Result<size_t> SessionFrameSize(std::string_view bytes);
 
 /// Of one whole frame. kProtocol, saying what is wrong.
 Result<SessionRequest> ReadSessionRequest(std::string_view frame);
-Result<Push> ReadPush(std::string_view frame);
+/// What a server says.
+Result<std::variant<Push, StatusPart>> ReadSessionReply(std::string_view frame);
 
 }  // namespace muster::wire

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/limits.h"
 #include "base/text.h"
 #include "core/rendezvous/transitions.h"
 
@@ -13,6 +14,10 @@ namespace {
 
 // What is over at an instant is over just after it, as in the tables of operations.cc.
 constexpr Duration kJustAfter = 1ns;
+
+// Far from where their product overflows.
+constexpr Duration kKeepAliveMax = 24h;
+constexpr int64_t kAttemptsMax = 10'000;
 
 WallTime Wall(Instant now) {
   return WallTime{std::chrono::duration_cast<std::chrono::microseconds>(now.since_start).count()};
@@ -35,9 +40,22 @@ bool InLastCall(const RendezvousState& state) {
   return state.deadline && !state.complete && !state.closed && !state.participants.empty();
 }
 
-Push Refusal(SessionId to, std::string why) {
-  return {.to = to, .kind = Push::Kind::kRefused, .why = std::move(why)};
+Push Refuse(const SessionKey& key, Push::Refusal refusal, std::string why) {
+  return {.to = key.session,
+          .kind = Push::Kind::kRefused,
+          .refusal = refusal,
+          .incarnation = key.incarnation,
+          .round = key.round,
+          .token = key.token,
+          .why = std::move(why)};
 }
+
+Push Refuse(SessionId session, const Hello& hello, Push::Refusal refusal, std::string why) {
+  return Refuse({.session = session, .token = hello.resume, .round = hello.round}, refusal,
+                std::move(why));
+}
+
+bool IsLoopback(std::string_view addr) { return addr.starts_with("127.") || addr == "::1"; }
 
 }  // namespace
 
@@ -70,24 +88,44 @@ const Coordinator::Run* Coordinator::Find(std::string_view run_id) const {
 // sessions
 
 Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Pushes& out) {
-  const auto refuse = [&](std::string why) {
-    out.push_back(Refusal(session, std::move(why)));
+  const auto refuse = [&](Push::Refusal refusal, std::string why) {
+    out.push_back(Refuse(session, hello, refusal, std::move(why)));
     return nullptr;
   };
-  if (hello.run_id.empty())
-    return refuse("the run id is empty: it names the rendezvous and must not be");
+  if (hello.run_id.empty()) {
+    return refuse(Push::Refusal::kSettings,
+                  "the run id is empty: it names the rendezvous and must not be");
+  }
   const RunSettings& wanted = hello.settings;
   if (wanted.min_nodes < 1 || wanted.max_nodes < wanted.min_nodes) {
     return refuse(
+        Push::Refusal::kSettings,
         Concat("a round of ", wanted.min_nodes, " to ", wanted.max_nodes, " nodes cannot be"));
+  }
+  if (wanted.keep_alive_interval <= 0s || wanted.keep_alive_interval > kKeepAliveMax ||
+      wanted.keep_alive_max_attempt < 1 || wanted.keep_alive_max_attempt > kAttemptsMax) {
+    return refuse(Push::Refusal::kSettings,
+                  Concat("keep-alives every ", Milliseconds(wanted.keep_alive_interval), " ms, ",
+                         wanted.keep_alive_max_attempt, " of them to be missed, cannot be"));
+  }
+  const std::string& addr = hello.node.addr;
+  if (addr.empty() || addr.size() > kNodeAddressBytesMax || Printable(addr, addr.size()) != addr) {
+    return refuse(Push::Refusal::kSettings,
+                  Concat("the address '", Printable(addr, 64),
+                         "' of the node must be printable UTF-8 of at most ",
+                         HumanBytes(kNodeAddressBytesMax)));
   }
   auto found = runs_.find(hello.run_id);
   if (found == runs_.end()) {
+    if (runs_.size() >= options_.runs_max && !ended_.empty())
+      Forget(*std::get<Run*>(*ended_.begin()));
     if (runs_.size() >= options_.runs_max) {
-      return refuse(Concat("this server has ", runs_.size(), " runs already, its limit"));
+      return refuse(Push::Refusal::kLimit,
+                    Concat("this server has ", runs_.size(), " runs already, its limit"));
     }
     found = runs_.try_emplace(hello.run_id).first;
     found->second.id = hello.run_id;
+    found->second.serial = ++made_;
   }
   Run& run = found->second;
   if (run.members.empty() && !run.state.closed) {
@@ -95,8 +133,9 @@ Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Pus
     run.settings_of = hello.node.ToString();
     run.rules = RulesOf(run.id, wanted);
   }
-  if (wanted == run.settings) return &run;
-  return refuse(Concat("node '", hello.node.ToString(), "' and node '", run.settings_of,
+  if (wanted == run.settings || run.state.closed) return &run;
+  return refuse(Push::Refusal::kSettings,
+                Concat("node '", hello.node.ToString(), "' and node '", run.settings_of,
                        "' of run '", Printable(run.id),
                        "' have been told different things: ", wanted.Against(run.settings)));
 }
@@ -113,16 +152,16 @@ void Coordinator::Open(SessionId session, const Hello& hello, Instant now, Pushe
       return Reschedule(*run, now);
     }
     if (member.session) {
-      out.push_back(
-          Refusal(session, Concat("node '", hello.node.ToString(), "' of run '", Printable(run->id),
+      out.push_back(Refuse(session, hello, Push::Refusal::kIdentity,
+                           Concat("node '", hello.node.ToString(), "' of run '", Printable(run->id),
                                   "' has a session already: two nodes cannot be one")));
       return;
     }
     Lose(*run, member, "it started anew", now, out);
   }
   if (run->members.size() >= options_.nodes_per_run_max) {
-    out.push_back(
-        Refusal(session, Concat("run '", Printable(run->id), "' has ", run->members.size(),
+    out.push_back(Refuse(session, hello, Push::Refusal::kLimit,
+                         Concat("run '", Printable(run->id), "' has ", run->members.size(),
                                 " nodes already, the limit of this server")));
     return;
   }
@@ -134,57 +173,62 @@ void Coordinator::OpenAnew(Run& run, SessionId session, const Hello& hello, Inst
                            Pushes& out) {
   Member& member = run.members[hello.node];
   member.node = hello.node;
+  member.serial = ++made_;
   member.label = hello.label;
   member.bootstrap_port = hello.bootstrap_port;
   member.token = std::max<uint64_t>(prng_.Next(), 1);
+  if (!hello.server_addr.empty() && !IsLoopback(hello.server_addr))
+    run.server_addr = hello.server_addr;
+  // A server that was started anew must not give a round's number a second time: workers of the
+  // first may still be there, and their keys.
+  if (!run.state.complete) run.state.round = std::max(run.state.round, hello.round + 1);
   Attach(run, member, session, now);
-  out.push_back({.to = session,
-                 .kind = Push::Kind::kOpened,
-                 .round = run.state.round,
-                 .token = member.token});
+  Tell(run, member, {.kind = Push::Kind::kOpened}, out);
 }
 
 void Coordinator::Resume(Run& run, Member& member, SessionId session, Instant now, Pushes& out) {
   // The old connection may not have noticed yet that it is one.
+  Tell(run, member,
+       {.kind = Push::Kind::kEnded, .why = "the node has taken up its session elsewhere"}, out);
   Detach(run, member);
   Attach(run, member, session, now);
-  out.push_back({.to = session,
-                 .kind = Push::Kind::kOpened,
-                 .round = run.state.round,
-                 .token = member.token,
-                 .resumed = true});
+  ++member.incarnation;
+  Tell(run, member, {.kind = Push::Kind::kOpened, .resumed = true}, out);
   TellState(run, member, out);  // what was said meanwhile is lost
+  if (run.state.closed) TellClosed(run, member, out);
 }
 
 void Coordinator::Attach(Run& run, Member& member, SessionId session, Instant now) {
-  const Node* node = &run.members.find(member.node)->first;
   member.session = session;
   member.seen_at = now;
-  member.quiet = run.by_silence.insert(run.by_silence.end(), node);
+  member.quiet = run.by_silence.insert(run.by_silence.end(), &member);
   seats_[session] = {&run, &member};
 }
 
 void Coordinator::Detach(Run& run, Member& member) {
-  const Node* node = &run.members.find(member.node)->first;
   if (member.session) {
     seats_.erase(*member.session);
     run.by_silence.erase(member.quiet);
     member.session.reset();
   } else {
-    run.broken.erase({member.grace_ends, node});
+    run.broken.erase({member.grace_ends, member.serial, &member});
   }
 }
 
-std::optional<Coordinator::Seat> Coordinator::Speaker(SessionKey key, Instant now, Pushes& out) {
+std::optional<Coordinator::Seat> Coordinator::Speaker(const SessionKey& key, Instant now,
+                                                      Pushes& out) {
   const auto seat = seats_.find(key.session);
   if (seat == seats_.end()) {
-    out.push_back(Refusal(key.session,
-                          "this session is over: its node is lost, or speaks through another one"));
+    out.push_back(Refuse(key, Push::Refusal::kPast,
+                         "this session is over: its node is lost, or speaks through another one"));
     return std::nullopt;
   }
   auto [run, member] = seat->second;
-  if (member->token != key.token) {
-    out.push_back(Refusal(key.session, "the message is of another session of this node"));
+  if (member->token != key.token || member->incarnation != key.incarnation) {
+    out.push_back(
+        Refuse(key, Push::Refusal::kPast,
+               Concat("the message is of another session of node '", member->node.ToString(),
+                      "', or of the time before this one was taken up again")));
     return std::nullopt;
   }
   member->seen_at = now;
@@ -198,13 +242,13 @@ void Coordinator::Disconnect(SessionId session, Instant now) {
   auto [run, member] = seat->second;
   Detach(*run, *member);
   member->grace_ends = now + run->settings.grace;
-  run->broken.insert({member->grace_ends, &run->members.find(member->node)->first});
+  run->broken.insert({member->grace_ends, member->serial, member});
   Reschedule(*run, now);
 }
 
-void Coordinator::KeepAlive(SessionKey key, Instant now, Pushes& out) {
-  if (const auto seat = Speaker(key, now, out)) Reschedule(*seat->run, now);
-}
+// What is due can only be later now. That is found out when it would have been due: nine of ten
+// messages are keep-alives.
+void Coordinator::KeepAlive(SessionKey key, Instant now, Pushes& out) { Speaker(key, now, out); }
 
 // ----------------------------------------------------------------------------------------------
 // what nodes ask for
@@ -213,12 +257,16 @@ void Coordinator::Join(SessionKey key, Duration timeout, Instant now, Pushes& ou
   const auto seat = Speaker(key, now, out);
   if (!seat) return;
   auto [run, member] = *seat;
-  if (member->joining) {
-    out.push_back(
-        Refusal(key.session, Concat("node '", member->node.ToString(), "' is joining already")));
-    return;
+  if (member->joining) return TellState(*run, *member, out);  // said twice, as it was not sure
+  if (run->state.participants.contains(member->node)) {
+    if (member->place && key.round < member->place->round) {
+      out.push_back(Refuse(key, Push::Refusal::kPast,
+                           Concat("node '", member->node.ToString(), "' is in round ",
+                                  member->place->round, " already, and has not heard of it")));
+      return TellState(*run, *member, out);
+    }
+    Withdraw(*run, *member, now, out);
   }
-  if (run->state.participants.contains(member->node)) Withdraw(*run, *member, now, out);
   member->joining = true;
   member->join_timeout = timeout;
   SetDeadline(*run, *member, now + timeout);
@@ -226,19 +274,20 @@ void Coordinator::Join(SessionKey key, Duration timeout, Instant now, Pushes& ou
   Reschedule(*run, now);
 }
 
-void Coordinator::Leave(SessionKey key, int64_t round, Instant now, Pushes& out) {
+void Coordinator::Leave(SessionKey key, Instant now, Pushes& out) {
   const auto seat = Speaker(key, now, out);
   if (!seat) return;
   auto [run, member] = *seat;
-  if (!member->joining && round != run->state.round) {
-    out.push_back(
-        Refusal(key.session, Concat("round ", round, " is not the present one of run '",
-                                    Printable(run->id), "', which is ", run->state.round)));
+  if (!member->joining && key.round != run->state.round) {
+    out.push_back(Refuse(key, Push::Refusal::kPast,
+                         Concat("round ", key.round, " is not the present one of run '",
+                                Printable(run->id), "', which is ", run->state.round)));
     return;
   }
+  const int64_t left = run->state.round;
   StopJoining(*run, *member);
   Withdraw(*run, *member, now, out);
-  out.push_back({.to = key.session, .kind = Push::Kind::kLeft, .round = round});
+  Tell(*run, *member, {.kind = Push::Kind::kLeft, .round = left}, out);
   Reschedule(*run, now);
 }
 
@@ -246,19 +295,15 @@ void Coordinator::Close(SessionKey key, std::string_view reason, Instant now, Pu
   const auto seat = Speaker(key, now, out);
   if (!seat) return;
   Run& run = *seat->run;
-  if (!run.state.closed) {
-    Apply(Action::kMarkClosed, seat->member->node, run.rules, Wall(now), &run.state);
-    const std::string who = seat->member->node.ToString();
-    run.state.closed_by = reason.empty() ? who : Concat(who, ": ", Printable(reason));
-  }
+  if (run.state.closed) return TellClosed(run, *seat->member, out);
+  Apply(Action::kMarkClosed, seat->member->node, run.rules, Wall(now), &run.state);
+  const std::string who = seat->member->node.ToString();
+  run.state.closed_by = reason.empty() ? who : Concat(who, ": ", Printable(reason));
   for (auto& [node, member] : run.members) {
     if (member.joining) {
       Advance(run, member, now, out);
-    } else if (member.session) {
-      out.push_back({.to = *member.session,
-                     .kind = Push::Kind::kClosed,
-                     .round = run.state.round,
-                     .who = run.state.closed_by});
+    } else {
+      TellClosed(run, member, out);
     }
   }
   Reschedule(run, now);
@@ -285,22 +330,14 @@ void Coordinator::Advance(Run& run, Member& member, Instant now, Pushes& out) {
         return;
       case Action::kErrorClosed:
       case Action::kErrorGraceful:
-        if (member.session) {
-          out.push_back({.to = *member.session,
-                         .kind = Push::Kind::kClosed,
-                         .round = run.state.round,
-                         .graceful = decision.action == Action::kErrorGraceful,
-                         .who = run.state.closed_by});
-        }
+        TellClosed(run, member, out, decision.action == Action::kErrorGraceful);
         return StopJoining(run, member);
       case Action::kErrorTimeout:
-        if (member.session) {
-          out.push_back({.to = *member.session,
-                         .kind = Push::Kind::kTimedOut,
-                         .round = run.state.round,
-                         .count = static_cast<int64_t>(run.state.participants.size()),
-                         .why = decision.reason});
-        }
+        Tell(run, member,
+             {.kind = Push::Kind::kTimedOut,
+              .count = static_cast<int64_t>(run.state.participants.size()),
+              .why = decision.reason},
+             out);
         return StopJoining(run, member);
       default:
         Do(run, member, decision.action, now, out);
@@ -355,7 +392,7 @@ void Coordinator::Complete(Run& run, Pushes& out) {
     Member& member = run.members.at(node);
     member.place = Place{.round = run.state.round, .rank = rank};
     if (rank == 0) {
-      run.first = node;
+      run.first_addr = AddressOfFirst(run, node);
       run.first_port = member.bootstrap_port;
     }
     StopJoining(run, member);
@@ -364,11 +401,20 @@ void Coordinator::Complete(Run& run, Pushes& out) {
   for (const auto& [node, rank] : run.state.participants) TellState(run, run.members.at(node), out);
 }
 
+// A node beside the server comes through the loopback interface: an address that leads the others
+// nowhere. Where they found the server, they find it, too.
+std::string Coordinator::AddressOfFirst(const Run& run, const Node& first) {
+  if (!IsLoopback(first.addr) || run.server_addr.empty()) return first.addr;
+  const bool all_here =
+      std::ranges::all_of(run.state.participants,
+                          [](const auto& member) { return IsLoopback(member.first.addr); });
+  return all_here ? first.addr : run.server_addr;
+}
+
 void Coordinator::SetDeadline(Run& run, Member& member, Instant deadline) {
-  const Node* node = &run.members.find(member.node)->first;
-  run.deadlines.erase({member.join_by, node});
+  run.deadlines.erase({member.join_by, member.serial, &member});
   member.join_by = deadline;
-  if (deadline != Instant::Never()) run.deadlines.insert({deadline, node});
+  if (deadline != Instant::Never()) run.deadlines.insert({deadline, member.serial, &member});
 }
 
 void Coordinator::StopJoining(Run& run, Member& member) {
@@ -393,19 +439,15 @@ void Coordinator::Lose(Run& run, Member& member, const std::string& why, Instant
   const bool was_in = run.state.complete && run.state.participants.contains(lost);
   const Before before{run.state.complete, run.state.participants.size(),
                       run.state.wait_list.size()};
+  Tell(run, member, {.kind = Push::Kind::kEnded, .why = why}, out);
   StopJoining(run, member);
   Detach(run, member);
   run.members.erase(lost);
   Purge({lost}, run.rules, &run.state);
   if (was_in) {
     for (const auto& [node, rank] : run.state.participants) {
-      const Member& survivor = run.members.at(node);
-      if (!survivor.session) continue;
-      out.push_back({.to = *survivor.session,
-                     .kind = Push::Kind::kLost,
-                     .round = run.state.round,
-                     .who = lost.ToString(),
-                     .why = why});
+      Tell(run, run.members.at(node),
+           {.kind = Push::Kind::kLost, .who = lost.ToString(), .why = why}, out);
     }
   }
   Follow(run, before, now, out);
@@ -414,18 +456,29 @@ void Coordinator::Lose(Run& run, Member& member, const std::string& why, Instant
 // ----------------------------------------------------------------------------------------------
 // what nodes are told
 
-void Coordinator::TellState(const Run& run, const Member& member, Pushes& out) const {
+void Coordinator::Tell(const Run& run, const Member& member, Push push, Pushes& out) {
   if (!member.session) return;
+  push.to = *member.session;
+  push.token = member.token;
+  push.incarnation = member.incarnation;
+  if (push.kind != Push::Kind::kLeft) push.round = run.state.round;
+  out.push_back(std::move(push));
+}
+
+void Coordinator::TellClosed(const Run& run, const Member& member, Pushes& out, bool graceful) {
+  Tell(run, member,
+       {.kind = Push::Kind::kClosed, .graceful = graceful, .who = run.state.closed_by}, out);
+}
+
+void Coordinator::TellState(const Run& run, const Member& member, Pushes& out) {
   const RendezvousState& state = run.state;
-  Push push{.to = *member.session,
-            .round = state.round,
-            .count = static_cast<int64_t>(state.participants.size())};
+  Push push{.count = static_cast<int64_t>(state.participants.size())};
   if (const auto place = state.participants.find(member.node); place != state.participants.end()) {
     push.kind = state.complete ? Push::Kind::kComplete : Push::Kind::kAdmitted;
     if (state.complete) {
       push.rank = place->second;
       push.world_size = state.WorldSize();
-      push.addr = run.first.addr;
+      push.addr = run.first_addr;
       push.port = run.first_port;
     }
   } else if (state.wait_list.contains(member.node)) {
@@ -435,7 +488,7 @@ void Coordinator::TellState(const Run& run, const Member& member, Pushes& out) c
   } else {
     return;
   }
-  out.push_back(std::move(push));
+  Tell(run, member, std::move(push), out);
 }
 
 // Told when they become more than none, and whenever they have doubled: that is enough to go by,
@@ -446,12 +499,7 @@ void Coordinator::TellWaiting(Run& run, Pushes& out) {
   if (waiting == run.told_waiting) return;
   run.told_waiting = waiting;
   for (const auto& [node, rank] : run.state.participants) {
-    const Member& member = run.members.at(node);
-    if (!member.session) continue;
-    out.push_back({.to = *member.session,
-                   .kind = Push::Kind::kNodesWaiting,
-                   .round = run.state.round,
-                   .count = waiting});
+    Tell(run, run.members.at(node), {.kind = Push::Kind::kNodesWaiting, .count = waiting}, out);
   }
 }
 
@@ -461,11 +509,10 @@ void Coordinator::TellWaiting(Run& run, Pushes& out) {
 Instant Coordinator::NextDueOf(const Run& run) {
   Instant due = run.forget_at;
   if (!run.by_silence.empty()) {
-    const Member& quietest = run.members.at(*run.by_silence.front());
-    due = std::min(due, quietest.seen_at + run.rules.dead_after() + kJustAfter);
+    due = std::min(due, run.by_silence.front()->seen_at + run.rules.dead_after() + kJustAfter);
   }
-  if (!run.broken.empty()) due = std::min(due, run.broken.begin()->first);
-  if (!run.deadlines.empty()) due = std::min(due, run.deadlines.begin()->first + kJustAfter);
+  if (!run.broken.empty()) due = std::min(due, run.broken.begin()->at);
+  if (!run.deadlines.empty()) due = std::min(due, run.deadlines.begin()->at + kJustAfter);
   if (InLastCall(run.state)) {
     due = std::min(due, *run.observed.last_call_since() + run.rules.timeout.last_call + kJustAfter);
   }
@@ -474,25 +521,33 @@ Instant Coordinator::NextDueOf(const Run& run) {
 
 void Coordinator::Reschedule(Run& run, Instant now) {
   const bool over = run.members.empty();
-  if (!over) run.forget_at = Instant::Never();
-  if (over && run.forget_at == Instant::Never()) run.forget_at = now + options_.ended_kept;
+  if (over != (run.forget_at != Instant::Never())) {
+    ended_.erase({run.forget_at, run.serial, &run});
+    run.forget_at = over ? now + options_.ended_kept : Instant::Never();
+    if (over) ended_.insert({run.forget_at, run.serial, &run});
+  }
   const Instant due = NextDueOf(run);
   if (due == run.due) return;
-  due_.erase({run.due, &run});
+  due_.erase({run.due, run.serial, &run});
   run.due = due;
-  if (due != Instant::Never()) due_.insert({due, &run});
+  if (due != Instant::Never()) due_.insert({due, run.serial, &run});
+}
+
+void Coordinator::Forget(Run& run) {
+  due_.erase({run.due, run.serial, &run});
+  ended_.erase({run.forget_at, run.serial, &run});
+  runs_.erase(runs_.find(run.id));
 }
 
 Instant Coordinator::NextDue() const {
-  return due_.empty() ? Instant::Never() : due_.begin()->first;
+  return due_.empty() ? Instant::Never() : std::get<Instant>(*due_.begin());
 }
 
 void Coordinator::Tick(Instant now, Pushes& out) {
-  while (!due_.empty() && due_.begin()->first <= now) {
-    Run& run = *due_.begin()->second;
+  while (NextDue() <= now) {
+    Run& run = *std::get<Run*>(*due_.begin());
     if (run.forget_at <= now) {
-      due_.erase(due_.begin());
-      runs_.erase(runs_.find(run.id));
+      Forget(run);
       continue;
     }
     TickRun(run, now, out);
@@ -502,22 +557,50 @@ void Coordinator::Tick(Instant now, Pushes& out) {
 }
 
 void Coordinator::TickRun(Run& run, Instant now, Pushes& out) {
-  while (!run.broken.empty() && run.broken.begin()->first <= now) {
-    Member& member = run.members.at(*run.broken.begin()->second);
-    Lose(run, member, "its connection ended, and it did not come back", now, out);
+  while (!run.broken.empty() && run.broken.begin()->at <= now) {
+    Lose(run, *run.broken.begin()->member, "its connection ended, and it did not come back", now,
+         out);
   }
   while (!run.by_silence.empty()) {
-    Member& member = run.members.at(*run.by_silence.front());
-    if (now - member.seen_at <= run.rules.dead_after()) break;
-    Lose(run, member, Concat("not heard of for ", Milliseconds(now - member.seen_at), " ms"), now,
-         out);
+    Member& member = *run.by_silence.front();
+    const Duration silence = now - member.seen_at;
+    if (silence <= run.rules.dead_after()) break;
+    Lose(run, member, Concat("not heard of for ", Milliseconds(silence), " ms"), now, out);
   }
   if (InLastCall(run.state)) {  // which may be over
     Advance(run, run.members.at(run.state.participants.begin()->first), now, out);
   }
-  while (!run.deadlines.empty() && run.deadlines.begin()->first < now) {
-    Advance(run, run.members.at(*run.deadlines.begin()->second), now, out);
+  while (!run.deadlines.empty() && run.deadlines.begin()->at < now) {
+    Advance(run, *run.deadlines.begin()->member, now, out);
   }
+}
+
+void Coordinator::Excuse(Duration gap) {
+  for (auto& [id, run] : runs_) {
+    for (Member* member : run.by_silence) member->seen_at = member->seen_at + gap;
+    std::set<Due> broken;
+    for (Due due : run.broken) {
+      due.at = due.member->grace_ends = due.at + gap;
+      broken.insert(due);
+    }
+    run.broken.swap(broken);
+  }
+}
+
+// ----------------------------------------------------------------------------------------------
+// for whoever asks
+
+std::vector<std::string> Coordinator::RunIds() const {
+  std::vector<std::string> ids;
+  for (const auto& [id, run] : runs_) ids.push_back(id);
+  return ids;
+}
+
+std::optional<RunReport> Coordinator::Report(std::string_view run_id, size_t names_max,
+                                             Instant now) const {
+  const Run* run = Find(run_id);
+  if (run == nullptr) return std::nullopt;
+  return ReportOn(*run, names_max, now);
 }
 
 }  // namespace muster

@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -23,27 +24,14 @@
 #include "core/rendezvous/operations.h"
 #include "core/rendezvous/rank_policy.h"
 #include "core/rendezvous/rules.h"
+#include "core/rendezvous/run_report.h"
+#include "core/rendezvous/run_settings.h"
 #include "core/rendezvous/state.h"
 
 namespace muster {
 
 /// One connection of one node, as the driver numbers them. Never used twice.
 enum class SessionId : uint64_t {};
-
-/// What all nodes of a run must have been told alike.
-struct RunSettings {
-  int64_t min_nodes = 1;
-  int64_t max_nodes = 1;
-  Duration last_call = 30s;
-  Duration keep_alive_interval = 1s;
-  int64_t keep_alive_max_attempt = 3;
-  Duration grace = 300ms;  ///< For a node whose connection broke to come back.
-  RankPolicy policy = RankPolicy::kNatural;
-
-  /// What of these differs in `other`, for people: "max_nodes 4 against 8". Empty: nothing.
-  std::string Against(const RunSettings& other) const;
-  bool operator==(const RunSettings&) const = default;
-};
 
 /// How a node introduces itself.
 struct Hello {
@@ -52,13 +40,22 @@ struct Hello {
   RunSettings settings{};
   std::string label{};          ///< For RankPolicy::kLabel.
   uint16_t bootstrap_port = 0;  ///< Where this node would serve the workers' store, as rank 0.
-  uint64_t resume = 0;          ///< The token of the session to be taken up again; 0: a new one.
+  /// The session to be taken up again; 0: a new one.
+  uint64_t resume = 0;
+  /// The last round that the node was in, -1 if none: rounds go on from there if the server has
+  /// forgotten them.
+  int64_t round = -1;
+  /// Where this node found the server, as the server sees it: that machine's address for others.
+  std::string server_addr{};
 };
 
-/// Travels in every message of a session: what was meant for another one is refused.
+/// Whose message it is, and of when. Travels in every message: what was meant for another session,
+/// or sent before it was taken up again, is refused.
 struct SessionKey {
   SessionId session{};
   uint64_t token = 0;
+  uint32_t incarnation = 0;  ///< How often the session has been opened.
+  int64_t round = -1;        ///< The last one that the node was in, as it knows.
 };
 
 struct Push {
@@ -74,10 +71,21 @@ struct Push {
     kClosed,        ///< By `who`, `why`. Of a spare that is no longer needed: `graceful`.
     kTimedOut,      ///< The join came to nothing; `why` says who was missing.
     kLeft,          ///< The node has left as it wished.
+    kEnded,         ///< The session is over, and `why`. The connection ends with it.
+  };
+  /// Of kRefused: what the node can do about it.
+  enum class Refusal : uint8_t {
+    kNone,
+    kSettings,  ///< Nothing: it was told something else than the others.
+    kIdentity,  ///< Nothing: another node has its name. Unless that is itself, before it started anew.
+    kLimit,     ///< Try again later.
+    kPast,      ///< Nothing: what it asked is out of date, and it is about to hear why.
   };
 
   SessionId to{};
   Kind kind{};
+  Refusal refusal = Refusal::kNone;
+  uint32_t incarnation = 0;
   int64_t round = 0;
   int64_t rank = 0;
   int64_t world_size = 0;
@@ -95,7 +103,7 @@ using Pushes = std::vector<Push>;
 struct CoordinatorOptions {
   size_t runs_max = 10'000;
   size_t nodes_per_run_max = 128 * 1024;
-  Duration ended_kept = 600s;  ///< How long a run that is closed or empty is remembered.
+  Duration ended_kept = 600s;  ///< How long a run without nodes is remembered, while there is room.
   uint64_t seed = 0;           ///< Of the tokens.
 };
 
@@ -107,8 +115,8 @@ class Coordinator {
   void Open(SessionId session, const Hello& hello, Instant now, Pushes& out);
   /// The node wants the next round, until `timeout` has passed. Leaves the present one first.
   void Join(SessionKey key, Duration timeout, Instant now, Pushes& out);
-  /// The node gives up its place, or its wait. `round`: where it believes to be.
-  void Leave(SessionKey key, int64_t round, Instant now, Pushes& out);
+  /// The node gives up its place, or its wait.
+  void Leave(SessionKey key, Instant now, Pushes& out);
   /// For all nodes of the run, and for good.
   void Close(SessionKey key, std::string_view reason, Instant now, Pushes& out);
   void KeepAlive(SessionKey key, Instant now, Pushes& out);
@@ -116,14 +124,33 @@ class Coordinator {
   void Disconnect(SessionId session, Instant now);
   /// What the passing of time brings. Cheap if nothing is due.
   void Tick(Instant now, Pushes& out);
-  /// When Tick() will have something to do.
+  /// When Tick() may have something to do, at the earliest.
   Instant NextDue() const;
+  /// For so long the server could not listen: nobody was silent in that time.
+  void Excuse(Duration gap);
+
+  /// How the run stands, with at most so many of the nodes in each role. nullopt: no such run.
+  std::optional<RunReport> Report(std::string_view run_id, size_t names_max, Instant now) const;
+  std::vector<std::string> RunIds() const;
+
+  struct Member;
+  /// What is to happen to a member, and when. Ties are broken by age: a run can be replayed.
+  struct Due {
+    Instant at;
+    uint64_t serial;
+    Member* member;
+    bool operator<(const Due& other) const {
+      return at != other.at ? at < other.at : serial < other.serial;
+    }
+  };
 
   struct Member {
     Node node;
+    uint64_t serial = 0;
     std::string label;
     uint16_t bootstrap_port = 0;
     uint64_t token = 0;
+    uint32_t incarnation = 1;
     std::optional<SessionId> session;  ///< None: its connection broke, and its grace runs.
     bool joining = false;
     Duration join_timeout{};
@@ -131,22 +158,24 @@ class Coordinator {
     Instant seen_at{};
     Instant grace_ends{};
     std::optional<Place> place;              ///< In the round that it is in, or was in last.
-    std::list<const Node*>::iterator quiet;  ///< Its place in by_silence, while it has a session.
+    std::list<Member*>::iterator quiet;  ///< Its place in by_silence, while it has a session.
   };
 
   struct Run {
     std::string id;
+    uint64_t serial = 0;
     RunSettings settings;
     std::string settings_of;  ///< The node that came first, and whose settings they are.
     RendezvousRules rules;
     RendezvousState state;
     Observation observed;
     std::map<Node, Member> members;
-    std::list<const Node*> by_silence;                    ///< The one not heard for longest first.
-    std::set<std::pair<Instant, const Node*>> broken;     ///< By the end of their grace.
-    std::set<std::pair<Instant, const Node*>> deadlines;  ///< Of those who are joining.
-    Node first{};              ///< Rank 0 of the round that was completed last,
-    uint16_t first_port = 0;   ///< and where it serves the workers' store.
+    std::list<Member*> by_silence;  ///< The one not heard for longest first.
+    std::set<Due> broken;           ///< By the end of their grace.
+    std::set<Due> deadlines;        ///< Of those who are joining.
+    std::string server_addr{};      ///< Where nodes of other machines found this server.
+    std::string first_addr{};       ///< Of rank 0 of the round that was completed last,
+    uint16_t first_port = 0;        ///< and where it serves the workers' store.
     int64_t told_waiting = 0;  ///< What the members of the round were last told.
     Instant forget_at = Instant::Never();
     Instant due = Instant::Never();  ///< As noted in due_.
@@ -155,6 +184,8 @@ class Coordinator {
   /// nullptr: no such run.
   const Run* Find(std::string_view run_id) const;
   size_t runs() const { return runs_.size(); }
+  /// In run_report.cc.
+  static RunReport ReportOn(const Run& run, size_t names_max, Instant now);
 
  private:
   struct Seat {
@@ -173,7 +204,7 @@ class Coordinator {
   void OpenAnew(Run& run, SessionId session, const Hello& hello, Instant now, Pushes& out);
   void Resume(Run& run, Member& member, SessionId session, Instant now, Pushes& out);
   /// Whose message it is; refuses those that are nobody's.
-  std::optional<Seat> Speaker(SessionKey key, Instant now, Pushes& out);
+  std::optional<Seat> Speaker(const SessionKey& key, Instant now, Pushes& out);
   void Attach(Run& run, Member& member, SessionId session, Instant now);
   void Detach(Run& run, Member& member);
 
@@ -185,25 +216,33 @@ class Coordinator {
   /// After a change: tells and advances whom it concerns.
   void Follow(Run& run, const Before& before, Instant now, Pushes& out);
   void Complete(Run& run, Pushes& out);
+  static std::string AddressOfFirst(const Run& run, const Node& first);
   void AdvanceAll(Run& run, const std::set<Node>& nodes, Instant now, Pushes& out);
   void SetDeadline(Run& run, Member& member, Instant deadline);
   void StopJoining(Run& run, Member& member);
   /// Out of the round, or of the list that it is in.
   void Withdraw(Run& run, Member& member, Instant now, Pushes& out);
   void Lose(Run& run, Member& member, const std::string& why, Instant now, Pushes& out);
-  void TellWaiting(Run& run, Pushes& out);
-  void TellState(const Run& run, const Member& member, Pushes& out) const;
+  static void TellWaiting(Run& run, Pushes& out);
+  static void TellState(const Run& run, const Member& member, Pushes& out);
+  static void TellClosed(const Run& run, const Member& member, Pushes& out, bool graceful = false);
+  /// Fills in what every message carries. Nobody hears it where there is no connection.
+  static void Tell(const Run& run, const Member& member, Push push, Pushes& out);
 
   // --- Time
   void TickRun(Run& run, Instant now, Pushes& out);
   static Instant NextDueOf(const Run& run);
   void Reschedule(Run& run, Instant now);
+  void Forget(Run& run);
 
   const CoordinatorOptions options_;
   Prng prng_;
   std::map<std::string, Run, std::less<>> runs_;
   std::unordered_map<SessionId, Seat> seats_;
-  std::set<std::pair<Instant, Run*>> due_;
+  using Agenda = std::set<std::tuple<Instant, uint64_t, Run*>>;
+  Agenda due_;
+  Agenda ended_;  ///< Runs without nodes, by when they are to be forgotten.
+  uint64_t made_ = 0;
 };
 
 }  // namespace muster

@@ -41,11 +41,9 @@ class CoordinatorTest : public ::testing::Test {
                     .node = {name, 1, 0},
                     .settings = settings,
                     .bootstrap_port = 4711,
-                    .resume = resume};
+                    .resume = resume,
+                    .round = talker.key.round};
     Run([&](Pushes& out) { coordinator_.Open(talker.key.session, talker.hello, now_, out); });
-    for (const Push& push : talker.heard) {
-      if (push.kind == Kind::kOpened) talker.key.token = push.token;
-    }
   }
   void Join(const std::string& name, Duration timeout = kJoin) {
     Run([&](Pushes& out) { coordinator_.Join(talkers_[name].key, timeout, now_, out); });
@@ -55,7 +53,9 @@ class CoordinatorTest : public ::testing::Test {
     for (const std::string& name : names) Join(name);
   }
   void Leave(const std::string& name, int64_t round) {
-    Run([&](Pushes& out) { coordinator_.Leave(talkers_[name].key, round, now_, out); });
+    SessionKey key = talkers_[name].key;
+    key.round = round;
+    Run([&](Pushes& out) { coordinator_.Leave(key, now_, out); });
   }
   void Close(const std::string& name, const std::string& reason) {
     Run([&](Pushes& out) { coordinator_.Close(talkers_[name].key, reason, now_, out); });
@@ -80,8 +80,15 @@ class CoordinatorTest : public ::testing::Test {
   void Run(const Event& event) {
     Pushes out;
     event(out);
-    for (Push& push : out)
-      talkers_[by_session_[static_cast<uint64_t>(push.to)]].heard.push_back(std::move(push));
+    for (Push& push : out) {
+      Talker& talker = talkers_[by_session_[static_cast<uint64_t>(push.to)]];
+      if (push.kind == Kind::kOpened) {
+        talker.key.token = push.token;
+        talker.key.incarnation = push.incarnation;
+      }
+      if (push.kind == Kind::kComplete) talker.key.round = push.round;
+      talker.heard.push_back(std::move(push));
+    }
   }
   /// What the node heard since it was last asked.
   std::vector<Push> Heard(const std::string& name) {
@@ -216,12 +223,16 @@ TEST_F(CoordinatorTest, AMessageFromThePastIsRefused) {
   const SessionKey old = talkers_["b"].key;
   Open("b", MinMax(2, 2), old.token);  // the old connection has not ended yet
   Heard("b");
-  Run([&](Pushes& out) { coordinator_.Leave(old, 0, now_, out); });
+  Run([&](Pushes& out) { coordinator_.Leave(old, now_, out); });
   EXPECT_THAT(Heard("b").at(0).why, HasSubstr("this session is over"));
   SessionKey wrong = talkers_["b"].key;
   ++wrong.token;
-  Run([&](Pushes& out) { coordinator_.Leave(wrong, 0, now_, out); });
+  Run([&](Pushes& out) { coordinator_.Leave(wrong, now_, out); });
   EXPECT_THAT(Heard("b").at(0).why, HasSubstr("another session"));
+  SessionKey before = talkers_["b"].key;
+  --before.incarnation;
+  Run([&](Pushes& out) { coordinator_.Leave(before, now_, out); });
+  EXPECT_EQ(Heard("b").at(0).refusal, Push::Refusal::kPast);
   Leave("b", 7);
   EXPECT_THAT(Heard("b").at(0).why, HasSubstr("round 7 is not the present one"));
   EXPECT_EQ(State().participants.size(), 2u);
@@ -297,11 +308,91 @@ TEST_F(CoordinatorTest, LeavingTwiceIsAnsweredTwice) {
   EXPECT_EQ(State().participants.size(), 1u);
 }
 
-TEST_F(CoordinatorTest, JoiningTwiceIsRefusedOnce) {
+TEST_F(CoordinatorTest, JoiningTwiceChangesNothing) {
   OpenAndJoin({"a"}, MinMax(2, 2));
   Heard("a");
   Join("a");
-  EXPECT_THAT(Heard("a").at(0).why, HasSubstr("joining already"));
+  EXPECT_THAT(Kinds("a"), ElementsAre(Kind::kAdmitted));
+}
+
+TEST_F(CoordinatorTest, AJoinSentBeforeItsAnswerWasHeardDoesNotLeaveTheRound) {
+  OpenAndJoin({"a", "b"}, MinMax(2, 2));
+  Heard("b");
+  talkers_["b"].key.round = -1;  // the connection broke before the answer came
+  Break("b");
+  Open("b", MinMax(2, 2), talkers_["b"].key.token);
+  talkers_["b"].key.round = -1;
+  Join("b");
+  const auto told = Heard("b");
+  ASSERT_THAT(told, SizeIs(4));
+  EXPECT_EQ(told[2].refusal, Push::Refusal::kPast);
+  EXPECT_EQ(told[3].kind, Kind::kComplete);
+  EXPECT_EQ(State().round, 0);
+  EXPECT_EQ(State().participants.size(), 2u);
+}
+
+TEST_F(CoordinatorTest, AServerThatForgotGivesNoRoundsNumberTwice) {
+  talkers_["a"].key.round = 41;  // as an earlier server counted
+  OpenAndJoin({"a", "b"}, MinMax(2, 2));
+  EXPECT_EQ(State().round, 42);
+  EXPECT_EQ(Heard("b").back().round, 42);
+}
+
+TEST_F(CoordinatorTest, WhatTheServerCouldNotHearIsNoSilence) {
+  OpenAndJoin({"a", "b"}, MinMax(2, 2));
+  Break("b");
+  now_ = now_ + 10s;  // the server stood still
+  coordinator_.Excuse(10s);
+  Pass(299ms, {"a"});
+  EXPECT_EQ(State().participants.size(), 2u);
+  Pass(1ms, {"a"});
+  EXPECT_EQ(State().participants.size(), 1u) << "b's grace goes on where it was";
+}
+
+TEST_F(CoordinatorTest, TheBootstrapAddressLeadsThereFromEveryMember) {
+  const auto come = [&](const std::string& addr, const std::string& server_addr) {
+    Open(addr, MinMax(2, 2));
+    coordinator_.Disconnect(talkers_[addr].key.session, now_);
+    talkers_[addr].key.session = SessionId{++sessions_};
+    by_session_[sessions_] = addr;
+    talkers_[addr].hello.server_addr = server_addr;
+    Run([&](Pushes& out) {
+      coordinator_.Open(talkers_[addr].key.session, talkers_[addr].hello, now_, out);
+    });
+    Join(addr);
+  };
+  come("127.0.0.1", "127.0.0.1");
+  come("192.168.0.7", "192.168.0.1");
+  EXPECT_EQ(Heard("192.168.0.7").back().addr, "192.168.0.1");
+  EXPECT_EQ(Heard("127.0.0.1").back().addr, "192.168.0.1");
+}
+
+TEST_F(CoordinatorTest, TheSessionOfWhoIsLostEnds) {
+  OpenAndJoin({"a", "b"}, MinMax(2, 2));
+  Pass(4s, {"a"});
+  EXPECT_EQ(Heard("b").back().kind, Kind::kEnded);
+}
+
+TEST_F(CoordinatorTest, TheReportSaysWhoIsWhereAndWhoIsLate) {
+  OpenAndJoin({"a", "b"}, MinMax(2, 2));
+  OpenAndJoin({"spare"}, MinMax(2, 2));
+  Open("idle", MinMax(2, 2));
+  Pass(2s, {"a", "spare", "idle"});
+  const RunReport report = *coordinator_.Report("run", 100, now_);
+  EXPECT_EQ(report.phase, RunReport::Phase::kComplete);
+  EXPECT_EQ(report.participants, 2);
+  EXPECT_EQ(report.spares, 1);
+  EXPECT_EQ(report.idle, 1);
+  ASSERT_THAT(report.members, SizeIs(4));
+  EXPECT_EQ(report.members[1].node.addr, "b");
+  EXPECT_EQ(report.members[1].rank, 1);
+  EXPECT_TRUE(report.members[1].late);
+  EXPECT_EQ(report.members[1].silent_for, 2s);
+  EXPECT_FALSE(report.members[0].late);
+  const RunReport bounded = *coordinator_.Report("run", 1, now_);
+  ASSERT_THAT(bounded.members, SizeIs(3)) << "one of each role";
+  EXPECT_EQ(bounded.members[0].node.addr, "b") << "the one that is late";
+  EXPECT_EQ(coordinator_.Report("no such run", 1, now_), std::nullopt);
 }
 
 TEST_F(CoordinatorTest, RunsThatEndedAreForgottenAndRunsAreBounded) {
@@ -312,6 +403,24 @@ TEST_F(CoordinatorTest, RunsThatEndedAreForgottenAndRunsAreBounded) {
   EXPECT_EQ(coordinator_.Find("run"), nullptr);
   EXPECT_EQ(coordinator_.runs(), 0u);
   EXPECT_EQ(coordinator_.NextDue(), Instant::Never());
+}
+
+TEST_F(CoordinatorTest, ARunThatEndedMakesRoomForANewOne) {
+  Coordinator small({.runs_max = 2});
+  Pushes out;
+  uint64_t session = 0;
+  const auto open = [&](const std::string& run) {
+    out.clear();
+    small.Open(SessionId{++session}, {.run_id = run, .node = {"a", 1, 0}}, now_, out);
+    return out.at(0).kind;
+  };
+  EXPECT_EQ(open("first"), Kind::kOpened);
+  EXPECT_EQ(open("second"), Kind::kOpened);
+  EXPECT_EQ(open("third"), Kind::kRefused);
+  small.Disconnect(SessionId{1}, now_);
+  small.Tick(now_ + 300ms, out);
+  EXPECT_EQ(open("third"), Kind::kOpened);
+  EXPECT_EQ(small.Find("first"), nullptr);
 }
 
 TEST_F(CoordinatorTest, StableRanksSurviveALoss) {
