@@ -1,5 +1,6 @@
 #include "base/text.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/utf8.h"
@@ -90,6 +91,15 @@ std::string Printable(std::string_view bytes, size_t length_max) {
     at += shown;
   }
   if (at < bytes.size()) out += Concat("... (", HumanBytes(bytes.size()), ")");
+  return out;
+}
+
+std::string ListOf(const std::vector<std::string>& names, size_t shown, size_t count) {
+  std::string out;
+  shown = std::min(shown, names.size());
+  for (size_t i = 0; i < shown; ++i) out += Concat(i == 0 ? "" : ", ", names[i]);
+  count = std::max(count, names.size());
+  if (count > shown) out += Concat(shown == 0 ? "" : " and ", count - shown, " more");
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 
@@ -49,5 +50,8 @@ std::optional<bool> ParseBool(std::string_view word);
 /// A key made fit for one line of a log or message: bytes that do not print become \xNN, long ones
 /// are cut.
 std::string Printable(std::string_view bytes, size_t length_max = 128);
+
+/// "a, b and 14 more": at most `shown` of them. `count`, if more, is how many there really are.
+std::string ListOf(const std::vector<std::string>& names, size_t shown, size_t count = 0);
 
 }  // namespace muster

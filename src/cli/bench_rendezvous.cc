@@ -1,7 +1,8 @@
-// `muster bench rendezvous`: how long N nodes take to agree through one shared state, and how often
-// they get into each other's way.
+// `muster bench rendezvous`: how long N nodes take to agree, what it costs, and how soon they agree
+// again when some of them die.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <latch>
 #include <stdexcept>
@@ -9,18 +10,116 @@
 
 #include "base/text.h"
 #include "cli/bench.h"
+#include "cli/flags.h"
 #include "load/descriptor.h"
+#include "load/fleet.h"
+#include "load/process_meter.h"
 #include "muster/rendezvous.h"
 
 namespace muster::cli {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 struct BenchRendezvousFlags {
+  std::string backend = "muster";
   std::string server;
+  pid_t server_pid = 0;
   int server_threads = 0;
-  std::vector<size_t> nodes{4, 16, 64, 256};
+  std::vector<size_t> nodes{4, 64, 256};
+  size_t rounds = 1;
+  size_t kill = 0;
+  double last_call_seconds = 0.1;
+  double hold_seconds = 0;
   bool json = false;
 };
+
+double Seconds(Duration time) { return std::round(static_cast<double>(time.count()) / 1e5) / 1e4; }
+double Hundredths(double value) { return std::round(value * 100) / 100; }
+
+/// The value that so many of them do not exceed.
+Duration Quantile(std::vector<Duration> times, double share) {
+  std::ranges::sort(times);
+  const auto rank =
+      static_cast<size_t>(std::ceil(share * static_cast<double>(times.size())));
+  return times[std::max<size_t>(rank, 1) - 1];
+}
+
+/// What the server has used, where we know which process it is.
+class ServerMeter {
+ public:
+  explicit ServerMeter(pid_t pid) : pid_(pid), before_(Now()) {}
+
+  void AddTo(Json& row) const {
+    if (pid_ == 0) return;
+    row["server_cpu_seconds"] = Seconds(Now() - before_);
+    if (const auto memory = load::MemoryOf(pid_)) row["server_rss_bytes"] = memory->peak_bytes;
+  }
+  Duration Now() const {
+    if (pid_ == 0) return 0s;
+    const auto used = load::CpuTime(pid_);
+    return used ? *used : Duration(0s);
+  }
+
+ private:
+  const pid_t pid_;
+  const Duration before_;
+};
+
+// ----------------------------------------------------------------------------------------------
+// muster: sessions, on one loop
+
+Json MeasureMuster(const BenchServer& server, size_t count, const BenchRendezvousFlags& flags) {
+  const ServerMeter meter(server.pid);
+  const auto size = static_cast<int64_t>(count);
+  const auto killed = static_cast<int64_t>(flags.kill);
+  load::FleetOptions options{
+      .server = server.endpoint,
+      .nodes = count,
+      .kill = flags.kill,
+      .settings = {.min_nodes = size - killed,
+                   .max_nodes = size,
+                   .last_call = ToDuration(flags.last_call_seconds)}};
+  double idle_cores = 0;
+  if (flags.hold_seconds > 0) {
+    options.hold = [&] {
+      const Duration before = meter.Now();
+      std::this_thread::sleep_for(ToDuration(flags.hold_seconds));
+      idle_cores = Hundredths(static_cast<double>((meter.Now() - before).count()) /
+                              (flags.hold_seconds * 1e9) * 100) /
+                   100;
+    };
+  }
+  std::vector<Duration> formed;
+  std::vector<Duration> reformed;
+  load::FleetReport last;
+  bool ranks_ok = true;
+  for (size_t round = 0; round < flags.rounds; ++round) {
+    options.run_id = Concat("bench-", RunTag(), "-", count, "-", round);
+    last = OrExit(load::RunFleet(options), Concat("bench rendezvous of ", count, " nodes"));
+    formed.push_back(last.formed);
+    reformed.push_back(last.reformed);
+    ranks_ok = ranks_ok && last.ranks_ok;
+  }
+  Json row = {{"backend", "muster"},
+              {"nodes", count},
+              {"rounds", flags.rounds},
+              {"seconds", Seconds(Quantile(formed, 0.5))},
+              {"ranks_ok", ranks_ok},
+              {"messages_per_node", Hundredths(last.messages_per_node)},
+              {"bytes_per_node", Hundredths(last.bytes_per_node)}};
+  meter.AddTo(row);
+  if (flags.hold_seconds > 0 && server.pid != 0) row["server_idle_cores"] = idle_cores;
+  if (flags.kill > 0) {
+    row["killed"] = flags.kill;
+    row["reform_seconds"] = Seconds(Quantile(reformed, 0.5));
+    row["reform_p99_seconds"] = Seconds(Quantile(reformed, 0.99));
+  }
+  return row;
+}
+
+// ----------------------------------------------------------------------------------------------
+// c10d: handlers, a thread each
 
 using Handlers = std::vector<std::unique_ptr<DynamicRendezvousHandler>>;
 
@@ -38,12 +137,10 @@ Handlers MakeHandlers(const BenchServer& server, size_t count, const std::string
 }
 
 // All nodes start in one instant; the last one to have its rank ends the clock.
-nlohmann::ordered_json Measure(const BenchServer& server, size_t count) {
-  const Handlers handlers = MakeHandlers(server, count, Concat("bench-", RunTag(), "-", count));
-  std::vector<int64_t> ranks(count, -1);
-  std::latch start(static_cast<std::ptrdiff_t>(count) + 1);
+Duration Meet(const Handlers& handlers, std::vector<int64_t>& ranks) {
+  std::latch start(static_cast<std::ptrdiff_t>(handlers.size()) + 1);
   std::vector<std::thread> nodes;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < handlers.size(); ++i) {
     nodes.emplace_back([&, i] {
       start.arrive_and_wait();
       try {
@@ -56,50 +153,100 @@ nlohmann::ordered_json Measure(const BenchServer& server, size_t count) {
   start.arrive_and_wait();
   const auto began = std::chrono::steady_clock::now();
   for (std::thread& node : nodes) node.join();
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  return std::chrono::steady_clock::now() - began;
+}
 
-  std::ranges::sort(ranks);
-  int64_t errors = 0;
-  for (size_t i = 0; i < count; ++i) errors += ranks[i] == static_cast<int64_t>(i) ? 0 : 1;
+Json MeasureC10d(const BenchServer& server, size_t count, const BenchRendezvousFlags& flags) {
+  const ServerMeter meter(server.pid);
+  std::vector<Duration> formed;
   RendezvousCost cost;
-  for (const auto& handler : handlers) {
-    cost.reads += handler->cost().reads;
-    cost.writes += handler->cost().writes;
-    cost.lost += handler->cost().lost;
+  bool ranks_ok = true;
+  for (size_t round = 0; round < flags.rounds; ++round) {
+    const Handlers handlers =
+        MakeHandlers(server, count, Concat("bench-", RunTag(), "-", count, "-", round));
+    std::vector<int64_t> ranks(count, -1);
+    formed.push_back(Meet(handlers, ranks));
+    std::ranges::sort(ranks);
+    for (size_t i = 0; i < count; ++i) ranks_ok = ranks_ok && ranks[i] == static_cast<int64_t>(i);
+    for (const auto& handler : handlers) {
+      cost.reads += handler->cost().reads;
+      cost.writes += handler->cost().writes;
+      cost.lost += handler->cost().lost;
+    }
   }
   const auto per_node = [&](int64_t total) {
-    return static_cast<double>(total * 100 / static_cast<int64_t>(count)) / 100;
+    return Hundredths(static_cast<double>(total) / static_cast<double>(count * flags.rounds));
   };
-  return {{"nodes", count},
-          {"seconds", std::round(took.count() * 1e4) / 1e4},
-          {"writes_per_node", per_node(cost.writes)},
-          {"lost_per_node", per_node(cost.lost)},
-          {"reads_per_node", per_node(cost.reads)},
-          {"errors", errors}};
+  Json row = {{"backend", "c10d"},
+              {"nodes", count},
+              {"rounds", flags.rounds},
+              {"seconds", Seconds(Quantile(formed, 0.5))},
+              {"ranks_ok", ranks_ok},
+              {"messages_per_node", per_node(cost.reads + cost.writes)},
+              {"writes_per_node", per_node(cost.writes)},
+              {"lost_per_node", per_node(cost.lost)},
+              {"reads_per_node", per_node(cost.reads)}};
+  meter.AddTo(row);
+  return row;
+}
+
+// ----------------------------------------------------------------------------------------------
+
+void Print(const Json& row) {
+  const auto figure = [&](const char* name, const char* format, const char* none) {
+    if (!row.contains(name)) {
+      std::printf("%s", none);
+    } else {
+      std::printf(format, row[name].get<double>());
+    }
+  };
+  std::printf("%-8s %7zu %9.4f %6s", row["backend"].get<std::string>().c_str(),
+              row["nodes"].get<size_t>(), row["seconds"].get<double>(),
+              row["ranks_ok"].get<bool>() ? "yes" : "NO");
+  figure("messages_per_node", " %9.2f", "         -");
+  figure("bytes_per_node", " %9.0f", "         -");
+  figure("server_cpu_seconds", " %8.3f", "        -");
+  if (row.contains("server_rss_bytes")) {
+    std::printf(" %8.1f", row["server_rss_bytes"].get<double>() / (1 << 20));
+  } else {
+    std::printf("        -");
+  }
+  figure("server_idle_cores", " %8.4f", "        -");
+  figure("reform_seconds", " %9.4f", "         -");
+  figure("reform_p99_seconds", " %9.4f", "         -");
+  std::printf("\n");
+  std::fflush(stdout);
 }
 
 int BenchRendezvous(const BenchRendezvousFlags& flags) {
+  const bool muster = flags.backend == "muster";
   const size_t most = *std::ranges::max_element(flags.nodes);
-  OrExit(load::AllowConnections(2 * most + 64), "bench rendezvous");
-  const BenchServer server =
-      OrExit(ReachServer(flags.server, 0, flags.server_threads), "bench rendezvous");
-  std::vector<nlohmann::ordered_json> objects;
-  if (!flags.json) {
-    std::printf("%7s %9s %16s %15s %15s %7s\n", "nodes", "seconds", "writes per node",
-                "lost per node", "reads per node", "errors");
+  const size_t fewest = *std::ranges::min_element(flags.nodes);
+  if (flags.kill >= fewest) {
+    throw std::invalid_argument(
+        Concat("--kill ", flags.kill, " leaves nobody of ", fewest, " nodes"));
   }
+  if (!muster && (flags.kill > 0 || flags.hold_seconds > 0)) {
+    throw std::invalid_argument(
+        "--kill and --hold need --backend muster: nodes of c10d are not told when one of them "
+        "dies");
+  }
+  OrExit(load::AllowConnections((muster ? 1 : 2) * most + 64), "bench rendezvous");
+  const BenchServer server = OrExit(
+      ReachServer(flags.server, flags.server_pid, flags.server_threads), "bench rendezvous");
+  if (!flags.json) {
+    std::printf("%-8s %7s %9s %6s %9s %9s %8s %8s %8s %9s %9s\n", "backend", "nodes", "seconds",
+                "ranks", "messages", "bytes", "CPU s", "MiB", "idle", "re-formed", "p99");
+  }
+  std::vector<Json> rows;
   bool right = true;
   for (const size_t count : flags.nodes) {
-    objects.push_back(Measure(server, count));
-    const auto& row = objects.back();
-    right = right && row["errors"] == 0;
-    if (flags.json) continue;
-    std::printf("%7zu %9.3f %16.2f %15.2f %15.2f %7lld\n", count, row["seconds"].get<double>(),
-                row["writes_per_node"].get<double>(), row["lost_per_node"].get<double>(),
-                row["reads_per_node"].get<double>(), row["errors"].get<long long>());
-    std::fflush(stdout);
+    rows.push_back(muster ? MeasureMuster(server, count, flags)
+                          : MeasureC10d(server, count, flags));
+    right = right && rows.back()["ranks_ok"].get<bool>();
+    if (!flags.json) Print(rows.back());
   }
-  if (flags.json) PrintJsonLines(objects);
+  if (flags.json) PrintJsonLines(rows);
   return right ? kOk : kFailed;
 }
 
@@ -108,26 +255,55 @@ int BenchRendezvous(const BenchRendezvousFlags& flags) {
 void AddBenchRendezvous(CLI::App& bench, Run* run) {
   auto flags = std::make_shared<BenchRendezvousFlags>();
   CLI::App* rendezvous = bench.add_subcommand(
-      "rendezvous", "Time for N nodes to agree through the c10d backend, all starting at once.");
+      "rendezvous", "Time for N nodes to agree, all starting at once, and what it costs.");
   rendezvous->footer(
-      "Every node is a handler with connections of its own, all in this process; minimum and "
-      "maximum "
-      "are N.\n"
-      "A write is an attempt to replace the shared state; it is lost if another node was faster.\n"
+      "muster: every node has a session over a connection of its own; connecting counts. With "
+      "--kill, that many\n"
+      "nodes then end without a word, and the time is taken until every survivor has its place in "
+      "the next round:\n"
+      "it includes the grace for coming back (0.3 s) and --last-call.\n"
+      "c10d: every node is a handler, made beforehand, with connections of its own; works with "
+      "PyTorch's server, too.\n"
+      "Each round is a new run with new nodes; seconds are the median. Columns: messages and bytes "
+      "per node, both\n"
+      "ways; CPU time and peak memory of the server; the share of a core that it takes while the "
+      "round stands (--hold).\n"
       "\n"
       "Examples:\n"
-      "  muster bench rendezvous --nodes 64,256\n"
-      "  muster bench rendezvous --nodes 64 --server HOST:29500 --json   any TCPStore server");
+      "  muster bench rendezvous --nodes 4,1000,10000\n"
+      "  muster bench rendezvous --nodes 64 --kill 1 --rounds 50 --json\n"
+      "  muster bench rendezvous --backend c10d --nodes 64 --server HOST:29500");
+  rendezvous->add_option("--backend", flags->backend, "muster or c10d")
+      ->check(CLI::IsMember({"muster", "c10d"}))
+      ->capture_default_str();
   rendezvous->add_option("--server", flags->server,
                          "HOST:PORT of a running server; without it, one is started");
+  rendezvous->add_option("--server-pid", flags->server_pid,
+                         "Process of that server, whose CPU time and memory to report");
   rendezvous
       ->add_option("--server-threads", flags->server_threads,
                    "Threads of the server that is started; 0: cores")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  rendezvous->add_option("--nodes", flags->nodes, "How many nodes, one run for each")
+  rendezvous->add_option("--nodes", flags->nodes, "How many nodes, one measurement for each")
       ->delimiter(',')
-      ->check(CLI::Range(1, 10000))
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  rendezvous->add_option("--rounds", flags->rounds, "Repetitions of each")
+      ->check(CLI::Range(1, 10'000))
+      ->capture_default_str();
+  rendezvous->add_option("--kill", flags->kill, "Nodes to end once the round is complete")
+      ->check(CLI::Range(0, 100'000))
+      ->capture_default_str();
+  rendezvous
+      ->add_option("--last-call", flags->last_call_seconds,
+                   "Seconds to wait for more once enough nodes are there (with --kill)")
+      ->transform(SecondsFrom(0, kSecondsMax))
+      ->capture_default_str();
+  rendezvous
+      ->add_option("--hold", flags->hold_seconds,
+                   "Seconds to keep the round, to see what that costs the server")
+      ->transform(SecondsFrom(0, kSecondsMax))
       ->capture_default_str();
   rendezvous->add_flag("--json", flags->json, "Print JSON");
   rendezvous->callback([flags, run] { *run = [flags] { return BenchRendezvous(*flags); }; });

@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <random>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
+#include "adapters/posix/posix_clock.h"
 #include "adapters/uv/uv_listener.h"
 #include "adapters/uv/uv_loop.h"
 #include "base/text.h"
 #include "face/throw.h"
+#include "runtime/session_hub.h"
 #include "runtime/store_hub.h"
 #include "runtime/store_service.h"
 
@@ -44,6 +47,12 @@ ListeningSocket BindOrThrow(const StoreServerOptions& options) {
   throw NetworkError(Concat(
       "The server socket has failed to listen on any local network address. port: ", options.port,
       ": ", socket.error().message));
+}
+
+// Of the tokens that tell sessions apart: those of an earlier server must mean nothing here.
+uint64_t RandomSeed() {
+  std::random_device random;
+  return (uint64_t{random()} << 32) | random();
 }
 
 size_t ThreadCount(const StoreServerOptions& options) {
@@ -81,14 +90,17 @@ struct StoreServer::Impl {
   Impl(const StoreServerOptions& options, ListeningSocket socket)
       : port(socket.port()),
         address(socket.address()),
-        hub({.reply_bytes_max = options.reply_bytes_max}, options.queued_reply_total_bytes_max,
-            ThreadCount(options), [this](size_t loop) { Knock(loop); }) {
+        hub({.reply_bytes_max = options.reply_bytes_max, .reserved_key = wire::kSessionKey},
+            options.queued_reply_total_bytes_max, ThreadCount(options),
+            [this](size_t loop) { Knock(loop, &StoreService::Collect); }),
+        sessions({.seed = RandomSeed()}, ThreadCount(options), clock, &StoreHub::LoopOf,
+                 [this](size_t loop) { Knock(loop, &StoreService::CollectPushes); }) {
     const size_t count = ThreadCount(options);
     services.resize(count);
     for (size_t i = 0; i < count; ++i) threads.push_back(ValueOrThrow(UvThread::Open()));
     for (size_t i = 0; i < count; ++i) {
       threads[i]->RunAndWait([&] {
-        services[i] = std::make_unique<StoreService>(threads[i]->loop(), hub, i,
+        services[i] = std::make_unique<StoreService>(threads[i]->loop(), hub, sessions, i,
                                                      ServiceOptions(options), ToSink(options));
       });
     }
@@ -116,15 +128,17 @@ struct StoreServer::Impl {
     });
   }
 
-  void Knock(size_t loop) {
-    threads[loop]->loop().Post([this, loop] {
-      if (services[loop]) services[loop]->Collect();
+  void Knock(size_t loop, void (StoreService::*collect)()) {
+    threads[loop]->loop().Post([this, loop, collect] {
+      if (services[loop]) (*services[loop].*collect)();
     });
   }
 
   const uint16_t port;
   const std::string address;
+  PosixClock clock;
   StoreHub hub;
+  SessionHub sessions;
   std::vector<std::unique_ptr<StoreService>> services;  // each touched by its own loop only
   std::vector<std::unique_ptr<UvThread>> threads;
   std::unique_ptr<UvListener> listener;

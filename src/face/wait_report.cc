@@ -17,15 +17,7 @@ std::vector<std::string> Names(const Nodes& nodes) {
   return names;
 }
 
-// "a_1_0, b_2_0 and 14 more"
-std::string List(const std::vector<std::string>& names) {
-  std::string out;
-  for (size_t i = 0; i < names.size() && i < kNamesShown; ++i) {
-    out += Concat(i == 0 ? "" : ", ", names[i]);
-  }
-  if (names.size() > kNamesShown) out += Concat(" and ", names.size() - kNamesShown, " more");
-  return out;
-}
+std::string List(const std::vector<std::string>& names) { return ListOf(names, kNamesShown); }
 
 std::string InBrackets(const std::vector<std::string>& names) {
   return names.empty() ? "" : Concat(" (", List(names), ")");

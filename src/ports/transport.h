@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/endpoint.h"
 #include "base/result.h"
 #include "ports/loop.h"
 
@@ -52,8 +53,10 @@ class Stream {
   virtual void PauseReading() = 0;
   virtual void ResumeReading() = 0;
 
-  /// The other side, "127.0.0.1:4711": for messages.
+  /// The other side, "127.0.0.1:4711".
   virtual std::string peer() const = 0;
+  /// This side, as the other one has reached it.
+  virtual std::string local() const = 0;
 };
 
 using StreamPtr = std::unique_ptr<Stream>;
@@ -70,6 +73,30 @@ class Listener {
   virtual void Start(std::function<void(OpenSocket open)> accept) = 0;
 
   virtual uint16_t port() const = 0;
+};
+
+struct ConnectOptions {
+  Duration patience = 5s;  ///< For one attempt as a whole.
+  /// What was sent and not received by the peer's machine for so long ends the connection; 0: as
+  /// the system likes.
+  Duration unanswered_max{};
+};
+
+/// Reaches out to peers, on one loop.
+class Connector {
+ public:
+  /// Under way as long as it lives.
+  class Attempt {
+   public:
+    virtual ~Attempt() = default;
+  };
+
+  virtual ~Connector() = default;
+
+  /// Tries every address of `to` once, IPv6 first. `done` is called once, later, on the loop:
+  /// kUnavailable (nobody answers, or no such name) or kTimeout.
+  virtual std::unique_ptr<Attempt> Connect(const Endpoint& to, const ConnectOptions& options,
+                                           std::function<void(Result<StreamPtr>)> done) = 0;
 };
 
 }  // namespace muster

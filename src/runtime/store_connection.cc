@@ -3,9 +3,11 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/endpoint.h"
 #include "base/text.h"
 #include "wire/layout.h"
 #include "wire/reply_writer.h"
+#include "wire/session_codec.h"
 
 namespace muster {
 
@@ -109,6 +111,13 @@ Result<size_t> StoreConnection::Consume(std::string_view bytes) {
       stream_->PauseReading();
       break;
     }
+    if (static_cast<uint8_t>(bytes[done]) == wire::kSessionOpcode) {
+      MUSTER_TRY(const size_t size, RunSession(bytes.substr(done)));
+      if (size == 0) break;
+      done += size;
+      scanner_.Reset();
+      continue;
+    }
     MUSTER_CHECK_OK(FillBatch(bytes, done));
     if (service_.workspace_.batch.empty()) break;  // the rest has not come yet
     MUSTER_TRY(done, RunBatch());
@@ -146,6 +155,42 @@ Result<size_t> StoreConnection::Handshake(std::string_view bytes) {
   }
   validated_ = true;
   return kSize;
+}
+
+void StoreConnection::Tell(const Push& push) {
+  std::string frame;
+  wire::AppendSessionFrame(frame, push);
+  stream_->Write(frame);
+  Account();
+}
+
+// A node is known by the address that it comes from, unless it says otherwise.
+void StoreConnection::Introduce(Hello& hello) {
+  const Result<Endpoint> from = ParseHostPort(stream_->peer());
+  if (hello.node.addr.empty() && from) hello.node.addr = from->host;
+  if (const Result<Endpoint> to = ParseHostPort(stream_->local())) hello.server_addr = to->host;
+}
+
+Result<size_t> StoreConnection::RunSession(std::string_view bytes) {
+  using Kind = wire::SessionRequest::Kind;
+  MUSTER_TRY(const size_t size, wire::SessionFrameSize(bytes));
+  if (size == 0 || bytes.size() < size) return size_t{0};
+  MUSTER_TRY(wire::SessionRequest request, wire::ReadSessionRequest(bytes.substr(0, size)));
+  if (request.kind == Kind::kStatus) {
+    std::string status;
+    wire::AppendStatus(status, service_.sessions_.Status(request.run_id, request.names_max));
+    stream_->WriteLarge(status);
+    Account();
+    return size;
+  }
+  if (request.kind == Kind::kOpen) {
+    if (has_session_) return Error{Code::kProtocol, "a second session on one connection"};
+    has_session_ = true;
+    Introduce(request.hello);
+    service_.WatchSessions();
+  }
+  service_.Deliver(service_.sessions_.Handle(service_.index_, id_, request));
+  return size;
 }
 
 Result<size_t> StoreConnection::RunBatch() {

@@ -20,7 +20,11 @@ class StoreConnection final : public StreamHandler {
   ClientId id() const { return id_; }
   std::string peer() const { return stream_->peer(); }
 
+  /// Whether a node has introduced itself here.
+  bool has_session() const { return has_session_; }
+
   void Start() { stream_->Start(*this); }
+  void Tell(const Push& push);
   /// The client's WAIT or BARRIER is over.
   void StopWaiting();
   /// Whether the connection has used up its time, and why; "" if not.
@@ -40,6 +44,10 @@ class StoreConnection final : public StreamHandler {
   /// Runs the batch on the machine and sends the replies. Returns the offset behind the last
   /// executed request.
   Result<size_t> RunBatch();
+  /// Executes the session message that `bytes` begin with. Returns its size, 0 while it is not all
+  /// there.
+  Result<size_t> RunSession(std::string_view bytes);
+  void Introduce(Hello& hello);
   /// Judges the first bytes. Returns the size of VALIDATE once it is there, 0 while it is not.
   Result<size_t> Handshake(std::string_view bytes);
   void KeepRest(std::string_view bytes, size_t done);
@@ -52,6 +60,7 @@ class StoreConnection final : public StreamHandler {
   wire::RequestScanner scanner_;
   std::string input_;  // the beginning of a request whose rest has not come, or that waits for room
   bool validated_ = false;
+  bool has_session_ = false;
   bool blocked_ = false;  // too many replies queued: not reading
   Instant opened_at_;
   Instant progress_at_;  // when the peer was last seen to have taken some of its replies

@@ -39,6 +39,8 @@ class StoreHub {
     return static_cast<ClientId>((static_cast<uint64_t>(loop) << kLoopShift) | number);
   }
 
+  static size_t LoopOf(ClientId client) { return static_cast<uint64_t>(client) >> kLoopShift; }
+
   /// A loop's turn at the machine. The lock is held from construction to Finish(), which must be
   /// called.
   class Turn {
@@ -73,7 +75,6 @@ class StoreHub {
 
  private:
   static constexpr int kLoopShift = 48;
-  static size_t LoopOf(ClientId client) { return static_cast<uint64_t>(client) >> kLoopShift; }
 
   const uint64_t reply_bytes_max_;
   const uint64_t queued_bytes_max_;

@@ -19,9 +19,14 @@ Duration TickPeriod(const StoreServiceOptions& options) {
 }
 }  // namespace
 
-StoreService::StoreService(Loop& loop, StoreHub& hub, size_t index,
+StoreService::StoreService(Loop& loop, StoreHub& hub, SessionHub& sessions, size_t index,
                            const StoreServiceOptions& options, LogSink log)
-    : loop_(loop), hub_(hub), index_(index), options_(options), log_(std::move(log)) {
+    : loop_(loop),
+      hub_(hub),
+      sessions_(sessions),
+      index_(index),
+      options_(options),
+      log_(std::move(log)) {
   MUSTER_ASSERT(loop_.IsCurrent());
 }
 
@@ -49,10 +54,42 @@ void StoreService::Deliver(const Released& clients) {
   }
 }
 
+void StoreService::CollectPushes() {
+  Deliver(sessions_.Collect(index_));
+  CloseEnded();
+}
+
+void StoreService::Deliver(const Pushes& pushes) {
+  for (const Push& push : pushes) {
+    const auto found = connections_.find(static_cast<ClientId>(push.to));
+    if (found == connections_.end()) continue;
+    found->second->Tell(push);
+    if (push.kind == Push::Kind::kEnded) ended_.emplace_back(push.to, push.why);
+  }
+}
+
+void StoreService::CloseEnded() {
+  for (const auto& [session, why] : std::exchange(ended_, {})) {
+    const auto found = connections_.find(static_cast<ClientId>(session));
+    if (found != connections_.end()) Close(*found->second, LogLevel::kDebug, why);
+  }
+}
+
+void StoreService::WatchSessions() {
+  if (session_tick_) return;
+  sessions_.BeginTicking();
+  session_tick_ = loop_.Every(kSessionTick, [this] {
+    Deliver(sessions_.Tick(index_));
+    CloseEnded();
+  });
+}
+
 void StoreService::Close(StoreConnection& connection, LogLevel level, const std::string& why) {
   if (!why.empty()) Log(level, Concat("closed ", connection.peer(), ": ", why));
   const ClientId id = connection.id();
+  const bool had_session = connection.has_session();
   connections_.erase(id);  // destroys the connection, which closes its stream
+  if (had_session) Deliver(sessions_.Disconnect(index_, id));
   StoreHub::Turn turn(hub_, index_);
   turn.Drop(id, loop_.Now());
   Deliver(turn.Finish());

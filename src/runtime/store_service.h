@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/limits.h"
@@ -13,6 +14,7 @@
 #include "base/time.h"
 #include "ports/loop.h"
 #include "ports/transport.h"
+#include "runtime/session_hub.h"
 #include "runtime/store_hub.h"
 #include "wire/request_reader.h"
 
@@ -31,8 +33,8 @@ class StoreConnection;
 class StoreService {
  public:
   /// `index` is this loop's number in the hub. All references outlive the service.
-  StoreService(Loop& loop, StoreHub& hub, size_t index, const StoreServiceOptions& options,
-               LogSink log);
+  StoreService(Loop& loop, StoreHub& hub, SessionHub& sessions, size_t index,
+               const StoreServiceOptions& options, LogSink log);
   ~StoreService();
   StoreService(const StoreService&) = delete;
   StoreService& operator=(const StoreService&) = delete;
@@ -40,8 +42,9 @@ class StoreService {
   /// Serves a new connection until it ends.
   void Adopt(StreamPtr stream);
 
-  /// Delivers what other loops decided for connections of this one: the answer to the hub's knock.
+  /// Delivers what other loops decided for connections of this one: the answer to the hubs' knocks.
   void Collect();
+  void CollectPushes();
 
   size_t connections() const { return connections_.size(); }
 
@@ -62,6 +65,11 @@ class StoreService {
 
   void Tick();
   void Deliver(const Released& clients);
+  /// Connections whose session ends here end later, in CloseEnded(): one of them may be calling.
+  void Deliver(const Pushes& pushes);
+  void CloseEnded();
+  /// A node has opened a session: from now on time is looked at closely.
+  void WatchSessions();
   /// Ends and destroys the connection. `why` is logged, unless empty.
   void Close(StoreConnection& connection, LogLevel level, const std::string& why);
   /// At most a few lines a second: whoever floods us must not flood the log.
@@ -69,6 +77,7 @@ class StoreService {
 
   Loop& loop_;
   StoreHub& hub_;
+  SessionHub& sessions_;
   const size_t index_;
   const StoreServiceOptions options_;
   const LogSink log_;
@@ -76,6 +85,8 @@ class StoreService {
   std::unordered_map<ClientId, std::unique_ptr<StoreConnection>> connections_;
   Workspace workspace_;
   std::unique_ptr<Timer> tick_;
+  std::unique_ptr<Timer> session_tick_;
+  std::vector<std::pair<SessionId, std::string>> ended_;
   Instant log_second_{};
   int logged_this_second_ = 0;
 };

@@ -34,7 +34,9 @@ class Writer {
     }
   }
   void operator()(std::string& text) {
-    const std::string_view kept = std::string_view(text).substr(0, kTextBytesMax);
+    std::string_view kept = std::string_view(text).substr(0, kTextBytesMax);
+    const auto is_cut = [&] { return (text[kept.size()] & 0xc0) == 0x80; };  // within a character
+    while (kept.size() < text.size() && is_cut()) kept.remove_suffix(1);
     AppendInt<uint16_t>(out_, static_cast<uint16_t>(kept.size()));
     out_ += kept;
   }
@@ -186,6 +188,7 @@ bool Fields(Walk& walk, Push& push) {
       walk(push.port);
       return true;
     case Kind::kLost:
+      walk(push.count);
       walk(push.who);
       walk(push.why);
       return true;

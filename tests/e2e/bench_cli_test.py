@@ -260,12 +260,33 @@ class LyingServer(socketserver.ThreadingTCPServer):
 
 class Rendezvous(unittest.TestCase):
     def test_nodes_agree_and_the_cost_is_told(self):
-        rows = bench("rendezvous", "--nodes", "1,8", "--server-threads", 1)
-        self.assertEqual([row["nodes"] for row in rows], [1, 8])
-        for row in rows:
-            self.assertEqual(row["errors"], 0)
-            self.assertGreaterEqual(row["writes_per_node"], 1)
-            self.assertGreater(row["seconds"], 0)
+        for backend in ("muster", "c10d"):
+            rows = bench("rendezvous", "--backend", backend, "--nodes", "1,8", "--server-threads", 1, "--rounds", 2)
+            self.assertEqual([(row["backend"], row["nodes"]) for row in rows], [(backend, 1), (backend, 8)])
+            for row in rows:
+                self.assertEqual(row["rounds"], 2)
+                self.assertTrue(row["ranks_ok"])
+                self.assertGreater(row["messages_per_node"], 1)
+                self.assertGreater(row["seconds"], 0)
+                self.assertGreater(row["server_cpu_seconds"], 0)
+                self.assertGreater(row["server_rss_bytes"], 1 << 20)
+            if backend == "c10d":
+                self.assertGreaterEqual(rows[1]["writes_per_node"], 1)
+            else:
+                self.assertLess(rows[1]["bytes_per_node"], 1024)
+
+    def test_survivors_of_a_death_form_anew(self):
+        row, = bench("rendezvous", "--nodes", 8, "--kill", 2, "--rounds", 3, "--server-threads", 2)
+        self.assertTrue(row["ranks_ok"])
+        self.assertGreaterEqual(row["reform_seconds"], 0.3, "the grace for coming back")
+        self.assertGreaterEqual(row["reform_p99_seconds"], row["reform_seconds"])
+
+    def test_what_cannot_be_measured_is_refused(self):
+        for arguments in (("--nodes", "4", "--kill", "4"), ("--backend", "c10d", "--nodes", "4", "--kill", "1")):
+            done = subprocess.run([MUSTER, "bench", "rendezvous", *arguments], capture_output=True, text=True,
+                                  timeout=60, check=False)
+            self.assertEqual(done.returncode, 2)
+            self.assertEqual(len(done.stderr.strip().splitlines()), 1)
 
     def test_the_comparison_runs_without_pytorch(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -62,8 +62,12 @@ uint16_t PortOf(const sockaddr_storage& address) {
                    : reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
 }
 
+Result<Addresses> ResolveLiteral(const Endpoint& endpoint) {
+  return LookUp(endpoint, AI_NUMERICHOST);
+}
+
 Result<Addresses> Resolve(const Endpoint& endpoint, Instant now, Instant deadline) {
-  if (Result<Addresses> literal = LookUp(endpoint, AI_NUMERICHOST)) return literal;
+  if (Result<Addresses> literal = ResolveLiteral(endpoint)) return literal;
   // Detached: there is no way to stop getaddrinfo. It holds nothing of ours but its own promise.
   auto promise = std::make_shared<std::promise<Result<Addresses>>>();
   std::future<Result<Addresses>> answer = promise->get_future();

@@ -20,6 +20,9 @@ std::string ToString(const sockaddr_storage& address);
 /// The port of an IPv4 or IPv6 address.
 uint16_t PortOf(const sockaddr_storage& address);
 
+/// The address that `endpoint` spells out, if it does: no lookup, no wait.
+Result<std::vector<sockaddr_storage>> ResolveLiteral(const Endpoint& endpoint);
+
 /// All addresses of `host`, IPv6 first. Literals are answered at once; names are looked up on a
 /// thread of their own, because a resolver can hang for longer than its caller may. kUnavailable:
 /// no such name (now), or no thread to be had. kTimeout.

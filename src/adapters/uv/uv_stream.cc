@@ -177,13 +177,17 @@ void UvStream::ResumeReading() {
   socket_->Watch();
 }
 
-std::string UvStream::peer() const {
+namespace {
+template <typename GetName>
+std::string NameOf(int fd, GetName* get_name) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
-  if (getpeername(socket_->fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return "a peer that is gone";
-  }
+  if (get_name(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return "a peer that is gone";
   return ToString(address);
 }
+}  // namespace
+
+std::string UvStream::peer() const { return NameOf(socket_->fd, &getpeername); }
+std::string UvStream::local() const { return NameOf(socket_->fd, &getsockname); }
 
 }  // namespace muster

@@ -26,6 +26,7 @@ class UvStream final : public Stream {
   void PauseReading() override;
   void ResumeReading() override;
   std::string peer() const override;
+  std::string local() const override;
 
  private:
   struct Socket;  // what libuv knows; outlives the stream until its handle is closed

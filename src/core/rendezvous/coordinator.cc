@@ -15,6 +15,9 @@ namespace {
 // What is over at an instant is over just after it, as in the tables of operations.cc.
 constexpr Duration kJustAfter = 1ns;
 
+constexpr Duration kLostPause = 100ms;
+constexpr size_t kNamesTold = 8;
+
 // Far from where their product overflows.
 constexpr Duration kKeepAliveMax = 24h;
 constexpr int64_t kAttemptsMax = 10'000;
@@ -363,6 +366,7 @@ void Coordinator::Follow(Run& run, const Before& before, Instant now, Pushes& ou
     Complete(run, out);
   } else if (before.complete && !run.state.complete) {
     run.told_waiting = 0;
+    run.lost.clear();
     AdvanceAll(run, std::set<Node>(run.state.redundancy_list), now, out);
     AdvanceAll(run, std::set<Node>(run.state.wait_list), now, out);
   } else if (run.state.complete && run.state.participants.size() < before.participants) {
@@ -444,17 +448,32 @@ void Coordinator::Lose(Run& run, Member& member, const std::string& why, Instant
   Detach(run, member);
   run.members.erase(lost);
   Purge({lost}, run.rules, &run.state);
-  if (was_in) {
-    for (const auto& [node, rank] : run.state.participants) {
-      Tell(run, run.members.at(node),
-           {.kind = Push::Kind::kLost, .who = lost.ToString(), .why = why}, out);
-    }
+  if (was_in && run.state.complete) {
+    if (run.lost.empty()) run.lost_why = why;
+    run.lost.push_back(lost.ToString());
+    if (TellLostAt(run) <= now) TellLost(run, now, out);
   }
   Follow(run, before, now, out);
 }
 
 // ----------------------------------------------------------------------------------------------
 // what nodes are told
+
+// At once; but where many die, one after the other, all others are not told of each.
+Instant Coordinator::TellLostAt(const Run& run) {
+  return run.lost.empty() ? Instant::Never() : run.told_lost + kLostPause;
+}
+
+void Coordinator::TellLost(Run& run, Instant now, Pushes& out) {
+  run.told_lost = now;
+  const std::vector<std::string> lost = std::exchange(run.lost, {});
+  const Push push{.kind = Push::Kind::kLost,
+                  .count = static_cast<int64_t>(lost.size()),
+                  .who = ListOf(lost, kNamesTold),
+                  .why = run.lost_why};
+  for (const auto& [node, rank] : run.state.participants)
+    Tell(run, run.members.at(node), push, out);
+}
 
 void Coordinator::Tell(const Run& run, const Member& member, Push push, Pushes& out) {
   if (!member.session) return;
@@ -507,7 +526,7 @@ void Coordinator::TellWaiting(Run& run, Pushes& out) {
 // time
 
 Instant Coordinator::NextDueOf(const Run& run) {
-  Instant due = run.forget_at;
+  Instant due = std::min(run.forget_at, TellLostAt(run));
   if (!run.by_silence.empty()) {
     due = std::min(due, run.by_silence.front()->seen_at + run.rules.dead_after() + kJustAfter);
   }
@@ -567,6 +586,7 @@ void Coordinator::TickRun(Run& run, Instant now, Pushes& out) {
     if (silence <= run.rules.dead_after()) break;
     Lose(run, member, Concat("not heard of for ", Milliseconds(silence), " ms"), now, out);
   }
+  if (TellLostAt(run) <= now) TellLost(run, now, out);
   if (InLastCall(run.state)) {  // which may be over
     Advance(run, run.members.at(run.state.participants.begin()->first), now, out);
   }
@@ -575,9 +595,9 @@ void Coordinator::TickRun(Run& run, Instant now, Pushes& out) {
   }
 }
 
-void Coordinator::Excuse(Duration gap) {
+void Coordinator::Excuse(Duration gap, Instant now) {
   for (auto& [id, run] : runs_) {
-    for (Member* member : run.by_silence) member->seen_at = member->seen_at + gap;
+    for (Member* member : run.by_silence) member->seen_at = std::min(member->seen_at + gap, now);
     std::set<Due> broken;
     for (Due due : run.broken) {
       due.at = due.member->grace_ends = due.at + gap;

@@ -66,7 +66,7 @@ struct Push {
     kWaiting,       ///< The round is complete; in the list for the next one.
     kSpare,         ///< ... and full.
     kComplete,      ///< `rank` of `world_size` in `round`; workers meet at `addr`:`port`.
-    kLost,          ///< `who` is no longer in the round, and `why`.
+    kLost,          ///< `who` is no longer in the round, and `why`: one or several nodes.
     kNodesWaiting,  ///< `count` nodes wait for the next round.
     kClosed,        ///< By `who`, `why`. Of a spare that is no longer needed: `graceful`.
     kTimedOut,      ///< The join came to nothing; `why` says who was missing.
@@ -126,8 +126,8 @@ class Coordinator {
   void Tick(Instant now, Pushes& out);
   /// When Tick() may have something to do, at the earliest.
   Instant NextDue() const;
-  /// For so long the server could not listen: nobody was silent in that time.
-  void Excuse(Duration gap);
+  /// For so long, until now, the server could not listen: nobody was silent in that time.
+  void Excuse(Duration gap, Instant now);
 
   /// How the run stands, with at most so many of the nodes in each role. nullopt: no such run.
   std::optional<RunReport> Report(std::string_view run_id, size_t names_max, Instant now) const;
@@ -177,6 +177,9 @@ class Coordinator {
     std::string first_addr{};       ///< Of rank 0 of the round that was completed last,
     uint16_t first_port = 0;        ///< and where it serves the workers' store.
     int64_t told_waiting = 0;  ///< What the members of the round were last told.
+    std::vector<std::string> lost{};  ///< Of the members of the round, that others have not heard of,
+    std::string lost_why{};           ///< and why the first of them is.
+    Instant told_lost = Instant{};
     Instant forget_at = Instant::Never();
     Instant due = Instant::Never();  ///< As noted in due_.
   };
@@ -223,6 +226,8 @@ class Coordinator {
   /// Out of the round, or of the list that it is in.
   void Withdraw(Run& run, Member& member, Instant now, Pushes& out);
   void Lose(Run& run, Member& member, const std::string& why, Instant now, Pushes& out);
+  static Instant TellLostAt(const Run& run);
+  void TellLost(Run& run, Instant now, Pushes& out);
   static void TellWaiting(Run& run, Pushes& out);
   static void TellState(const Run& run, const Member& member, Pushes& out);
   static void TellClosed(const Run& run, const Member& member, Pushes& out, bool graceful = false);

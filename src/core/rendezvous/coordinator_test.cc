@@ -176,6 +176,25 @@ TEST_F(CoordinatorTest, ASpareTakesThePlaceOfTheLostWithoutALastCall) {
   EXPECT_EQ(State().round, 1);
 }
 
+TEST_F(CoordinatorTest, WhereManyDieTheOthersAreNotToldOfEach) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 100; ++i) names.push_back("n" + std::to_string(i));
+  OpenAndJoin(names, MinMax(1, 100));
+  Heard("n0");
+  for (int i = 1; i < 100; ++i) {
+    Break(names[static_cast<size_t>(i)]);
+    Pass(1ms, {"n0"});
+  }
+  Pass(1s, {"n0"});
+  const auto told = Heard("n0");
+  EXPECT_LE(told.size(), 4u);
+  EXPECT_EQ(told[0].who, "n1_1_0") << "the first one at once";
+  int64_t lost = 0;
+  for (const Push& push : told) lost += push.count;
+  EXPECT_EQ(lost, 99) << "and all in the end";
+  EXPECT_THAT(told[1].who, HasSubstr(" more"));
+}
+
 TEST_F(CoordinatorTest, WhoFallsSilentIsLostWhenItsTimeIsUpAndNotBefore) {
   OpenAndJoin({"a", "b"}, MinMax(2, 2));
   Pass(3s, {"a"});
@@ -342,7 +361,7 @@ TEST_F(CoordinatorTest, WhatTheServerCouldNotHearIsNoSilence) {
   OpenAndJoin({"a", "b"}, MinMax(2, 2));
   Break("b");
   now_ = now_ + 10s;  // the server stood still
-  coordinator_.Excuse(10s);
+  coordinator_.Excuse(10s, now_);
   Pass(299ms, {"a"});
   EXPECT_EQ(State().participants.size(), 2u);
   Pass(1ms, {"a"});

@@ -28,6 +28,8 @@ struct StoreMachineOptions {
   uint64_t waited_keys_max = kWaitedKeysMax;  ///< Keys named by all parked waits together.
   Duration reservation_max = 1s;      ///< How long a queue element is kept for a released client.
   bool empty_counts_as_zero = false;  ///< ADD on an empty value: HashStore says 0, TCPStore closes.
+  /// CHECK finds this key, and nothing else does: how a server is asked for what it can do besides.
+  std::string_view reserved_key{};
 };
 
 /// What the machine holds, as counts; for metrics and tests.

@@ -1,0 +1,116 @@
+#include "runtime/session_hub.h"
+
+#include <iterator>
+#include <mutex>
+#include <utility>
+
+namespace muster {
+
+namespace {
+// A server that did not get to look for so long did not hear what was said, either. Shorter stops
+// are part of a busy server's life, and must not make the dead look alive for ever.
+constexpr Duration kStoodStill = 250ms;
+
+SessionId IdOf(ClientId client) { return SessionId{static_cast<uint64_t>(client)}; }
+}  // namespace
+
+SessionHub::SessionHub(const CoordinatorOptions& options, size_t loops, Clock& clock,
+                       std::function<size_t(ClientId)> loop_of,
+                       std::function<void(size_t loop)> knock)
+    : clock_(clock),
+      loop_of_(std::move(loop_of)),
+      knock_(std::move(knock)),
+      ticked_at_(clock.Now().since_start),
+      coordinator_(options),
+      mailboxes_(loops) {}
+
+template <typename Work>
+Pushes SessionHub::Turn(size_t loop, const Work& work) {
+  Pushes mine;
+  Pushes decided;
+  std::vector<size_t> to_knock;
+  {
+    const std::lock_guard lock(mutex_);
+    work(decided);
+    mine.swap(mailboxes_[loop]);
+    for (Push& push : decided) {
+      const size_t its = loop_of_(static_cast<ClientId>(push.to));
+      if (its == loop) {
+        mine.push_back(std::move(push));
+        continue;
+      }
+      // A mailbox that already holds something has been knocked for.
+      if (mailboxes_[its].empty()) to_knock.push_back(its);
+      mailboxes_[its].push_back(std::move(push));
+    }
+    next_due_ = coordinator_.NextDue().since_start;
+  }
+  for (const size_t its : to_knock) knock_(its);
+  return mine;
+}
+
+void SessionHub::Obey(Coordinator& coordinator, SessionId session,
+                      const wire::SessionRequest& request, Instant now, Pushes& out) {
+  using Kind = wire::SessionRequest::Kind;
+  const SessionKey key{.session = session,
+                       .token = request.token,
+                       .incarnation = request.incarnation,
+                       .round = request.round};
+  switch (request.kind) {
+    case Kind::kOpen:
+      return coordinator.Open(session, request.hello, now, out);
+    case Kind::kJoin:
+      return coordinator.Join(key, request.join_timeout, now, out);
+    case Kind::kLeave:
+      return coordinator.Leave(key, now, out);
+    case Kind::kClose:
+      return coordinator.Close(key, request.reason, now, out);
+    case Kind::kKeepAlive:
+      return coordinator.KeepAlive(key, now, out);
+    case Kind::kStatus:
+      return;
+  }
+}
+
+Pushes SessionHub::Handle(size_t loop, ClientId client, const wire::SessionRequest& request) {
+  const Instant now = clock_.Now();
+  return Turn(loop,
+              [&](Pushes& out) { Obey(coordinator_, IdOf(client), request, now, out); });
+}
+
+Pushes SessionHub::Disconnect(size_t loop, ClientId client) {
+  const Instant now = clock_.Now();
+  return Turn(loop, [&](Pushes&) { coordinator_.Disconnect(IdOf(client), now); });
+}
+
+Pushes SessionHub::Collect(size_t loop) {
+  return Turn(loop, [](Pushes&) {});
+}
+
+void SessionHub::BeginTicking() { ticked_at_ = clock_.Now().since_start; }
+
+Pushes SessionHub::Tick(size_t loop) {
+  const Instant now = clock_.Now();
+  const Duration gap = now - Instant{ticked_at_.exchange(now.since_start)};
+  if (gap <= kStoodStill && now.since_start < next_due_.load()) return {};
+  return Turn(loop, [&](Pushes& out) {
+    if (gap > kStoodStill) coordinator_.Excuse(gap, now);
+    coordinator_.Tick(now, out);
+  });
+}
+
+std::vector<RunReport> SessionHub::Status(std::string_view run_id, size_t names_max) {
+  const Instant now = clock_.Now();
+  const std::lock_guard lock(mutex_);
+  std::vector<RunReport> reports;
+  if (!run_id.empty()) {
+    if (auto report = coordinator_.Report(run_id, names_max, now))
+      reports.push_back(std::move(*report));
+    return reports;
+  }
+  for (const std::string& id : coordinator_.RunIds())
+    reports.push_back(*coordinator_.Report(id, 0, now));
+  return reports;
+}
+
+}  // namespace muster

@@ -1,0 +1,62 @@
+// One coordinator, shared by several loops.
+//
+// As with the store machine: a loop runs a request under the hub's lock, no system call. What is
+// decided for sessions of other loops goes into their mailboxes, and every loop empties its mailbox
+// whenever it holds the lock: a session hears everything in the order in which it was decided.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/spinning_mutex.h"
+#include "base/time.h"
+#include "core/rendezvous/coordinator.h"
+#include "core/store/client_id.h"
+#include "ports/clock.h"
+#include "wire/session_codec.h"
+
+namespace muster {
+
+/// How often somebody should call Tick(): far more often than anything that is waited for.
+inline constexpr Duration kSessionTick = 10ms;
+
+class SessionHub {
+ public:
+  /// `loop_of` tells where a client's connection lives; `knock(loop)` asks that loop to call
+  /// Collect() soon. It is called without the lock, from any loop's thread.
+  SessionHub(const CoordinatorOptions& options, size_t loops, Clock& clock,
+             std::function<size_t(ClientId)> loop_of, std::function<void(size_t loop)> knock);
+
+  // Each of these returns what is to be told now to sessions of the calling loop, in order.
+
+  /// Any request of a node but kStatus.
+  Pushes Handle(size_t loop, ClientId client, const wire::SessionRequest& request);
+  Pushes Disconnect(size_t loop, ClientId client);
+  Pushes Tick(size_t loop);  ///< After BeginTicking(), every kSessionTick.
+  Pushes Collect(size_t loop);
+
+  void BeginTicking();
+
+  /// How runs stand: one of them, or (an empty id) all, without their nodes.
+  std::vector<RunReport> Status(std::string_view run_id, size_t names_max);
+
+ private:
+  template <typename Work>
+  Pushes Turn(size_t loop, const Work& work);
+  static void Obey(Coordinator& coordinator, SessionId session,
+                   const wire::SessionRequest& request, Instant now, Pushes& out);
+
+  Clock& clock_;
+  const std::function<size_t(ClientId)> loop_of_;
+  const std::function<void(size_t)> knock_;
+  std::atomic<Duration> next_due_{Duration::max()};
+  std::atomic<Duration> ticked_at_;
+  SpinningMutex mutex_;
+  Coordinator coordinator_;        // guarded by mutex_
+  std::vector<Pushes> mailboxes_;  // guarded by mutex_, one per loop
+};
+
+}  // namespace muster
