@@ -1,11 +1,12 @@
 // Everything about the rendezvous. Most programs need GetRendezvousHandler() and what it returns.
 //
-//   muster::RendezvousParameters parameters("c10d", "host:29400", "run-1", 2, 4);
+//   muster::RendezvousParameters parameters("muster", "host:29400", "run-1", 2, 4);
 //   auto handler = muster::GetRendezvousHandler(parameters);
 //   auto info = handler->NextRendezvous();   // info.rank, info.world_size, info.store
 #pragma once
 
 #include "muster/c10d_rendezvous.h"
+#include "muster/coordinated_rendezvous.h"
 #include "muster/delay.h"
 #include "muster/dynamic_rendezvous.h"
 #include "muster/network.h"

@@ -57,10 +57,13 @@ struct WaitReport {
   int64_t round = 0;
   int64_t min_nodes = 0;
   int64_t max_nodes = 0;
-  std::vector<std::string> joined{};   ///< In the round, by node name, in rank order.
+  int64_t here = 0;                    ///< Nodes in the round.
+  std::vector<std::string> joined{};   ///< Them, or the first of them, by name, in rank order.
   std::vector<std::string> waiting{};  ///< For the next one.
   std::vector<std::string> spares{};
+  std::vector<std::string> expected{};  ///< Known, but not back from the last round.
   std::vector<std::string> silent{};  ///< Have missed a heartbeat.
+  std::string trouble{};              ///< kContact: what keeps this node from its backend.
   std::string first{};                ///< kBootstrap: the round's rank 0, if it is known.
   int64_t awaited = 0;                ///< Nodes that must still come, or (kNextRound) leave.
   std::optional<std::chrono::milliseconds> last_call_left{};
@@ -70,6 +73,25 @@ struct WaitReport {
   /// up in 588 s".
   std::string ToString() const;
   bool operator==(const WaitReport&) const = default;
+};
+
+/// What happens to a round, or to this node's place in it, while its workers run.
+struct MembershipEvent {
+  enum class Kind {
+    kMemberLost,    ///< `who` died or fell silent, and `why`.
+    kNodesWaiting,  ///< `waiting` nodes wait for the next round.
+    kPlaceLost,     ///< This node is no longer in the round: the others go on without it, `why`.
+    kClosed,        ///< By `who`, if that is known.
+  };
+  Kind kind{};
+  int64_t round = 0;
+  int64_t waiting = 0;
+  std::string who{};
+  std::string why{};
+
+  /// One sentence.
+  std::string ToString() const;
+  bool operator==(const MembershipEvent&) const = default;
 };
 
 /// One node's part in a rendezvous. One caller at a time, except DescribeWait(): any thread, any
@@ -99,6 +121,12 @@ class RendezvousHandler {
   /// Nodes that came late and wait for the next round: above 0, it is time for NextRendezvous().
   virtual int64_t NumNodesWaiting() = 0;
 
+  /// Blocks until something happens, but not for longer than `time`: nullopt. After any event it is
+  /// time for NextRendezvous(), except after kClosed. Events of earlier rounds are forgotten when a
+  /// new one begins. Backends that are not told of such things look every 200 ms, and notice
+  /// waiting nodes and the end only.
+  virtual std::optional<MembershipEvent> AwaitEvent(std::chrono::milliseconds time);
+
   /// Gives up this node's place in the round, and nothing else: the others go on.
   virtual void Leave() {}
 
@@ -109,6 +137,10 @@ class RendezvousHandler {
 
  protected:
   RendezvousHandler() = default;
+
+ private:
+  int64_t waiting_told_ = 0;  // by AwaitEvent()
+  bool closed_told_ = false;
 };
 
 using RendezvousHandlerPtr = std::unique_ptr<RendezvousHandler>;

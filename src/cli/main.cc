@@ -17,11 +17,12 @@ namespace {
 constexpr const char* kAbout =
     "muster gets a fleet of machines to agree on who is in a training job, in which order.\n"
     "\n"
-    "  muster serve --listen :29500            a store server that PyTorch's TCPStore can use\n"
+    "  muster serve --listen :29500            a server for rendezvous, and for PyTorch's TCPStore\n"
     "  muster store --server HOST:29500 keys   look into any TCPStore server, muster's or "
     "PyTorch's\n"
     "  muster rendezvous --endpoint HOST:29400 --id RUN --nodes 2:4\n"
     "                                          meet other nodes, PyTorch's too; get a rank\n"
+    "  muster status --server HOST:29400       who is in which round, and for whom it waits\n"
     "  muster bench store --clients 64         measure a server\n"
     "\n"
     "Exit status: 0 done, 1 failed, 2 the call cannot be meant, 3 timed out, 4 no server,\n"
@@ -77,6 +78,7 @@ int Main(int argc, char** argv) {
   AddServe(app, &run);
   AddStore(app, &run, &arguments);
   AddRendezvous(app, &run);
+  AddStatus(app, &run);
   AddBench(app, &run);
   // Looked for by hand: a command line that cannot be read has no flags.
   const bool json = std::ranges::find(arguments, "--json") != arguments.end();

@@ -22,7 +22,7 @@ namespace muster::cli {
 namespace {
 
 struct RendezvousFlags {
-  std::string backend = "c10d";
+  std::string backend = "muster";
   std::string endpoint = "localhost:29400";
   std::string run_id;
   std::string nodes = "1:1";
@@ -178,22 +178,17 @@ void Join(RendezvousHandler& handler, const RendezvousFlags& flags, const StopSi
 }
 
 void Hold(RendezvousHandler& handler, const RendezvousFlags& flags, const StopSignals& signals) {
-  constexpr std::chrono::milliseconds kLook(200);
-  auto left = ToMilliseconds(flags.hold_seconds);
-  int64_t waiting_before = 0;
-  while (left > left.zero()) {
-    if (signals.AwaitFor(std::min(left, kLook))) return;
-    left -= kLook;
-    const int64_t waiting = handler.NumNodesWaiting();
-    if (waiting != waiting_before) {
-      std::fprintf(stderr, "muster: %lld node%s waiting for the next round\n",
-                   static_cast<long long>(waiting), waiting == 1 ? " is" : "s are");
-    }
-    waiting_before = waiting;
-    if (waiting > 0 && flags.follow) {
-      Join(handler, flags, signals);
-      waiting_before = 0;
-    }
+  using std::chrono::milliseconds;
+  using Clock = std::chrono::steady_clock;
+  constexpr milliseconds kLook(100);  // for signals
+  const auto until = Clock::now() + ToMilliseconds(flags.hold_seconds);
+  while (Clock::now() < until) {
+    if (signals.AwaitFor(milliseconds(0))) return;
+    const auto left = std::chrono::ceil<milliseconds>(until - Clock::now());
+    const auto event = handler.AwaitEvent(std::min(left, kLook));
+    if (!event) continue;
+    std::fprintf(stderr, "muster: %s\n", event->ToString().c_str());
+    if (flags.follow && event->kind != MembershipEvent::Kind::kClosed) Join(handler, flags, signals);
   }
 }
 
@@ -226,30 +221,31 @@ void AddRendezvous(CLI::App& app, Run* run) {
   auto flags = std::make_shared<RendezvousFlags>();
   CLI::App* command = app.add_subcommand(
       "rendezvous",
-      "Take part in a rendezvous as one node, in the company of other muster nodes and of "
-      "PyTorch's\n"
-      "rendezvous handlers.\n"
+      "Take part in a rendezvous as one node.\n"
       "\n"
       "Joins the next round, prints this node's rank, the size of the world and where the workers "
       "meet, holds\n"
-      "its place with heartbeats for --hold seconds, and leaves. While it waits it says for whom. "
-      "The "
-      "node whose\n"
-      "machine the endpoint names serves the store for all, as long as it runs.\n"
+      "its place for --hold seconds, and leaves. While it waits it says for whom. The node whose "
+      "machine the\n"
+      "endpoint names serves for all, as long as it runs, unless somebody serves there already "
+      "(`muster serve`).\n"
+      "With --backend c10d it meets PyTorch's rendezvous handlers, too.\n"
       "\n"
       "  muster rendezvous --endpoint localhost:29400 --id try --nodes 2 --hold 10    run it "
       "twice\n"
       "  muster rendezvous --endpoint HOST:29400 --id RUN --nodes 2:8 --hold 3600 --follow");
-  command->add_option("--backend", flags->backend, "c10d, static, or one that you registered")
+  command->add_option("--backend", flags->backend, "muster, c10d, static")
       ->capture_default_str();
-  command->add_option("--endpoint", flags->endpoint, "HOST:PORT of the store; or a file's path")
+  command->add_option("--endpoint", flags->endpoint,
+                      "HOST:PORT of the server; or (c10d) a file's path")
       ->capture_default_str();
   command->add_option("--id", flags->run_id, "Name of the run; all its nodes give the same")
       ->required();
   command->add_option("--nodes", flags->nodes, "MIN:MAX nodes of a round, or one number")
       ->capture_default_str();
   command->add_option("--local-addr", flags->local_addr,
-                      "Address of this node for the others; default: this machine's name");
+                      "Address of this node for the others; default: where the server sees it come "
+                      "from\n(c10d: this machine's name)");
   command->add_option("--rank", flags->rank, "This node's rank (static only)")
       ->transform(WholeNumber(0, INT32_MAX));
   command->add_option("--timeout", flags->timeout_seconds, "Whole seconds to wait for a round")
@@ -263,12 +259,13 @@ void AddRendezvous(CLI::App& app, Run* run) {
   command->add_option("--hold", flags->hold_seconds, "Seconds to stay; a signal ends it early")
       ->transform(SecondsFrom(0, kSecondsMax))
       ->capture_default_str();
-  command->add_flag("--follow", flags->follow, "Join the next round whenever nodes wait for it");
+  command->add_flag("--follow", flags->follow, "Join the next round whenever one is due");
   command->add_flag("--close", flags->close, "At the end, close the rendezvous for all");
   command->add_option(
       "--conf", flags->config,
-      "Further options, KEY=VALUE,...: is_host, store_type, read_timeout,\n"
-      "keep_alive_interval, keep_alive_max_attempt, close_timeout, heartbeat_timeout");
+      "Further options, KEY=VALUE,...: is_host, keep_alive_interval, keep_alive_max_attempt,\n"
+      "close_timeout; muster: grace, rank_policy (natural, text, stable, label), label;\n"
+      "c10d: store_type, read_timeout, heartbeat_timeout");
   command->add_option("--events", flags->events, "Append events to this file as JSON; -: stderr");
   command->add_flag("--json", flags->json, "Print the result as JSON");
   command->callback([flags, run] { *run = [flags] { return Rendezvous(*flags); }; });

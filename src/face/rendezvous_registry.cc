@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "muster/c10d_rendezvous.h"
+#include "muster/coordinated_rendezvous.h"
 #include "muster/rendezvous_error.h"
 #include "muster/static_rendezvous.h"
 
@@ -33,13 +34,14 @@ std::string Joined(const std::vector<std::string>& names) {
 /// plug-in takes them for something else.
 RendezvousHandlerPtr RefuseEtcd(const RendezvousParameters& parameters) {
   throw RendezvousError(Concat("Rendezvous backend '", Printable(parameters.backend),
-                               "': this build has no etcd support. It has: c10d, static."));
+                               "': this build has no etcd support. It has: muster, c10d, static."));
 }
 
 std::unique_ptr<RendezvousHandlerRegistry> WithBuiltIns() {
   auto registry = std::make_unique<RendezvousHandlerRegistry>();
   registry->Register("etcd", &RefuseEtcd);
   registry->Register("etcd-v2", &RefuseEtcd);
+  registry->Register("muster", &CreateCoordinatedHandler);
   registry->Register("c10d", &CreateC10dHandler);
   registry->Register("static", &CreateStaticHandler);
   return registry;

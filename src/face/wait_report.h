@@ -1,6 +1,9 @@
 // From what the driver saw to what a person reads.
 #pragma once
 
+#include <optional>
+
+#include "core/rendezvous/run_report.h"
 #include "muster/rendezvous_handler.h"
 #include "runtime/rendezvous_driver.h"
 
@@ -8,5 +11,8 @@ namespace muster {
 
 WaitReport ReportOn(const WaitSnapshot& snapshot, const Node& self, const RendezvousRules& rules,
                     Instant now);
+
+/// `self`: through whose eyes, if it is a node of the run.
+WaitReport ReportOn(const RunReport& run, const std::optional<Node>& self = std::nullopt);
 
 }  // namespace muster

@@ -6,10 +6,7 @@
 #include <variant>
 
 #include "base/assert.h"
-#include "base/bytes.h"
 #include "base/text.h"
-#include "core/store/request.h"
-#include "wire/layout.h"
 
 namespace muster {
 
@@ -21,8 +18,6 @@ constexpr Duration kFirstPause = 20ms;
 constexpr Duration kLongestPause = 1s;
 // A session that ended sooner than this may end so again and again.
 constexpr Duration kLasted = 1s;
-// What a CHECK is answered with.
-constexpr char kThere = 0;
 
 // Whole milliseconds, as it travels; a join without time would be refused before it is heard.
 Duration Rounded(Duration time) {
@@ -124,16 +119,8 @@ void SessionLink::OnBytes(std::string_view bytes) {
 // what we say
 
 void SessionLink::Greet() {
-  std::string bytes;
-  AppendInt(bytes, static_cast<uint8_t>(Op::kValidate));
-  AppendInt(bytes, wire::kMagic);
-  if (ask_first_) {
-    step_ = Step::kAsking;
-    AppendInt(bytes, static_cast<uint8_t>(Op::kCheck));
-    AppendInt<uint64_t>(bytes, 1);
-    AppendInt<uint64_t>(bytes, wire::kSessionKey.size());
-    bytes += wire::kSessionKey;
-  }
+  const std::string bytes = wire::SessionGreeting(ask_first_);
+  step_ = Step::kAsking;
   stream_->Write(bytes);
   bytes_ += bytes.size();
   ++messages_;
@@ -191,7 +178,7 @@ Result<size_t> SessionLink::Consume(std::string_view bytes) {
   while (stream_ && done < bytes.size()) {
     if (step_ == Step::kAsking) {
       ++messages_;
-      if (bytes[done++] != kThere) {
+      if (bytes[done++] != wire::kSessionsSpoken) {
         Stop();
         owner_.OnPlainServer();
         return done;
@@ -220,6 +207,7 @@ void SessionLink::Heed(const Push& push) {
   if (push.token != token_ || push.incarnation != incarnation_) return;  // of another time
   switch (push.kind) {
     case Kind::kComplete:
+      if (push.round <= round_) break;  // known: said again after a break
       round_ = push.round;
       join_.reset();
       break;
@@ -249,6 +237,7 @@ void SessionLink::Heed(const Push& push) {
 void SessionLink::Opened(const Push& push) {
   token_ = push.token;
   incarnation_ = push.incarnation;
+  options_.hello.node.addr = push.addr;  // and stays, whichever way the next connection comes
   step_ = Step::kOpen;
   opened_at_ = loop_.Now();
   ask_first_ = false;

@@ -8,6 +8,8 @@
 #include "base/bytes.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "core/store/request.h"
+#include "wire/layout.h"
 
 namespace muster::wire {
 
@@ -169,6 +171,7 @@ bool Fields(Walk& walk, Push& push) {
   switch (push.kind) {
     case Kind::kOpened:
       walk(push.resumed);
+      walk(push.addr);
       return true;
     case Kind::kRefused:
       walk(push.refusal);
@@ -273,6 +276,18 @@ Error NoSuchKind(uint8_t kind) {
 }
 
 }  // namespace
+
+std::string SessionGreeting(bool ask) {
+  std::string bytes;
+  AppendInt(bytes, static_cast<uint8_t>(Op::kValidate));
+  AppendInt(bytes, kMagic);
+  if (!ask) return bytes;
+  AppendInt(bytes, static_cast<uint8_t>(Op::kCheck));
+  AppendInt<uint64_t>(bytes, 1);
+  AppendInt<uint64_t>(bytes, kSessionKey.size());
+  bytes += kSessionKey;
+  return bytes;
+}
 
 void AppendSessionFrame(std::string& out, const SessionRequest& request) {
   AppendFrame(out, [&] {

@@ -23,6 +23,8 @@ inline constexpr uint8_t kSessionVersion = 1;
 /// A key that no client can make (theirs start with '/'): a server that has it speaks sessions of
 /// this version.
 inline constexpr std::string_view kSessionKey = "muster/session/1";
+/// What a server answers to the greeting that asks for sessions, if it has them.
+inline constexpr char kSessionsSpoken = 0;
 /// Larger frames are not read: a label and an address of a KiB each, and room for what is to come.
 inline constexpr uint32_t kSessionFrameBytesMax = 16 * 1024;
 
@@ -49,6 +51,9 @@ struct StatusPart {
   RunReport run{};        ///< kRun; without members.
   MemberReport member{};  ///< kMember.
 };
+
+/// What a connection starts with: VALIDATE, and if `ask`, a CHECK for the key above.
+std::string SessionGreeting(bool ask);
 
 void AppendSessionFrame(std::string& out, const SessionRequest& request);
 void AppendSessionFrame(std::string& out, const Push& push);

@@ -186,7 +186,7 @@ void Coordinator::OpenAnew(Run& run, SessionId session, const Hello& hello, Inst
   // first may still be there, and their keys.
   if (!run.state.complete) run.state.round = std::max(run.state.round, hello.round + 1);
   Attach(run, member, session, now);
-  Tell(run, member, {.kind = Push::Kind::kOpened}, out);
+  Tell(run, member, {.kind = Push::Kind::kOpened, .addr = member.node.addr}, out);
 }
 
 void Coordinator::Resume(Run& run, Member& member, SessionId session, Instant now, Pushes& out) {
@@ -196,7 +196,7 @@ void Coordinator::Resume(Run& run, Member& member, SessionId session, Instant no
   Detach(run, member);
   Attach(run, member, session, now);
   ++member.incarnation;
-  Tell(run, member, {.kind = Push::Kind::kOpened, .resumed = true}, out);
+  Tell(run, member, {.kind = Push::Kind::kOpened, .resumed = true, .addr = member.node.addr}, out);
   TellState(run, member, out);  // what was said meanwhile is lost
   if (run.state.closed) TellClosed(run, member, out);
 }
@@ -315,6 +315,24 @@ void Coordinator::Close(SessionKey key, std::string_view reason, Instant now, Pu
 // ----------------------------------------------------------------------------------------------
 // the machine
 
+std::string Coordinator::Missing(const Run& run) {
+  const RendezvousState& state = run.state;
+  std::vector<std::string> names;
+  for (const auto& [node, rank] : state.participants) {
+    if (names.size() == kNamesTold) break;
+    names.push_back(node.ToString());
+  }
+  const auto here = static_cast<int64_t>(state.participants.size());
+  const std::string who = Concat(" (", ListOf(names, kNamesTold, state.participants.size()), ")");
+  if (state.complete) {
+    return Concat("round ", state.round, " goes on with ", here, " of its members", who);
+  }
+  const int64_t needed = std::max<int64_t>(run.rules.min_nodes - here, 0);
+  return Concat("round ", state.round, ": ", here, " of ", run.rules.max_nodes, " nodes are here",
+                here == 0 ? "" : who, ", ", needed, " more ", needed == 1 ? "is" : "are",
+                " needed");
+}
+
 Outlook Coordinator::Look(const Run& run, const Member& member, Instant now) const {
   return {.state = run.state,
           .observed = run.observed,
@@ -325,7 +343,9 @@ Outlook Coordinator::Look(const Run& run, const Member& member, Instant now) con
 }
 
 void Coordinator::Advance(Run& run, Member& member, Instant now, Pushes& out) {
+  std::string missing;  // said of the time before the node took itself out
   while (member.joining) {
+    if (missing.empty() && now > member.join_by) missing = Missing(run);
     const Decision decision = DecideJoin(Look(run, member, now));
     switch (decision.action) {
       case Action::kSync:
@@ -339,7 +359,7 @@ void Coordinator::Advance(Run& run, Member& member, Instant now, Pushes& out) {
         Tell(run, member,
              {.kind = Push::Kind::kTimedOut,
               .count = static_cast<int64_t>(run.state.participants.size()),
-              .why = decision.reason},
+              .why = missing},
              out);
         return StopJoining(run, member);
       default:

@@ -60,7 +60,7 @@ struct SessionKey {
 
 struct Push {
   enum class Kind : uint8_t {
-    kOpened,        ///< `token` is the session's; `resumed` tells whether the node kept its place.
+    kOpened,        ///< The node is known as `addr`, with `token`; `resumed`: it kept its place.
     kRefused,       ///< `why`; nothing has changed.
     kAdmitted,      ///< In the round that is forming.
     kWaiting,       ///< The round is complete; in the list for the next one.
@@ -212,6 +212,8 @@ class Coordinator {
   void Detach(Run& run, Member& member);
 
   // --- The machine
+  /// Who is there, and how many are not.
+  static std::string Missing(const Run& run);
   Outlook Look(const Run& run, const Member& member, Instant now) const;
   /// Lets a joining node act until there is nothing left for it but to wait.
   void Advance(Run& run, Member& member, Instant now, Pushes& out);

@@ -1,0 +1,183 @@
+// `muster status`: how the runs of a server stand, and for whom each of them waits.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+
+#include "adapters/posix/posix_clock.h"
+#include "adapters/posix/posix_dialer.h"
+#include "base/text.h"
+#include "cli/bench.h"
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "cli/process.h"
+#include "face/wait_report.h"
+#include "runtime/status_client.h"
+
+namespace muster::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Role = MemberReport::Role;
+
+struct StatusFlags {
+  std::string server = "127.0.0.1:29500";
+  std::string run_id;
+  double timeout_seconds = 5;
+  bool watch = false;
+  bool json = false;
+};
+
+const char* Name(RunReport::Phase phase) {
+  switch (phase) {
+    case RunReport::Phase::kForming:
+      return "forming";
+    case RunReport::Phase::kLastCall:
+      return "last call";
+    case RunReport::Phase::kComplete:
+      return "complete";
+    case RunReport::Phase::kClosed:
+      return "closed";
+    case RunReport::Phase::kEmpty:
+      break;
+  }
+  return "empty";
+}
+
+double Seconds(Duration time) { return static_cast<double>(time.count() / 1'000'000) / 1e3; }
+
+/// For whom the run waits, and why: one sentence.
+std::string Sentence(const RunReport& run) {
+  const std::string late = run.waiting == 0 ? ""
+                                            : Concat("; ", run.waiting,
+                                                     run.waiting == 1 ? " node waits" : " nodes wait",
+                                                     " for the next round");
+  if (run.phase == RunReport::Phase::kEmpty) return "no nodes: waiting for the first to come";
+  if (run.phase == RunReport::Phase::kClosed)
+    return Concat("closed", run.closed_by.empty() ? "" : Concat(" by ", run.closed_by));
+  return ReportOn(run).ToString() + late;
+}
+
+Json ToJson(const MemberReport& member) {
+  Json json = {{"node", member.node.ToString()}, {"addr", member.node.addr}};
+  if (member.rank >= 0) json["rank"] = member.rank;
+  json["last_heard_seconds"] = Seconds(member.silent_for);
+  json["connected"] = member.connected;
+  json["late"] = member.late;
+  if (!member.label.empty()) json["label"] = member.label;
+  return json;
+}
+
+Json ToJson(const RunReport& run) {
+  Json json = {{"run", run.id},
+               {"round", run.round},
+               {"phase", Name(run.phase)},
+               {"min_nodes", run.settings.min_nodes},
+               {"max_nodes", run.settings.max_nodes},
+               {"world_size", run.world_size}};
+  if (run.last_call_left) json["last_call_left_seconds"] = Seconds(*run.last_call_left);
+  if (!run.closed_by.empty()) json["closed_by"] = run.closed_by;
+  json["summary"] = Sentence(run);
+  for (const auto& [name, role] : {std::pair{"participants", Role::kParticipant},
+                                   {"waiting", Role::kWaiting},
+                                   {"spares", Role::kSpare},
+                                   {"idle", Role::kIdle}}) {
+    json[name] = Json::array();
+    for (const MemberReport& member : run.members) {
+      if (member.role == role) json[name].push_back(ToJson(member));
+    }
+  }
+  return json;
+}
+
+void Print(const RunReport& run) {
+  std::printf("run '%s', round %lld, %s: %s\n", Printable(run.id).c_str(),
+              static_cast<long long>(run.round), Name(run.phase), Sentence(run).c_str());
+  for (const MemberReport& member : run.members) {
+    const char* role = member.role == Role::kWaiting ? "waits"
+                       : member.role == Role::kSpare ? "spare"
+                       : member.role == Role::kIdle  ? "idle"
+                                                     : "in";
+    const std::string place = member.rank >= 0 ? Concat("rank ", member.rank) : role;
+    std::printf("  %-10s %-32s heard %.1f s ago%s%s%s\n", place.c_str(),
+                member.node.ToString().c_str(), Seconds(member.silent_for),
+                !member.connected ? ", not connected" : member.late ? ", late" : "",
+                member.label.empty() ? "" : ", label ", Printable(member.label).c_str());
+  }
+}
+
+std::vector<RunReport> Ask(StatusClient& client, const StatusFlags& flags, const Clock& clock) {
+  const Instant deadline = clock.Now() + ToDuration(flags.timeout_seconds);
+  std::vector<RunReport> heads;
+  if (flags.run_id.empty()) {
+    heads = OrExit(client.Ask("", deadline), "status");
+  } else {
+    heads.push_back({.id = flags.run_id});
+  }
+  std::vector<RunReport> runs;
+  for (const RunReport& head : heads) {
+    for (RunReport& run : OrExit(client.Ask(head.id, deadline), "status"))
+      runs.push_back(std::move(run));
+  }
+  if (runs.empty() && !flags.run_id.empty() && !flags.watch) {
+    throw std::runtime_error(Concat("no run '", Printable(flags.run_id), "' at ", flags.server,
+                                    ": nobody has come yet, or it is forgotten"));
+  }
+  return runs;
+}
+
+void Show(const std::vector<RunReport>& runs, const StatusFlags& flags) {
+  if (flags.json) {
+    Json json = {{"server", flags.server}, {"runs", Json::array()}};
+    for (const RunReport& run : runs) json["runs"].push_back(ToJson(run));
+    std::printf("%s\n", json.dump().c_str());
+  } else {
+    if (flags.watch && isatty(STDOUT_FILENO) == 1) std::printf("\x1b[H\x1b[2J");
+    if (runs.empty()) std::printf("no runs at %s\n", flags.server.c_str());
+    for (const RunReport& run : runs) Print(run);
+  }
+  std::fflush(stdout);
+}
+
+int ShowStatus(const StatusFlags& flags) {
+  const Result<Endpoint> server = ParseHostPort(flags.server);
+  if (!server) throw std::invalid_argument("--server " + server.error().message);
+  const StopSignals signals;
+  PosixClock clock;
+  PosixDialer dialer(clock);
+  StatusClient client = OrExit(
+      StatusClient::Connect(dialer, *server, clock.Now() + ToDuration(flags.timeout_seconds)),
+      Concat("status of ", flags.server));
+  do {
+    Show(Ask(client, flags, clock), flags);
+  } while (flags.watch && !signals.AwaitFor(std::chrono::seconds(1)));
+  return kOk;
+}
+
+}  // namespace
+
+void AddStatus(CLI::App& app, Run* run) {
+  auto flags = std::make_shared<StatusFlags>();
+  CLI::App* status = app.add_subcommand(
+      "status",
+      "How the runs of a server stand: round, phase, who has which rank and was last heard when, "
+      "who waits,\n"
+      "who is a spare; and in one sentence, for whom each run is waiting and why.\n"
+      "\n"
+      "  muster status --server HOST:29400                      all runs\n"
+      "  muster status --server HOST:29400 --run RUN --watch    one of them, every second");
+  status->add_option("--server", flags->server, "HOST:PORT of `muster serve`, or of the node that hosts")
+      ->capture_default_str();
+  status->add_option("--run", flags->run_id, "Only this run");
+  status->add_option("--timeout", flags->timeout_seconds, "Seconds to wait for an answer")
+      ->transform(SecondsFrom(0.001, kSecondsMax))
+      ->capture_default_str();
+  status->add_flag("--watch", flags->watch, "Again every second, until a signal comes");
+  status->add_flag("--json", flags->json, "Print JSON, one line each time");
+  status->callback([flags, run] { *run = [flags] { return ShowStatus(*flags); }; });
+}
+
+}  // namespace muster::cli

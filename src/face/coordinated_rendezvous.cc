@@ -1,0 +1,321 @@
+#include "muster/coordinated_rendezvous.h"
+
+#include <atomic>
+#include <cstdio>
+#include <mutex>
+#include <random>
+#include <utility>
+
+#include "adapters/posix/host.h"
+#include "adapters/posix/posix_clock.h"
+#include "adapters/posix/process.h"
+#include "base/text.h"
+#include "face/bootstrap.h"
+#include "face/event_recorder.h"
+#include "face/session_client.h"
+#include "muster/c10d_rendezvous.h"
+#include "muster/network.h"
+#include "muster/prefix_store.h"
+#include "muster/rendezvous_registry.h"
+#include "muster/store_server.h"
+#include "muster/tcp_store.h"
+
+namespace muster {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr const char* kNext = "coordinated_rendezvous:CoordinatedRendezvousHandler.next_rendezvous";
+constexpr const char* kClose = "coordinated_rendezvous:CoordinatedRendezvousHandler.set_closed";
+constexpr const char* kServe = "coordinated_rendezvous:serve";
+constexpr const char* kFallback = "coordinated_rendezvous:fall_back_to_c10d";
+
+RunSettings SettingsOf(const CoordinatedRendezvousOptions& options) {
+  return {.min_nodes = options.min_nodes,
+          .max_nodes = options.max_nodes,
+          .last_call = options.last_call,
+          .keep_alive_interval = options.keep_alive_interval,
+          .keep_alive_max_attempt = options.keep_alive_max_attempt,
+          .grace = options.grace,
+          .policy = *ParseRankPolicy(options.rank_policy)};
+}
+
+CoordinatedRendezvousOptions Validated(CoordinatedRendezvousOptions options) {
+  options.Validate();
+  return options;
+}
+
+int64_t NextLocalId() {
+  static std::atomic<int64_t> made = 0;
+  return made++;
+}
+
+// c10d counts keep-alives in whole seconds.
+int64_t WholeSeconds(milliseconds time) {
+  return std::max<int64_t>(1, std::chrono::ceil<std::chrono::seconds>(time).count());
+}
+
+}  // namespace
+
+struct CoordinatedRendezvousHandler::Impl {
+  explicit Impl(CoordinatedRendezvousOptions given)
+      : options(Validated(std::move(given))),
+        events(options.events, options.run_id,
+               [] { return EventOrigin{.hostname = "localhost", .pid = ProcessId()}; }) {
+    Serve();
+    port = server ? server->port() : options.port;
+    self = {.addr = options.local_addr, .pid = ProcessId(), .local_id = NextLocalId()};
+  }
+
+  // --- The server ---
+
+  // The node that the endpoint names serves; of several on that machine, the first.
+  void Serve() {
+    const bool serves = options.is_host.value_or(MatchesThisMachine(options.host));
+    if (!serves) return;
+    try {
+      server = StoreServer::Shared({.port = options.port});
+      events.Record(kServe, NodeState::kInit, std::nullopt, [] {
+        return Concat("process ", ProcessId(), " serves the rendezvous");
+      });
+    } catch (const std::exception& error) {
+      if (options.is_host) {
+        std::throw_with_nested(RendezvousConnectionError(
+            Concat("the rendezvous could not be served at port ", options.port, ": ",
+                   error.what())));
+      }
+      // Somebody else has the port: another node on this machine, or `muster serve`.
+    }
+  }
+
+  SessionClient& Client() {
+    const std::lock_guard lock(mutex);
+    if (!client) {
+      client = std::make_unique<SessionClient>(
+          SessionLinkOptions{.server = {options.host, port},
+                             .hello = {.run_id = options.run_id,
+                                       .node = self,
+                                       .settings = SettingsOf(options),
+                                       .label = options.label,
+                                       .bootstrap_port = master.port()},
+                             .seed = std::random_device()()},
+          clock);
+    }
+    return *client;
+  }
+
+  /// Null before the first call that needs the server.
+  SessionClient* ClientIfAny() const {
+    const std::lock_guard lock(mutex);
+    return client.get();
+  }
+
+  /// Null unless the server is a plain one.
+  RendezvousHandler* Other() const {
+    const std::lock_guard lock(mutex);
+    return fallback.get();
+  }
+
+  void FallBack() {
+    const std::string line =
+        Concat("the server at ", options.host, ":", port,
+               " has no coordinator (PyTorch's has none): going on with the c10d backend");
+    if (options.log) {
+      options.log(line);
+    } else {
+      std::fprintf(stderr, "muster: %s\n", line.c_str());
+    }
+    events.Record(kFallback, NodeState::kRunning, std::nullopt, [&] { return line; });
+    RendezvousConfig config{
+        {"is_host", false},
+        {"join_timeout", WholeSeconds(options.join_timeout)},
+        {"last_call_timeout", WholeSeconds(options.last_call)},
+        {"close_timeout", WholeSeconds(options.close_timeout)}};
+    RendezvousHandlerPtr made = CreateC10dHandler({"c10d", Endpoint{options.host, port}.ToString(),
+                                                   options.run_id, options.min_nodes,
+                                                   options.max_nodes, options.local_addr, config});
+    const std::lock_guard lock(mutex);
+    fallback = std::move(made);
+  }
+
+  // --- The next round ---
+
+  RendezvousInfo Next() {
+    if (RendezvousHandler* other = Other()) return other->NextRendezvous();
+    SessionClient& session = Client();
+    events.Record(kNext, NodeState::kRunning, session.node(), [&] {
+      return Concat("node '", session.node().ToString(),
+                    "' wants to join the next round of rendezvous '", options.run_id, "'");
+    });
+    const SessionClient::Outcome outcome = session.Join(options.join_timeout);
+    if (outcome.kind == SessionClient::Outcome::Kind::kPlain) {
+      FallBack();
+      return Other()->NextRendezvous();
+    }
+    try {
+      if (outcome.kind != SessionClient::Outcome::Kind::kComplete) Throw(outcome, session);
+      return Enter(outcome.assignment, session);
+    } catch (const std::exception& error) {
+      const auto what = [&] { return std::string(error.what()); };
+      events.RecordFailure(kNext, session.node(), what, what);
+      throw;
+    }
+  }
+
+  RendezvousInfo Enter(const Push& assignment, SessionClient& session) {
+    RendezvousInfo info{.store = nullptr,
+                        .rank = assignment.rank,
+                        .world_size = assignment.world_size,
+                        .round = assignment.round,
+                        .bootstrap_store_info = {assignment.addr, assignment.port}};
+    if (info.rank == 0) ServeWorkers();
+    // A store of before a break is out of order.
+    if (!store || store_of != session.connections()) {
+      store_of = session.connections();
+      store = std::make_shared<TcpStore>(options.host,
+                                         TcpStoreOptions{.port = port,
+                                                         .timeout = options.join_timeout});
+    }
+    info.store = std::make_shared<PrefixStore>(
+        Concat("torch.rendezvous.", options.run_id, ".", info.round), store);
+    events.RecordJoined(kNext, session.node(), info.rank, [&] {
+      return Concat("node '", session.node().ToString(), "' is rank ", info.rank, " of ",
+                    info.world_size, " in round ", info.round, " of rendezvous '", options.run_id,
+                    "'");
+    });
+    return info;
+  }
+
+  // Every node has had a port of its own from the start, so that the server could tell everybody
+  // where rank 0 will be without asking it.
+  void ServeWorkers() {
+    if (workers || master.fd() < 0) return;
+    const int fd = master.Release();
+    if (Bootstrap::IsShared()) {
+      workers = std::make_unique<StoreServer>(StoreServerOptions{.listen_fd = fd});
+    } else {
+      CloseSocket(fd);  // worker 0 will serve there
+    }
+  }
+
+  [[noreturn]] void Throw(const SessionClient::Outcome& outcome, SessionClient& session) const {
+    using Kind = SessionClient::Outcome::Kind;
+    const Node node = session.node();
+    const std::string who =
+        node.addr.empty() ? "this node" : Concat("node '", node.ToString(), "'");
+    const std::string run = Concat("rendezvous '", options.run_id, "'");
+    switch (outcome.kind) {
+      case Kind::kClosed:
+        throw RendezvousClosedError(
+            Concat(run, " is closed", outcome.why.empty() ? "" : " by " + outcome.why));
+      case Kind::kGraceful:
+        throw RendezvousGracefulExitError(
+            Concat(run, " was closed", outcome.why.empty() ? "" : " by " + outcome.why, " while ",
+                   who, " was a spare"));
+      case Kind::kTimedOut:
+        throw RendezvousTimeoutError(Concat(who, " could not join ", run, " within ",
+                                            options.join_timeout.count(), " ms: ", outcome.why));
+      case Kind::kUnreachable:
+        throw RendezvousConnectionError(
+            Concat(who, " could not join ", run, " within ", options.join_timeout.count(),
+                   " ms: the server at ", Endpoint{options.host, port}.ToString(),
+                   " is out of reach: ", outcome.why));
+      default:
+        throw RendezvousError(Concat(who, " may not join ", run, ": ", outcome.why));
+    }
+  }
+
+  // --- The end ---
+
+  void Close(std::string_view reason) {
+    if (RendezvousHandler* other = Other()) return other->SetClosed(reason);
+    SessionClient& session = Client();
+    if (!session.Close(std::string(reason), options.close_timeout)) {
+      throw RendezvousTimeoutError(
+          Concat("rendezvous '", options.run_id, "' could not be closed within ",
+                 options.close_timeout.count(), " ms: the server at ",
+                 Endpoint{options.host, port}.ToString(), " did not confirm it"));
+    }
+    events.Record(kClose, NodeState::kSucceeded, session.node(), [&] {
+      return Concat("node '", session.node().ToString(), "' has closed rendezvous '",
+                    options.run_id, "'");
+    });
+  }
+
+  const CoordinatedRendezvousOptions options;
+  PosixClock clock;
+  EventRecorder events;
+  std::shared_ptr<StoreServer> server;
+  uint16_t port = 0;
+  Node self;
+  SocketWithPort master;                 ///< Where this node would serve the workers, as rank 0.
+  std::unique_ptr<StoreServer> workers;  ///< Once started, for all rounds: workers may linger.
+  std::shared_ptr<Store> store;
+  uint64_t store_of = 0;  ///< The connection of the session at whose time it was made.
+  mutable std::mutex mutex;
+  std::unique_ptr<SessionClient> client;  ///< Guarded by mutex until it is there, as the next one.
+  RendezvousHandlerPtr fallback;
+};
+
+CoordinatedRendezvousHandler::CoordinatedRendezvousHandler(CoordinatedRendezvousOptions options)
+    : impl_(std::make_unique<Impl>(std::move(options))) {}
+
+CoordinatedRendezvousHandler::~CoordinatedRendezvousHandler() = default;
+
+std::string CoordinatedRendezvousHandler::node() const {
+  const SessionClient* session = impl_->ClientIfAny();
+  return (session == nullptr ? impl_->self : session->node()).ToString();
+}
+
+bool CoordinatedRendezvousHandler::is_host() const { return impl_->server != nullptr; }
+std::string CoordinatedRendezvousHandler::GetRunId() const { return impl_->options.run_id; }
+bool CoordinatedRendezvousHandler::UseAgentStore() const { return Bootstrap::IsShared(); }
+
+RendezvousInfo CoordinatedRendezvousHandler::NextRendezvous() { return impl_->Next(); }
+
+bool CoordinatedRendezvousHandler::IsClosed() {
+  if (RendezvousHandler* other = impl_->Other()) return other->IsClosed();
+  const SessionClient* session = impl_->ClientIfAny();
+  return session != nullptr && session->closed();
+}
+
+int64_t CoordinatedRendezvousHandler::NumNodesWaiting() {
+  if (RendezvousHandler* other = impl_->Other()) return other->NumNodesWaiting();
+  const SessionClient* session = impl_->ClientIfAny();
+  return session == nullptr ? 0 : session->nodes_waiting();
+}
+
+void CoordinatedRendezvousHandler::SetClosed(std::string_view reason) { impl_->Close(reason); }
+
+std::optional<MembershipEvent> CoordinatedRendezvousHandler::AwaitEvent(milliseconds time) {
+  if (RendezvousHandler* other = impl_->Other()) return other->AwaitEvent(time);
+  return impl_->Client().AwaitEvent(time);
+}
+
+void CoordinatedRendezvousHandler::Leave() {
+  if (RendezvousHandler* other = impl_->Other()) return other->Leave();
+  if (SessionClient* session = impl_->ClientIfAny()) session->Leave(impl_->options.close_timeout);
+}
+
+bool CoordinatedRendezvousHandler::Shutdown() {
+  try {
+    impl_->Close("shut down");
+    return true;
+  } catch (const RendezvousError&) {
+    return false;
+  }
+}
+
+WaitReport CoordinatedRendezvousHandler::DescribeWait() const {
+  if (const RendezvousHandler* other = impl_->Other()) return other->DescribeWait();
+  SessionClient* session = impl_->ClientIfAny();
+  return session == nullptr ? WaitReport{} : session->Describe();
+}
+
+RendezvousHandlerPtr CreateCoordinatedHandler(const RendezvousParameters& parameters) {
+  return std::make_unique<CoordinatedRendezvousHandler>(
+      CoordinatedRendezvousOptions::From(parameters));
+}
+
+}  // namespace muster

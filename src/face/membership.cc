@@ -1,0 +1,49 @@
+// Membership events, as far as every backend has them.
+#include <algorithm>
+#include <thread>
+
+#include "base/text.h"
+#include "muster/rendezvous_handler.h"
+
+namespace muster {
+
+namespace {
+constexpr std::chrono::milliseconds kLook{200};
+}  // namespace
+
+std::string MembershipEvent::ToString() const {
+  const std::string because = why.empty() ? "" : Concat(": ", why);
+  switch (kind) {
+    case Kind::kMemberLost:
+      return Concat("round ", round, " has lost ", who, because);
+    case Kind::kNodesWaiting:
+      return Concat(waiting, waiting == 1 ? " node is" : " nodes are",
+                    " waiting for the next round");
+    case Kind::kPlaceLost:
+      return Concat("this node has lost its place in round ", round, because);
+    case Kind::kClosed:
+      return Concat("the rendezvous is closed", who.empty() ? "" : Concat(" by ", who));
+  }
+  return "";
+}
+
+std::optional<MembershipEvent> RendezvousHandler::AwaitEvent(std::chrono::milliseconds time) {
+  const auto until = std::chrono::steady_clock::now() + time;
+  while (true) {
+    if (!closed_told_ && IsClosed()) {
+      closed_told_ = true;
+      return MembershipEvent{.kind = MembershipEvent::Kind::kClosed};
+    }
+    const int64_t waiting = NumNodesWaiting();
+    if (waiting != waiting_told_) {
+      waiting_told_ = waiting;
+      if (waiting > 0)
+        return MembershipEvent{.kind = MembershipEvent::Kind::kNodesWaiting, .waiting = waiting};
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= until) return std::nullopt;
+    std::this_thread::sleep_until(std::min(until, now + kLook));
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,313 @@
+#include "face/session_client.h"
+
+#include <utility>
+
+#include "base/text.h"
+#include "face/throw.h"
+#include "face/wait_report.h"
+
+namespace muster {
+
+namespace {
+
+// Somebody who never asks for events must not pay for them.
+constexpr size_t kEventsMax = 1024;
+constexpr Duration kReportMax = 1s;
+constexpr uint32_t kNamesAsked = 8;
+// The server ends a join in time, by its clock; this is for its message to arrive.
+constexpr Duration kLastWord = 500ms;
+
+}  // namespace
+
+SessionClient::SessionClient(SessionLinkOptions options, Clock& clock)
+    : options_(std::move(options)),
+      clock_(clock),
+      node_(options_.hello.node),
+      thread_(ValueOrThrow(UvThread::Open())) {
+  thread_->RunAndWait([this] {
+    connector_ = std::make_unique<UvConnector>(thread_->loop());
+    SessionLinkOwner& owner = *this;
+    link_ = std::make_unique<SessionLink>(thread_->loop(), *connector_, options_, owner);
+    link_->Start();
+  });
+}
+
+SessionClient::~SessionClient() {
+  thread_->RunAndWait([this] {
+    link_.reset();
+    connector_.reset();
+  });
+}
+
+template <typename Ready>
+bool SessionClient::AwaitUntil(Lock& lock, Instant until, const Ready& ready) {
+  while (!ready()) {
+    if (until == Instant::Never()) {
+      changed_.wait(lock);
+      continue;
+    }
+    const Duration left = until - clock_.Now();
+    if (left <= 0s) return false;
+    changed_.wait_for(lock, left);
+  }
+  return true;
+}
+
+// ----------------------------------------------------------------------------------------------
+// what callers want
+
+SessionClient::Outcome SessionClient::Join(Duration timeout) {
+  Lock lock(mutex_);
+  outcome_.reset();
+  assignment_.reset();
+  events_.clear();
+  waiting_ = 0;
+  is_spare_ = false;
+  report_.reset();
+  stands_.reset();
+  if (plain_) return {.kind = Outcome::Kind::kPlain};
+  if (refused_) return {.kind = Outcome::Kind::kRefused, .why = *refused_};
+  joining_ = true;
+  join_by_ = clock_.Now() + timeout;
+  thread_->loop().Post([this, timeout] {
+    if (link_) link_->Join(timeout);
+  });
+  // The time of a spare begins when it stops being one, or loses the server.
+  const auto settled = [&] { return outcome_.has_value() || (is_spare_ && open_); };
+  while (!outcome_) {
+    if (is_spare_ && open_) {
+      AwaitUntil(lock, Instant::Never(), [&] { return !settled() || outcome_; });
+      join_by_ = clock_.Now() + timeout;
+    } else if (!AwaitUntil(lock, join_by_ + kLastWord, settled)) {
+      Finish({.kind = Outcome::Kind::kUnreachable,
+              .why = trouble_.empty() ? "it does not answer" : trouble_});
+    }
+  }
+  joining_ = false;
+  if (outcome_->kind != Outcome::Kind::kComplete) {
+    thread_->loop().Post([this] {
+      if (link_) link_->Leave();  // should it have been heard after all
+    });
+  }
+  return *std::exchange(outcome_, std::nullopt);
+}
+
+bool SessionClient::Leave(Duration timeout) {
+  Lock lock(mutex_);
+  assignment_.reset();
+  events_.clear();
+  waiting_ = 0;
+  left_ = false;
+  thread_->loop().Post([this] {
+    if (link_) link_->Leave();
+  });
+  if (!open_) return false;
+  return AwaitUntil(lock, clock_.Now() + timeout, [&] { return left_ || !open_; }) && left_;
+}
+
+bool SessionClient::Close(std::string reason, Duration timeout) {
+  Lock lock(mutex_);
+  thread_->loop().Post([this, reason = std::move(reason)] {
+    if (link_) link_->Close(reason);
+  });
+  return AwaitUntil(lock, clock_.Now() + timeout, [&] { return closed_ || plain_ || refused_; }) &&
+         closed_;
+}
+
+bool SessionClient::closed() const {
+  const Lock lock(mutex_);
+  return closed_;
+}
+
+std::string SessionClient::closed_by() const {
+  const Lock lock(mutex_);
+  return closed_by_;
+}
+
+int64_t SessionClient::nodes_waiting() const {
+  const Lock lock(mutex_);
+  return waiting_;
+}
+
+Node SessionClient::node() const {
+  const Lock lock(mutex_);
+  return node_;
+}
+
+uint64_t SessionClient::connections() const {
+  const Lock lock(mutex_);
+  return connections_;
+}
+
+std::optional<MembershipEvent> SessionClient::AwaitEvent(Duration time) {
+  Lock lock(mutex_);
+  if (!AwaitUntil(lock, clock_.Now() + time, [&] { return !events_.empty(); })) return std::nullopt;
+  MembershipEvent event = std::move(events_.front());
+  events_.pop_front();
+  return event;
+}
+
+WaitReport SessionClient::Describe() {
+  using Phase = WaitReport::Phase;
+  const Lock lock(mutex_);
+  const Instant now = clock_.Now();
+  WaitReport report{.phase = Phase::kContact, .run_id = options_.hello.run_id};
+  if (!joining_ && !assignment_ && !closed_) return {};
+  if (open_) {
+    const auto is_old = [&](const std::optional<Instant>& at) {
+      return !at || now - *at > kReportMax;
+    };
+    if ((!report_ || is_old(reported_at_)) && is_old(asked_at_)) {
+      asked_at_ = now;
+      thread_->loop().Post([this] {
+        if (link_) link_->AskHowItStands(kNamesAsked);
+      });
+    }
+    if (report_) {
+      report = ReportOn(*report_, node_);
+    } else if (stands_) {
+      report = ReportOn(AsReport(*stands_), std::nullopt);
+    }
+    if (report_ && report.last_call_left) {
+      const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now - *reported_at_);
+      report.last_call_left = std::max(*report.last_call_left - age, std::chrono::milliseconds(0));
+    }
+    if (is_spare_) report.phase = Phase::kSpare;
+    if (assignment_ && !joining_) report.phase = closed_ ? Phase::kClosed : Phase::kComplete;
+  } else {
+    report.trouble = Concat("the server at ", options_.server.ToString(), " is out of reach",
+                            trouble_.empty() ? "" : Concat(" (", trouble_, ")"), ", trying again");
+  }
+  const bool limited = joining_ && !is_spare_ && join_by_ != Instant::Never();
+  if (limited) {
+    report.time_left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        std::max<Duration>(join_by_ - now, 0s));
+  }
+  return report;
+}
+
+// Without names, until the server has been asked for them.
+RunReport SessionClient::AsReport(const Push& push) const {
+  const RunSettings& settings = options_.hello.settings;
+  using Phase = RunReport::Phase;
+  const Phase forming = push.count < settings.min_nodes ? Phase::kForming : Phase::kLastCall;
+  RunReport report{.id = options_.hello.run_id,
+                   .phase = push.kind == Push::Kind::kAdmitted ? forming : Phase::kComplete,
+                   .round = push.round,
+                   .settings = settings,
+                   .participants = push.count};
+  return report;
+}
+
+// ----------------------------------------------------------------------------------------------
+// what the link hears
+
+void SessionClient::AddEvent(MembershipEvent event) {
+  if (events_.size() == kEventsMax) events_.pop_front();
+  events_.push_back(std::move(event));
+}
+
+void SessionClient::LosePlace(const std::string& why) {
+  if (!assignment_ || joining_) return;
+  waiting_ = std::max<int64_t>(waiting_, 1);  // it is this node that has to come
+  AddEvent({.kind = MembershipEvent::Kind::kPlaceLost, .round = assignment_->round, .why = why});
+}
+
+void SessionClient::Finish(Outcome outcome) {
+  if (joining_ && !outcome_) outcome_ = std::move(outcome);
+}
+
+void SessionClient::OnPush(const Push& push) {
+  using Kind = Push::Kind;
+  const Lock lock(mutex_);
+  switch (push.kind) {
+    case Kind::kOpened:
+      open_ = true;
+      ++connections_;
+      trouble_.clear();
+      node_.addr = push.addr;
+      if (!push.resumed && connections_ > 1) LosePlace("the server had given it up, or forgotten it");
+      break;
+    case Kind::kRefused:
+      if (push.refusal == Push::Refusal::kPast) break;
+      refused_ = push.why;
+      open_ = false;
+      Finish({.kind = Outcome::Kind::kRefused, .why = push.why});
+      break;
+    case Kind::kAdmitted:
+    case Kind::kWaiting:
+    case Kind::kSpare:
+      is_spare_ = push.kind == Kind::kSpare;
+      stands_ = push;
+      asked_at_.reset();  // things have changed
+      break;
+    case Kind::kComplete:
+      is_spare_ = false;
+      if (!joining_ || push.round <= last_round_) break;  // known: said again after a break
+      last_round_ = push.round;
+      assignment_ = push;
+      stands_ = push;
+      report_.reset();
+      asked_at_.reset();
+      Finish({.kind = Outcome::Kind::kComplete, .assignment = push});
+      break;
+    case Kind::kLost:
+      AddEvent({.kind = MembershipEvent::Kind::kMemberLost,
+                .round = push.round,
+                .who = push.who,
+                .why = push.why});
+      break;
+    case Kind::kNodesWaiting:
+      waiting_ = push.count;
+      if (waiting_ > 0) {
+        AddEvent({.kind = MembershipEvent::Kind::kNodesWaiting,
+                  .round = push.round,
+                  .waiting = waiting_});
+      }
+      break;
+    case Kind::kClosed:
+      if (!closed_)
+        AddEvent({.kind = MembershipEvent::Kind::kClosed, .round = push.round, .who = push.who});
+      closed_ = true;
+      closed_by_ = push.who;
+      Finish({.kind = push.graceful ? Outcome::Kind::kGraceful : Outcome::Kind::kClosed,
+              .why = push.who});
+      break;
+    case Kind::kTimedOut:
+      Finish({.kind = Outcome::Kind::kTimedOut, .why = push.why});
+      break;
+    case Kind::kLeft:
+      left_ = true;
+      break;
+    case Kind::kEnded:
+      break;
+  }
+  changed_.notify_all();
+}
+
+void SessionClient::OnReport(std::optional<RunReport> report) {
+  const Lock lock(mutex_);
+  report_ = std::move(report);
+  reported_at_ = clock_.Now();
+}
+
+void SessionClient::OnTrouble(const std::string& why) {
+  const Lock lock(mutex_);
+  open_ = false;
+  trouble_ = why;
+  asked_at_.reset();
+  report_.reset();
+  stands_.reset();
+  changed_.notify_all();
+}
+
+void SessionClient::OnPlainServer() {
+  const Lock lock(mutex_);
+  plain_ = true;
+  open_ = false;
+  LosePlace("the server there now has no coordinator");
+  Finish({.kind = Outcome::Kind::kPlain});
+  changed_.notify_all();
+}
+
+}  // namespace muster

@@ -1,0 +1,110 @@
+// A session for those who may block: the link lives on a thread of its own, callers wait here for
+// what it hears. Any thread.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "adapters/uv/uv_connector.h"
+#include "adapters/uv/uv_loop.h"
+#include "muster/rendezvous_handler.h"
+#include "ports/clock.h"
+#include "runtime/session_link.h"
+
+namespace muster {
+
+class SessionClient final : private SessionLinkOwner {
+ public:
+  /// Starts to connect. StoreError, NetworkError: no thread or descriptor to be had.
+  SessionClient(SessionLinkOptions options, Clock& clock);
+  ~SessionClient() override;
+
+  /// How a join ended.
+  struct Outcome {
+    enum class Kind {
+      kComplete,
+      kClosed,
+      kGraceful,
+      kTimedOut,     ///< The server says so: who was missing.
+      kUnreachable,  ///< Nobody said anything in time.
+      kRefused,
+      kPlain,  ///< The server has no coordinator.
+    };
+    Kind kind{};
+    Push assignment{};  ///< kComplete.
+    std::string why{};
+  };
+  /// Blocks until the node is in the next round, or cannot be.
+  Outcome Join(Duration timeout);
+
+  /// False: the server did not confirm it in time, and notices by itself.
+  bool Leave(Duration timeout);
+  bool Close(std::string reason, Duration timeout);
+
+  // As the server has told so far.
+  bool closed() const;
+  std::string closed_by() const;
+  int64_t nodes_waiting() const;
+  /// "addr_pid_id", and whether the server knows it by this.
+  Node node() const;
+  /// Counts connections on which the session was opened or resumed.
+  uint64_t connections() const;
+  std::optional<MembershipEvent> AwaitEvent(Duration time);
+  /// Asks the server if what it said last is older than a second; does not wait for the answer.
+  WaitReport Describe();
+
+ private:
+  void OnPush(const Push& push) override;
+  void OnReport(std::optional<RunReport> report) override;
+  void OnTrouble(const std::string& why) override;
+  void OnPlainServer() override;
+
+  RunReport AsReport(const Push& push) const;
+
+  using Lock = std::unique_lock<std::mutex>;
+  /// Waits until `ready` or until `until`; whether it is.
+  template <typename Ready>
+  bool AwaitUntil(Lock& lock, Instant until, const Ready& ready);
+  void AddEvent(MembershipEvent event);
+  void LosePlace(const std::string& why);
+  void Finish(Outcome outcome);
+
+  const SessionLinkOptions options_;
+  Clock& clock_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  Node node_;
+  bool open_ = false;
+  bool plain_ = false;
+  bool closed_ = false;
+  bool joining_ = false;
+  bool is_spare_ = false;
+  bool left_ = false;
+  std::string closed_by_;
+  std::string trouble_;
+  std::optional<std::string> refused_;
+  std::optional<Push> assignment_;  // of the round that the node is in
+  int64_t last_round_ = -1;
+  std::optional<Outcome> outcome_;  // of the join under way
+  Instant join_by_ = Instant::Never();
+  int64_t waiting_ = 0;
+  uint64_t connections_ = 0;
+  std::deque<MembershipEvent> events_;
+  std::optional<Push> stands_;  // the last one about a join under way
+  std::optional<RunReport> report_;
+  std::optional<Instant> reported_at_;
+  std::optional<Instant> asked_at_;
+
+  std::unique_ptr<UvThread> thread_;
+  std::unique_ptr<UvConnector> connector_;  // these two on the loop's thread only
+  std::unique_ptr<SessionLink> link_;
+};
+
+}  // namespace muster
