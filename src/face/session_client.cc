@@ -78,7 +78,8 @@ SessionClient::Outcome SessionClient::Join(Duration timeout) {
     if (is_spare_ && open_) {
       AwaitUntil(lock, Instant::Never(), [&] { return !settled() || outcome_; });
       join_by_ = clock_.Now() + timeout;
-    } else if (!AwaitUntil(lock, join_by_ + kLastWord, settled)) {
+    } else if (!AwaitUntil(lock, join_by_, settled) &&
+               !(open_ && AwaitUntil(lock, join_by_ + kLastWord, settled))) {
       Finish({.kind = Outcome::Kind::kUnreachable,
               .why = trouble_.empty() ? "it does not answer" : trouble_});
     }
@@ -207,6 +208,11 @@ void SessionClient::AddEvent(MembershipEvent event) {
   events_.push_back(std::move(event));
 }
 
+// What is said of another round was said before this node left that.
+bool SessionClient::InRound(int64_t round) const {
+  return assignment_ && assignment_->round == round;
+}
+
 void SessionClient::LosePlace(const std::string& why) {
   if (!assignment_ || joining_) return;
   waiting_ = std::max<int64_t>(waiting_, 1);  // it is this node that has to come
@@ -252,12 +258,14 @@ void SessionClient::OnPush(const Push& push) {
       Finish({.kind = Outcome::Kind::kComplete, .assignment = push});
       break;
     case Kind::kLost:
+      if (!InRound(push.round)) break;
       AddEvent({.kind = MembershipEvent::Kind::kMemberLost,
                 .round = push.round,
                 .who = push.who,
                 .why = push.why});
       break;
     case Kind::kNodesWaiting:
+      if (!InRound(push.round)) break;
       waiting_ = push.count;
       if (waiting_ > 0) {
         AddEvent({.kind = MembershipEvent::Kind::kNodesWaiting,

@@ -72,6 +72,7 @@ class SessionClient final : private SessionLinkOwner {
   template <typename Ready>
   bool AwaitUntil(Lock& lock, Instant until, const Ready& ready);
   void AddEvent(MembershipEvent event);
+  bool InRound(int64_t round) const;
   void LosePlace(const std::string& why);
   void Finish(Outcome outcome);
 

@@ -22,6 +22,7 @@
 //    others have been silent; the server does. So all nodes are there from the beginning.
 //  * Keep-alives less often than once a quantum. To the server any word is a sign of life, in the
 //    document only heartbeats are: who closes and then dies would die at different times.
+//  * A connection that is broken for longer than an instant. The document has no connections.
 //  * Asking while a join is under way: to exit, to close, to join again. The driver does one thing
 //    at a time; the server listens. Likewise to exit where one is not: refused here, nothing there.
 //  * Living on after a join was refused because of closing. Such a node stays in its list: in the
@@ -30,7 +31,8 @@
 //  * What the server does for a node that is dead, while nobody knows. In the document only the
 //    living act. So: nobody dies while joining if its time to join may end before its death is
 //    noticed; nobody dies in the wait list or as a spare while a place may become free before that;
-//    and a story ends where the last call does with only dead nodes in the round.
+//    and a story ends where the last call does with only dead nodes in the round, or with some and
+//    one whose time to join ends, too.
 //
 // And two that are disagreements: look for BUG below.
 #include <gtest/gtest.h>
@@ -473,15 +475,16 @@ class TwoWorlds {
       return true;
     }
     // The last call is about to end.
-    bool living = false;
-    for (size_t i = 0; i < setup_.nodes; ++i)
-      living |= Lives(i) && run.state.participants.contains(Setup::NodeAt(i));
-    // BUG in the coordinator (b): if the first member's time to join ends in the same Tick(), it
-    // leaves, nobody completes the round, and "run.due > now" fails.
-    const bool late = std::ranges::any_of(run.state.participants, [&](const auto& participant) {
-      return run.members.at(participant.first).join_by < next;
-    });
-    return living && !late;
+    bool living = false, dead = false, late = false;
+    for (size_t i = 0; i < setup_.nodes; ++i) {
+      if (!run.state.participants.contains(Setup::NodeAt(i))) continue;
+      (Lives(i) ? living : dead) = true;
+      late |= run.members.at(Setup::NodeAt(i)).join_by < next;
+    }
+    // BUG in the coordinator (b): if the time to join of the round's first member ends in the same
+    // Tick(), that member leaves, nobody completes the round, and "run.due > now" fails.
+    if (late) return false;
+    return living && !(late && dead);
   }
 
   /// Whether somebody waits, or is a spare, who is dead, without anybody's knowing.
@@ -570,11 +573,11 @@ void PlayBoth(const Setup& setup) {
 }
 
 RC_GTEST_PROP(RendezvousEquivalenceTest, ServerAndDocumentComeToTheSameEnd, ()) {
-  PlayBoth(AnySetup(false));
+  for (int stories = 0; stories < 2; ++stories) PlayBoth(AnySetup(false));
 }
 
 RC_GTEST_PROP(RendezvousEquivalenceTest, ServerAndDocumentAgreeOnWhoDiesWithItsConnection, ()) {
-  PlayBoth(AnySetup(true));
+  for (int stories = 0; stories < 2; ++stories) PlayBoth(AnySetup(true));
 }
 
 }  // namespace
