@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 MUSTER = os.environ["MUSTER_BIN"]
-COMMANDS = ("serve", "store", "rendezvous", "bench")
+COMMANDS = ("serve", "store", "rendezvous", "status", "bench")
 MEASUREMENTS = ("store", "latency", "wake", "rendezvous")
 
 
@@ -39,6 +39,7 @@ class Refusals(unittest.TestCase):
         self.refused("store", "--bogus", says=["'--bogus'", "'muster store --help'"])
         self.refused("store", "--server", says=["--server", "'muster store --help'"])
         self.refused("rendezvous", says=["--id", "'muster rendezvous --help'"])
+        self.refused("status", "--bogus", says=["'--bogus'", "'muster status --help'"])
         self.refused("bench", "store", "--bogus", says=["'--bogus'", "'muster bench store --help'"])
 
     def test_limits_of_a_server_name_flag_value_and_range(self):
@@ -84,6 +85,7 @@ class Refusals(unittest.TestCase):
 
     def test_with_json_a_failure_is_an_object_for_every_command(self):
         for arguments in (("serve", "--threads", "-1"), ("bench", "store", "--ops", "fly"), ("rendezvous",),
+                          ("status", "--server", "nowhere"), ("status", "--timeout", "0"),
                           ("rendezvous", "--id", "x", "--nodes", "0"), ("bench", "wake", "--wakes", "0")):
             with self.subTest(arguments=arguments):
                 done = self.refused(*arguments, "--json", says=[])
@@ -106,6 +108,7 @@ class Statuses(unittest.TestCase):
                 (0, ("bench", "store", "--server", address, *tiny)),
                 (1, ("serve", "--listen", address)), (1, ("serve", "--listen", "127.0.0.1:0", "--port-file", "/no/such/f")),
                 (1, ("store", "--server", address, "pop", "empty", "now")),
+                (0, ("status", "--server", address)), (1, ("status", "--server", address, "--run", "nowhere")),
                 (3, ("store", "--server", address, "--timeout", "0.1", "get", "never")),
                 (3, (*node, "slow", "--nodes", "2", "--timeout", "1")),
                 (5, (*node, "run"))]
@@ -115,8 +118,9 @@ class Statuses(unittest.TestCase):
             finally:
                 server.terminate()
         self.assertEqual(server.returncode, 0)
-        gone = ("rendezvous", "--endpoint", address, "--conf", "is_host=false,read_timeout=1", "--id", "run")
+        gone = ("rendezvous", "--endpoint", address, "--conf", "is_host=false", "--timeout", "1", "--id", "run")
         for arguments in (("store", "--server", address, "--connect-timeout", "0.2", "ping"), gone,
+                          ("status", "--server", address, "--timeout", "1"),
                           ("bench", "store", "--server", address, *tiny)):
             self.ends_with(4, *arguments)
 

@@ -18,7 +18,11 @@ MUSTER = os.environ["MUSTER_BIN"]
 PATIENCE = 60
 
 
-class RendezvousCommand(unittest.TestCase):
+class Command(unittest.TestCase):
+    """Starts servers and nodes, and ends them."""
+
+    BACKEND = ""  # of the nodes
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -42,8 +46,8 @@ class RendezvousCommand(unittest.TestCase):
                 stream.close()
 
     def node(self, *arguments, run="run", nodes="2", conf="is_host=false", **options):
-        return self.start("rendezvous", "--endpoint", self.endpoint, "--id", run, "--nodes", nodes, "--conf", conf,
-                          "--local-addr", "127.0.0.1", *arguments, **options)
+        return self.start("rendezvous", "--backend", self.BACKEND, "--endpoint", self.endpoint, "--id", run, "--nodes",
+                          nodes, "--conf", conf, "--local-addr", "127.0.0.1", *arguments, **options)
 
     def outcome(self, process, status=0):
         out, errors = process.communicate(timeout=PATIENCE)
@@ -58,13 +62,18 @@ class RendezvousCommand(unittest.TestCase):
         self.fail(f"never said '{text}'")
 
     def refused(self, *arguments, says):
-        done = subprocess.run([MUSTER, "rendezvous", *arguments], capture_output=True, text=True, timeout=PATIENCE,
-                              check=False)
+        backend = () if "--backend" in arguments else ("--backend", self.BACKEND)
+        done = subprocess.run([MUSTER, "rendezvous", *backend, *arguments], capture_output=True, text=True,
+                              timeout=PATIENCE, check=False)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertEqual(done.stdout, "")
         self.assertEqual(done.stderr.count("\n"), 1, "one clear message")
         for part in says:
             self.assertIn(part, done.stderr)
+
+
+class Scenarios:
+    """What holds with either backend that lets nodes come and go."""
 
     def test_two_nodes_get_ranks_and_the_same_meeting_place(self):
         nodes = [self.node("--json") for _ in range(2)]
@@ -80,7 +89,7 @@ class RendezvousCommand(unittest.TestCase):
 
     def test_a_waiting_node_says_for_whom_in_plain_lines(self):
         first = self.node()
-        line = self.line_with(first, "1 of 2")
+        line = self.line_with(first, "1 of 2 nodes are here (")  # names may be known a moment later
         self.assertRegex(line, r"^muster: round 0: 1 of 2 nodes are here \(127\.0\.0\.1_\d+_0\), 1 more is needed; "
                                r"gives up in \d+ s$")
         second = self.node()
@@ -96,7 +105,7 @@ class RendezvousCommand(unittest.TestCase):
         os.close(child)
         shown = b""
         try:
-            while shown.count(b"1 of 2") < 3:
+            while shown.count(b"1 of 2 nodes are here (") < 3:
                 shown += os.read(parent, 4096)
             other = self.node()
             while node.poll() is None:
@@ -106,7 +115,7 @@ class RendezvousCommand(unittest.TestCase):
             os.close(parent)
         self.outcome(other)
         lines = [line for line in shown.split(b"\r\x1b[K") if line]
-        whole = [line for line in lines if line.startswith(b"round 0: 1 of 2")]
+        whole = [line for line in lines if line.startswith(b"round 0: 1 of 2 nodes are here (")]
         self.assertRegex(whole[0], rb"^round 0: 1 of 2 nodes are here .*\.\.\..* gives up in \d+ s$")
         for line in lines:
             self.assertLess(len(line), columns, "a wider line would be wrapped, and stay")
@@ -149,24 +158,12 @@ class RendezvousCommand(unittest.TestCase):
         self.assertIn("1 of 2 nodes are here", errors.splitlines()[-1])
         self.assertIn("1 more is needed", errors.splitlines()[-1])
 
-    def test_no_server_status_4_and_where(self):
-        self.server.terminate()
-        self.server.wait()
-        _, errors = self.outcome(self.node(conf="is_host=false,read_timeout=1"), status=4)
-        self.assertIn(self.endpoint, errors)
-
     def test_a_signal_ends_the_wait_and_says_what_for(self):
         node = self.node()
-        node.stderr.readline()
+        self.line_with(node, "1 more is needed")
         node.send_signal(signal.SIGTERM)
         _, errors = self.outcome(node, status=128 + signal.SIGTERM)
         self.assertIn("1 more is needed", errors)
-
-    def test_a_file_can_be_the_meeting_place(self):
-        path = os.path.join(self.folder, "meeting")
-        nodes = [self.start("rendezvous", "--endpoint", path, "--id", "run", "--nodes", "2", "--conf",
-                            "store_type=file", "--local-addr", "127.0.0.1", "--json") for _ in range(2)]
-        self.assertEqual(sorted(json.loads(self.outcome(node)[0])["rank"] for node in nodes), [0, 1])
 
     def test_events_are_appended_to_a_file(self):
         path = os.path.join(self.folder, "events")
@@ -175,6 +172,63 @@ class RendezvousCommand(unittest.TestCase):
             events = [json.loads(line) for line in lines]
         self.assertIn(0, [event["rank"] for event in events])
         self.assertEqual({event["run_id"] for event in events}, {"run"})
+
+    def test_bad_input_costs_one_clear_message(self):
+        self.refused("--id", "run", "--nodes", "0:1", says=["0", "minimum"])
+        self.refused("--id", "run", "--nodes", "3:2", says=["3", "2", "maximum"])
+        self.refused("--id", "run", "--nodes", "two", says=["two", "MIN:MAX"])
+        self.refused("--id", "", "--endpoint", self.endpoint, "--conf", "is_host=false", says=["run id"])
+        self.refused("--id", "run", "--conf", "is_host=perhaps", says=["is_host", "boolean"])
+        self.refused("--id", "run", "--conf", "oops", says=["oops"])
+        self.refused("--id", "run", "--endpoint", "host:99999", says=["host:99999"])
+        self.refused("--id", "run", "--timeout", "0", says=["--timeout"])
+        self.refused("--id", "run", "--timeout", "1.9", says=["--timeout", "whole number"])
+        for nonsense in ("nan", "1e300", "-1"):
+            self.refused("--id", "run", "--hold", nonsense, says=["--hold"])
+        self.refused(says=["--id"])
+
+
+class WithTheCoordinator(Scenarios, Command):
+    BACKEND = "muster"
+
+    def test_no_server_status_4_and_where(self):
+        self.server.terminate()
+        self.server.wait()
+        _, errors = self.outcome(self.node("--timeout", "1"), status=4)
+        self.assertIn(self.endpoint, errors)
+
+    def test_its_own_settings_are_checked(self):
+        for setting, *says in (("grace=-1", "grace", "seconds"),
+                               ("keep_alive_interval=soon", "keep_alive_interval", "seconds"),
+                               ("rank_policy=best", "best", "natural", "text", "stable", "label"),
+                               ("keep_alive_max_attempt=0", "keep_alive_max_attempt", "1 to 10000")):
+            with self.subTest(setting=setting):
+                self.refused("--id", "run", "--conf", setting, says=says)
+
+
+class WithASharedState(Scenarios, Command):
+    BACKEND = "c10d"
+
+    def test_no_server_status_4_and_where(self):
+        self.server.terminate()
+        self.server.wait()
+        _, errors = self.outcome(self.node(conf="is_host=false,read_timeout=1"), status=4)
+        self.assertIn(self.endpoint, errors)
+
+    def test_a_file_can_be_the_meeting_place(self):
+        path = os.path.join(self.folder, "meeting")
+        nodes = [self.start("rendezvous", "--backend", self.BACKEND, "--endpoint", path, "--id", "run", "--nodes", "2",
+                            "--conf", "store_type=file", "--local-addr", "127.0.0.1", "--json") for _ in range(2)]
+        self.assertEqual(sorted(json.loads(self.outcome(node)[0])["rank"] for node in nodes), [0, 1])
+
+    def test_its_own_settings_are_checked(self):
+        self.refused("--id", "run", "--conf", "read_timeout=soon", says=["read_timeout", "integer"])
+        self.refused("--id", "run", "--conf", "read_timeout=0", says=["read_timeout"])
+        self.refused("--id", "run", "--conf", "store_type=paper", says=["paper", "tcp", "file"])
+
+
+class WithRanksGiven(Command):
+    BACKEND = "static"
 
     def test_static_nodes_have_the_ranks_they_were_told(self):
         with subprocess.Popen([MUSTER, "serve", "--listen", "127.0.0.1:0", "--json"], stdout=subprocess.PIPE,
@@ -186,25 +240,10 @@ class RendezvousCommand(unittest.TestCase):
         self.assertEqual([json.loads(self.outcome(node)[0])["rank"] for node in nodes], [1, 0])
 
     def test_bad_input_costs_one_clear_message(self):
-        self.refused("--id", "run", "--nodes", "0:1", says=["0", "minimum"])
-        self.refused("--id", "run", "--nodes", "3:2", says=["3", "2", "maximum"])
-        self.refused("--id", "run", "--nodes", "two", says=["two", "MIN:MAX"])
-        self.refused("--id", "", "--endpoint", self.endpoint, "--conf", "is_host=false", says=["run id"])
-        self.refused("--id", "run", "--backend", "nonsense", says=["nonsense", "c10d", "static"])
-        self.refused("--id", "run", "--backend", "static", says=["rank"])
-        self.refused("--id", "run", "--backend", "static", "--rank", "0", "--endpoint", "host", says=["host", "port"])
-        self.refused("--id", "run", "--conf", "is_host=perhaps", says=["is_host", "boolean"])
-        self.refused("--id", "run", "--conf", "read_timeout=soon", says=["read_timeout", "integer"])
-        self.refused("--id", "run", "--conf", "read_timeout=0", says=["read_timeout"])
-        self.refused("--id", "run", "--conf", "store_type=paper", says=["paper", "tcp", "file"])
-        self.refused("--id", "run", "--conf", "oops", says=["oops"])
-        self.refused("--id", "run", "--endpoint", "host:99999", says=["host:99999"])
-        self.refused("--id", "run", "--timeout", "0", says=["--timeout"])
-        self.refused("--id", "run", "--timeout", "1.9", says=["--timeout", "whole number"])
-        self.refused("--id", "run", "--backend", "static", "--rank", "-5", says=["--rank", "-5"])
-        for nonsense in ("nan", "1e300", "-1"):
-            self.refused("--id", "run", "--hold", nonsense, says=["--hold"])
-        self.refused(says=["--id"])
+        self.refused("--id", "run", "--backend", "nonsense", says=["nonsense", "muster", "c10d", "static"])
+        self.refused("--id", "run", says=["rank"])
+        self.refused("--id", "run", "--rank", "0", "--endpoint", "host", says=["host", "port"])
+        self.refused("--id", "run", "--rank", "-5", says=["--rank", "-5"])
 
 
 if __name__ == "__main__":
