@@ -32,16 +32,16 @@ struct CoordinatedRendezvousOptions {
   int64_t max_nodes = 1;
   std::chrono::milliseconds last_call{30'000};  ///< From reaching min_nodes to closing the doors.
   std::chrono::milliseconds keep_alive_interval{1'000};
-  int64_t keep_alive_max_attempt = 3;  ///< A node silent for so many intervals is taken for dead.
+  int64_t keep_alive_max_attempt = 3;    ///< A node silent for so many intervals is taken for dead.
   std::chrono::milliseconds grace{300};  ///< For a node whose connection broke to come back.
   /// Who gets which rank: "natural" (by address, node2 before node10), "text" (as PyTorch),
   /// "stable" (who was in the last round keeps its rank where possible), "label".
   std::string rank_policy = "natural";
 
-  std::string label{};  ///< For the policy "label": a rack, a switch.
-  std::chrono::milliseconds join_timeout{600'000};  ///< One NextRendezvous().
-  std::chrono::milliseconds close_timeout{30'000};  ///< SetClosed() and Leave().
-  RendezvousEventSink events{};                     ///< Null: the process's sink.
+  std::string label{};                               ///< For the policy "label": a rack, a switch.
+  std::chrono::milliseconds join_timeout{600'000};   ///< One NextRendezvous().
+  std::chrono::milliseconds close_timeout{30'000};   ///< SetClosed() and Leave().
+  RendezvousEventSink events{};                      ///< Null: the process's sink.
   std::function<void(std::string_view line)> log{};  ///< What people should know; null: stderr.
 
   /// From parameters and their options is_host, join_timeout, last_call_timeout, close_timeout,

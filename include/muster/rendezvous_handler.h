@@ -62,10 +62,10 @@ struct WaitReport {
   std::vector<std::string> waiting{};  ///< For the next one.
   std::vector<std::string> spares{};
   std::vector<std::string> expected{};  ///< Known, but not back from the last round.
-  std::vector<std::string> silent{};  ///< Have missed a heartbeat.
-  std::string trouble{};              ///< kContact: what keeps this node from its backend.
-  std::string first{};                ///< kBootstrap: the round's rank 0, if it is known.
-  int64_t awaited = 0;                ///< Nodes that must still come, or (kNextRound) leave.
+  std::vector<std::string> silent{};    ///< Have missed a heartbeat.
+  std::string trouble{};                ///< kContact: what keeps this node from its backend.
+  std::string first{};                  ///< kBootstrap: the round's rank 0, if it is known.
+  int64_t awaited = 0;                  ///< Nodes that must still come, or (kNextRound) leave.
   std::optional<std::chrono::milliseconds> last_call_left{};
   std::optional<std::chrono::milliseconds> time_left{};  ///< Until the waiting call gives up.
 

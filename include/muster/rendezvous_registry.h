@@ -35,8 +35,8 @@ class RendezvousHandlerRegistry {
   std::map<std::string, RendezvousHandlerCreator, std::less<>> creators_;
 };
 
-/// The registry of this process. It knows "muster", "c10d" and "static"; "etcd" and "etcd-v2" are taken, and
-/// say so when asked for.
+/// The registry of this process. It knows "muster", "c10d" and "static"; "etcd" and "etcd-v2" are
+/// taken, and say so when asked for.
 RendezvousHandlerRegistry& DefaultRendezvousRegistry();
 
 /// DefaultRendezvousRegistry().CreateHandler().

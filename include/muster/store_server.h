@@ -33,6 +33,12 @@ struct StoreServerOptions {
   std::chrono::milliseconds handshake_max{30'000};  ///< Time to send VALIDATE.
   std::chrono::milliseconds stall_max{60'000};  ///< Time without taking any of the waiting replies.
 
+  /// Rendezvous that it runs for others, and nodes in each; who comes above is refused.
+  uint64_t runs_max = 10'000;
+  uint64_t nodes_per_run_max = 128 * 1024;
+  /// How long a run without nodes is remembered, while there is room.
+  std::chrono::milliseconds run_kept_max{600'000};
+
   /// Warnings (true) and details (false), one line each, from the server's threads. Null: silence.
   std::function<void(bool warning, std::string_view line)> log{};
 

@@ -40,8 +40,7 @@ double Hundredths(double value) { return std::round(value * 100) / 100; }
 /// The value that so many of them do not exceed.
 Duration Quantile(std::vector<Duration> times, double share) {
   std::ranges::sort(times);
-  const auto rank =
-      static_cast<size_t>(std::ceil(share * static_cast<double>(times.size())));
+  const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(times.size())));
   return times[std::max<size_t>(rank, 1) - 1];
 }
 
@@ -73,13 +72,12 @@ Json MeasureMuster(const BenchServer& server, size_t count, const BenchRendezvou
   const ServerMeter meter(server.pid);
   const auto size = static_cast<int64_t>(count);
   const auto killed = static_cast<int64_t>(flags.kill);
-  load::FleetOptions options{
-      .server = server.endpoint,
-      .nodes = count,
-      .kill = flags.kill,
-      .settings = {.min_nodes = size - killed,
-                   .max_nodes = size,
-                   .last_call = ToDuration(flags.last_call_seconds)}};
+  load::FleetOptions options{.server = server.endpoint,
+                             .nodes = count,
+                             .kill = flags.kill,
+                             .settings = {.min_nodes = size - killed,
+                                          .max_nodes = size,
+                                          .last_call = ToDuration(flags.last_call_seconds)}};
   double idle_cores = 0;
   if (flags.hold_seconds > 0) {
     options.hold = [&] {
@@ -232,8 +230,8 @@ int BenchRendezvous(const BenchRendezvousFlags& flags) {
         "dies");
   }
   OrExit(load::AllowConnections((muster ? 1 : 2) * most + 64), "bench rendezvous");
-  const BenchServer server = OrExit(
-      ReachServer(flags.server, flags.server_pid, flags.server_threads), "bench rendezvous");
+  const BenchServer server =
+      OrExit(ReachServer(flags.server, flags.server_pid, flags.server_threads), "bench rendezvous");
   if (!flags.json) {
     std::printf("%-8s %7s %9s %6s %9s %9s %8s %8s %8s %9s %9s\n", "backend", "nodes", "seconds",
                 "ranks", "messages", "bytes", "CPU s", "MiB", "idle", "re-formed", "p99");

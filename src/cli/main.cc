@@ -17,7 +17,8 @@ namespace {
 constexpr const char* kAbout =
     "muster gets a fleet of machines to agree on who is in a training job, in which order.\n"
     "\n"
-    "  muster serve --listen :29500            a server for rendezvous, and for PyTorch's TCPStore\n"
+    "  muster serve --listen :29500            a server for rendezvous, and for PyTorch's "
+    "TCPStore\n"
     "  muster store --server HOST:29500 keys   look into any TCPStore server, muster's or "
     "PyTorch's\n"
     "  muster rendezvous --endpoint HOST:29400 --id RUN --nodes 2:4\n"

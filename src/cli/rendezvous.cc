@@ -188,7 +188,8 @@ void Hold(RendezvousHandler& handler, const RendezvousFlags& flags, const StopSi
     const auto event = handler.AwaitEvent(std::min(left, kLook));
     if (!event) continue;
     std::fprintf(stderr, "muster: %s\n", event->ToString().c_str());
-    if (flags.follow && event->kind != MembershipEvent::Kind::kClosed) Join(handler, flags, signals);
+    if (flags.follow && event->kind != MembershipEvent::Kind::kClosed)
+      Join(handler, flags, signals);
   }
 }
 
@@ -234,10 +235,10 @@ void AddRendezvous(CLI::App& app, Run* run) {
       "  muster rendezvous --endpoint localhost:29400 --id try --nodes 2 --hold 10    run it "
       "twice\n"
       "  muster rendezvous --endpoint HOST:29400 --id RUN --nodes 2:8 --hold 3600 --follow");
-  command->add_option("--backend", flags->backend, "muster, c10d, static")
-      ->capture_default_str();
-  command->add_option("--endpoint", flags->endpoint,
-                      "HOST:PORT of the server; or (c10d) a file's path")
+  command->add_option("--backend", flags->backend, "muster, c10d, static")->capture_default_str();
+  command
+      ->add_option("--endpoint", flags->endpoint,
+                   "HOST:PORT of the server; or (c10d) a file's path")
       ->capture_default_str();
   command->add_option("--id", flags->run_id, "Name of the run; all its nodes give the same")
       ->required();

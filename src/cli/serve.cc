@@ -1,4 +1,4 @@
-// `muster serve`: a store server until it is told to stop.
+// `muster serve`: a server, until it is told to stop.
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -22,6 +22,7 @@ struct ServeFlags {
   bool quiet = false;
   double handshake_seconds = 30;
   double stall_seconds = 60;
+  double run_kept_seconds = 600;
   StoreServerOptions options;
 };
 
@@ -37,6 +38,7 @@ int Serve(ServeFlags& flags) {
   flags.options.port = endpoint->port;
   flags.options.handshake_max = ToMilliseconds(flags.handshake_seconds);
   flags.options.stall_max = ToMilliseconds(flags.stall_seconds);
+  flags.options.run_kept_max = ToMilliseconds(flags.run_kept_seconds);
   if (!flags.quiet) {
     flags.options.log = [verbose = flags.verbose](bool warning, std::string_view line) {
       if (warning || verbose) LogToStderr(warning, line);
@@ -78,6 +80,8 @@ void AddLimits(CLI::App& serve, ServeFlags& flags) {
         "Replies that may wait for a slow reader");
   count("--queued-reply-total-bytes-max", options.queued_reply_total_bytes_max, kFrame,
         "... for all of them together, before large replies are refused");
+  count("--runs-max", options.runs_max, kFrame, "Rendezvous at a time");
+  count("--nodes-per-run-max", options.nodes_per_run_max, kFrame, "Nodes in one of them");
   const auto seconds = [&](const char* flag, double& value, const char* help) {
     serve.add_option(flag, value, help)
         ->transform(SecondsFrom(0.001, kClientSecondsMax))
@@ -85,6 +89,8 @@ void AddLimits(CLI::App& serve, ServeFlags& flags) {
   };
   seconds("--handshake-seconds", flags.handshake_seconds,
           "Time a client has for its first message");
+  seconds("--run-kept-seconds", flags.run_kept_seconds,
+          "Time a rendezvous without nodes is remembered");
   seconds("--stall-seconds", flags.stall_seconds, "Time a client may leave its replies untaken");
 }
 
@@ -94,7 +100,9 @@ void AddServe(CLI::App& app, Run* run) {
   auto flags = std::make_shared<ServeFlags>();
   CLI::App* serve = app.add_subcommand(
       "serve",
-      "Run a store server that muster's and PyTorch's clients can use.\n"
+      "Run a server: the coordinator of any number of rendezvous, and a store that muster's and "
+      "PyTorch's clients\n"
+      "can use, on one port.\n"
       "\n"
       "Prints one line with its real address once it accepts connections, and runs until SIGINT or "
       "SIGTERM,\n"

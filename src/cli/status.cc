@@ -51,10 +51,10 @@ double Seconds(Duration time) { return static_cast<double>(time.count() / 1'000'
 
 /// For whom the run waits, and why: one sentence.
 std::string Sentence(const RunReport& run) {
-  const std::string late = run.waiting == 0 ? ""
-                                            : Concat("; ", run.waiting,
-                                                     run.waiting == 1 ? " node waits" : " nodes wait",
-                                                     " for the next round");
+  const std::string late =
+      run.waiting == 0 ? ""
+                       : Concat("; ", run.waiting, run.waiting == 1 ? " node waits" : " nodes wait",
+                                " for the next round");
   if (run.phase == RunReport::Phase::kEmpty) return "no nodes: waiting for the first to come";
   if (run.phase == RunReport::Phase::kClosed)
     return Concat("closed", run.closed_by.empty() ? "" : Concat(" by ", run.closed_by));
@@ -104,7 +104,9 @@ void Print(const RunReport& run) {
     const std::string place = member.rank >= 0 ? Concat("rank ", member.rank) : role;
     std::printf("  %-10s %-32s heard %.1f s ago%s%s%s\n", place.c_str(),
                 member.node.ToString().c_str(), Seconds(member.silent_for),
-                !member.connected ? ", not connected" : member.late ? ", late" : "",
+                !member.connected ? ", not connected"
+                : member.late     ? ", late"
+                                  : "",
                 member.label.empty() ? "" : ", label ", Printable(member.label).c_str());
   }
 }
@@ -169,7 +171,9 @@ void AddStatus(CLI::App& app, Run* run) {
       "\n"
       "  muster status --server HOST:29400                      all runs\n"
       "  muster status --server HOST:29400 --run RUN --watch    one of them, every second");
-  status->add_option("--server", flags->server, "HOST:PORT of `muster serve`, or of the node that hosts")
+  status
+      ->add_option("--server", flags->server,
+                   "HOST:PORT of `muster serve`, or of the node that hosts")
       ->capture_default_str();
   status->add_option("--run", flags->run_id, "Only this run");
   status->add_option("--timeout", flags->timeout_seconds, "Seconds to wait for an answer")

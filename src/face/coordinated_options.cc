@@ -19,6 +19,7 @@ constexpr int kDefaultPort = 29400;
 constexpr double kSecondsMax = 100.0 * 365 * 24 * 3600;
 constexpr milliseconds kKeepAliveMax = std::chrono::hours(24);
 constexpr int64_t kAttemptsMax = 10'000;
+constexpr milliseconds kGraceMax = std::chrono::hours(1);
 constexpr size_t kLabelBytesMax = 1024;
 
 std::optional<double> ToNumber(const ConfigValue& value) {
@@ -28,8 +29,7 @@ std::optional<double> ToNumber(const ConfigValue& value) {
   if (text == nullptr) return std::nullopt;
   const std::string_view digits = Trim(*text);
   double number = 0;
-  const auto [end, failure] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   if (failure != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
   return number;
 }
@@ -113,7 +113,8 @@ void CoordinatedRendezvousOptions::Validate() const {
   MustBe(join_timeout.count() > 0, "join_timeout in ms", join_timeout.count(), "above 0");
   MustBe(close_timeout.count() > 0, "close_timeout in ms", close_timeout.count(), "above 0");
   MustBe(last_call.count() >= 0, "last_call_timeout in ms", last_call.count(), "0 or more");
-  MustBe(grace.count() >= 0, "grace in ms", grace.count(), "0 or more");
+  MustBe(grace.count() >= 0 && grace <= kGraceMax, "grace in ms", grace.count(),
+         "0 or more, at most an hour");
   MustBe(keep_alive_interval.count() > 0 && keep_alive_interval <= kKeepAliveMax,
          "keep_alive_interval in ms", keep_alive_interval.count(), "above 0, at most a day");
   MustBe(keep_alive_max_attempt >= 1 && keep_alive_max_attempt <= kAttemptsMax,

@@ -60,9 +60,9 @@ int64_t WholeSeconds(milliseconds time) {
 
 struct CoordinatedRendezvousHandler::Impl {
   explicit Impl(CoordinatedRendezvousOptions given)
-      : options(Validated(std::move(given))),
-        events(options.events, options.run_id,
-               [] { return EventOrigin{.hostname = "localhost", .pid = ProcessId()}; }) {
+      : options(Validated(std::move(given))), events(options.events, options.run_id, [] {
+          return EventOrigin{.hostname = "localhost", .pid = ProcessId()};
+        }) {
     Serve();
     port = server ? server->port() : options.port;
     self = {.addr = options.local_addr, .pid = ProcessId(), .local_id = NextLocalId()};
@@ -76,14 +76,12 @@ struct CoordinatedRendezvousHandler::Impl {
     if (!serves) return;
     try {
       server = StoreServer::Shared({.port = options.port});
-      events.Record(kServe, NodeState::kInit, std::nullopt, [] {
-        return Concat("process ", ProcessId(), " serves the rendezvous");
-      });
+      events.Record(kServe, NodeState::kInit, std::nullopt,
+                    [] { return Concat("process ", ProcessId(), " serves the rendezvous"); });
     } catch (const std::exception& error) {
       if (options.is_host) {
-        std::throw_with_nested(RendezvousConnectionError(
-            Concat("the rendezvous could not be served at port ", options.port, ": ",
-                   error.what())));
+        std::throw_with_nested(RendezvousConnectionError(Concat(
+            "the rendezvous could not be served at port ", options.port, ": ", error.what())));
       }
       // Somebody else has the port: another node on this machine, or `muster serve`.
     }
@@ -127,14 +125,13 @@ struct CoordinatedRendezvousHandler::Impl {
       std::fprintf(stderr, "muster: %s\n", line.c_str());
     }
     events.Record(kFallback, NodeState::kRunning, std::nullopt, [&] { return line; });
-    RendezvousConfig config{
-        {"is_host", false},
-        {"join_timeout", WholeSeconds(options.join_timeout)},
-        {"last_call_timeout", WholeSeconds(options.last_call)},
-        {"close_timeout", WholeSeconds(options.close_timeout)}};
-    RendezvousHandlerPtr made = CreateC10dHandler({"c10d", Endpoint{options.host, port}.ToString(),
-                                                   options.run_id, options.min_nodes,
-                                                   options.max_nodes, options.local_addr, config});
+    RendezvousConfig config{{"is_host", false},
+                            {"join_timeout", WholeSeconds(options.join_timeout)},
+                            {"last_call_timeout", WholeSeconds(options.last_call)},
+                            {"close_timeout", WholeSeconds(options.close_timeout)}};
+    RendezvousHandlerPtr made =
+        CreateC10dHandler({"c10d", Endpoint{options.host, port}.ToString(), options.run_id,
+                           options.min_nodes, options.max_nodes, options.local_addr, config});
     const std::lock_guard lock(mutex);
     fallback = std::move(made);
   }
@@ -173,9 +170,8 @@ struct CoordinatedRendezvousHandler::Impl {
     // A store of before a break is out of order.
     if (!store || store_of != session.connections()) {
       store_of = session.connections();
-      store = std::make_shared<TcpStore>(options.host,
-                                         TcpStoreOptions{.port = port,
-                                                         .timeout = options.join_timeout});
+      store = std::make_shared<TcpStore>(
+          options.host, TcpStoreOptions{.port = port, .timeout = options.join_timeout});
     }
     info.store = std::make_shared<PrefixStore>(
         Concat("torch.rendezvous.", options.run_id, ".", info.round), store);
@@ -210,17 +206,17 @@ struct CoordinatedRendezvousHandler::Impl {
         throw RendezvousClosedError(
             Concat(run, " is closed", outcome.why.empty() ? "" : " by " + outcome.why));
       case Kind::kGraceful:
-        throw RendezvousGracefulExitError(
-            Concat(run, " was closed", outcome.why.empty() ? "" : " by " + outcome.why, " while ",
-                   who, " was a spare"));
+        throw RendezvousGracefulExitError(Concat(run, " was closed",
+                                                 outcome.why.empty() ? "" : " by " + outcome.why,
+                                                 " while ", who, " was a spare"));
       case Kind::kTimedOut:
         throw RendezvousTimeoutError(Concat(who, " could not join ", run, " within ",
                                             options.join_timeout.count(), " ms: ", outcome.why));
       case Kind::kUnreachable:
-        throw RendezvousConnectionError(
-            Concat(who, " could not join ", run, " within ", options.join_timeout.count(),
-                   " ms: the server at ", Endpoint{options.host, port}.ToString(),
-                   " is out of reach: ", outcome.why));
+        throw RendezvousConnectionError(Concat(who, " could not join ", run, " within ",
+                                               options.join_timeout.count(), " ms: the server at ",
+                                               Endpoint{options.host, port}.ToString(),
+                                               " is out of reach: ", outcome.why));
       default:
         throw RendezvousError(Concat(who, " may not join ", run, ": ", outcome.why));
     }

@@ -232,7 +232,8 @@ void SessionClient::OnPush(const Push& push) {
       ++connections_;
       trouble_.clear();
       node_.addr = push.addr;
-      if (!push.resumed && connections_ > 1) LosePlace("the server had given it up, or forgotten it");
+      if (!push.resumed && connections_ > 1)
+        LosePlace("the server had given it up, or forgotten it");
       break;
     case Kind::kRefused:
       if (push.refusal == Push::Refusal::kPast) break;

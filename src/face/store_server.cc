@@ -55,6 +55,13 @@ uint64_t RandomSeed() {
   return (uint64_t{random()} << 32) | random();
 }
 
+CoordinatorOptions CoordinatorOptionsOf(const StoreServerOptions& options) {
+  return {.runs_max = options.runs_max,
+          .nodes_per_run_max = options.nodes_per_run_max,
+          .ended_kept = options.run_kept_max,
+          .seed = RandomSeed()};
+}
+
 size_t ThreadCount(const StoreServerOptions& options) {
   if (options.threads > 0) return static_cast<size_t>(options.threads);
   return std::max(1u, std::thread::hardware_concurrency());
@@ -80,6 +87,10 @@ void StoreServerOptions::Validate() const {
   positive(static_cast<uint64_t>(std::max<int64_t>(0, handshake_max.count())), "handshake_max",
            kFrame);
   positive(static_cast<uint64_t>(std::max<int64_t>(0, stall_max.count())), "stall_max", kFrame);
+  positive(runs_max, "runs_max", kFrame);
+  positive(nodes_per_run_max, "nodes_per_run_max", kFrame);
+  positive(static_cast<uint64_t>(std::max<int64_t>(0, run_kept_max.count())), "run_kept_max",
+           kFrame);
   if (threads < 0 || threads > 1024) {
     throw std::invalid_argument(
         Concat("StoreServerOptions::threads is ", threads, ", allowed: 0 (one per core) to 1024"));
@@ -93,7 +104,7 @@ struct StoreServer::Impl {
         hub({.reply_bytes_max = options.reply_bytes_max, .reserved_key = wire::kSessionKey},
             options.queued_reply_total_bytes_max, ThreadCount(options),
             [this](size_t loop) { Knock(loop, &StoreService::Collect); }),
-        sessions({.seed = RandomSeed()}, ThreadCount(options), clock, &StoreHub::LoopOf,
+        sessions(CoordinatorOptionsOf(options), ThreadCount(options), clock, &StoreHub::LoopOf,
                  [this](size_t loop) { Knock(loop, &StoreService::CollectPushes); }) {
     const size_t count = ThreadCount(options);
     services.resize(count);

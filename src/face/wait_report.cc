@@ -20,9 +20,8 @@ std::vector<std::string> Names(const Nodes& nodes) {
 std::string List(const std::vector<std::string>& names) { return ListOf(names, kNamesShown); }
 
 std::string InBrackets(const std::vector<std::string>& names, int64_t count) {
-  return names.empty()
-             ? ""
-             : Concat(" (", ListOf(names, kNamesShown, static_cast<size_t>(count)), ")");
+  return names.empty() ? ""
+                       : Concat(" (", ListOf(names, kNamesShown, static_cast<size_t>(count)), ")");
 }
 
 std::string Seconds(std::chrono::milliseconds left) {
@@ -106,15 +105,16 @@ WaitReport ReportOn(const RunReport& run, const std::optional<Node>& self) {
     if (member.late) report.silent.push_back(name);
     const bool waits = member.role == Role::kWaiting || member.role == Role::kSpare;
     if (self && member.node == *self && waits && report.phase == WaitReport::Phase::kComplete) {
-      report.phase = member.role == Role::kSpare ? WaitReport::Phase::kSpare
-                                                 : WaitReport::Phase::kNextRound;
+      report.phase =
+          member.role == Role::kSpare ? WaitReport::Phase::kSpare : WaitReport::Phase::kNextRound;
     }
   }
   const bool forms = report.phase == WaitReport::Phase::kForming;
   if (forms) report.awaited = std::max<int64_t>(run.settings.min_nodes - run.participants, 0);
   if (report.phase == WaitReport::Phase::kNextRound) report.awaited = run.participants;
   if (run.last_call_left)
-    report.last_call_left = std::chrono::duration_cast<std::chrono::milliseconds>(*run.last_call_left);
+    report.last_call_left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(*run.last_call_left);
   return report;
 }
 
@@ -142,15 +142,15 @@ std::string WaitReport::ToString() const {
                     quiet, limit);
     case Phase::kNextRound:
       return Concat("waiting for the next round: ", Nodes(awaited), " ",
-                    awaited == 1 ? "is" : "are", " still in round ", round, InBrackets(joined, here),
-                    quiet, limit);
+                    awaited == 1 ? "is" : "are", " still in round ", round,
+                    InBrackets(joined, here), quiet, limit);
     case Phase::kSpare:
       return Concat("a spare: round ", round, " is full with ", Nodes(max_nodes),
                     "; waits without limit for one of them to leave", quiet);
     case Phase::kBootstrap:
-      return Concat(in_round, "complete with ", Nodes(here),
-                    "; waiting for rank 0", first.empty() ? "" : Concat(" (", first, ")"),
-                    " to say where its store is", limit);
+      return Concat(in_round, "complete with ", Nodes(here), "; waiting for rank 0",
+                    first.empty() ? "" : Concat(" (", first, ")"), " to say where its store is",
+                    limit);
     case Phase::kComplete:
       return Concat("in round ", round, " with ", Nodes(here), quiet);
     case Phase::kClosed:

@@ -49,7 +49,8 @@ class FleetNode final : public SessionLinkOwner {
 // Lives on a loop of its own; the caller waits for what it promises.
 class Fleet {
  public:
-  Fleet(const FleetOptions& options, UvLoop& loop) : options_(options), loop_(loop), connector_(loop) {}
+  Fleet(const FleetOptions& options, UvLoop& loop)
+      : options_(options), loop_(loop), connector_(loop) {}
 
   std::future<Status> Form() {
     awaited_ = options_.nodes;

@@ -27,9 +27,9 @@ struct FleetOptions {
 };
 
 struct FleetReport {
-  Duration formed{};    ///< From the first connect to the last assignment.
-  Duration reformed{};  ///< From the deaths to the last survivor's next assignment.
-  bool ranks_ok = true;  ///< Every rank once, the same world and round for all.
+  Duration formed{};             ///< From the first connect to the last assignment.
+  Duration reformed{};           ///< From the deaths to the last survivor's next assignment.
+  bool ranks_ok = true;          ///< Every rank once, the same world and round for all.
   double messages_per_node = 0;  ///< Both ways, until all had their assignment.
   double bytes_per_node = 0;
 };

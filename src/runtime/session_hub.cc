@@ -74,8 +74,7 @@ void SessionHub::Obey(Coordinator& coordinator, SessionId session,
 
 Pushes SessionHub::Handle(size_t loop, ClientId client, const wire::SessionRequest& request) {
   const Instant now = clock_.Now();
-  return Turn(loop,
-              [&](Pushes& out) { Obey(coordinator_, IdOf(client), request, now, out); });
+  return Turn(loop, [&](Pushes& out) { Obey(coordinator_, IdOf(client), request, now, out); });
 }
 
 Pushes SessionHub::Disconnect(size_t loop, ClientId client) {

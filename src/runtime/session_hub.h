@@ -46,8 +46,8 @@ class SessionHub {
  private:
   template <typename Work>
   Pushes Turn(size_t loop, const Work& work);
-  static void Obey(Coordinator& coordinator, SessionId session,
-                   const wire::SessionRequest& request, Instant now, Pushes& out);
+  static void Obey(Coordinator& coordinator, SessionId session, const wire::SessionRequest& request,
+                   Instant now, Pushes& out);
 
   Clock& clock_;
   const std::function<size_t(ClientId)> loop_of_;

@@ -254,10 +254,9 @@ void SessionLink::Refused(const Push& push) {
   if (step_ == Step::kOpen) return owner_.OnPush(push);
   const Instant now = loop_.Now();
   if (!refused_since_) refused_since_ = now;
-  const bool passes =
-      push.refusal == Push::Refusal::kLimit ||
-      (push.refusal == Push::Refusal::kIdentity &&
-       now - *refused_since_ < ForgottenAfter(options_.hello.settings));
+  const bool passes = push.refusal == Push::Refusal::kLimit ||
+                      (push.refusal == Push::Refusal::kIdentity &&
+                       now - *refused_since_ < ForgottenAfter(options_.hello.settings));
   if (passes) return GiveUp(push.why);
   Stop();
   owner_.OnPush(push);

@@ -24,9 +24,9 @@ namespace muster {
 
 struct SessionLinkOptions {
   Endpoint server;
-  Hello hello;               ///< `resume` and `round` are the link's own business.
+  Hello hello;                ///< `resume` and `round` are the link's own business.
   Duration attempt_max = 5s;  ///< For one try to be connected and answered.
-  uint64_t seed = 0;         ///< Of the pauses.
+  uint64_t seed = 0;          ///< Of the pauses.
 };
 
 /// Who is told, on the loop's thread. May not destroy the link from inside.
@@ -56,8 +56,8 @@ class SessionLink final : private StreamHandler {
 
   /// Wants the next round; answered by kComplete, kClosed or kTimedOut.
   void Join(Duration timeout);
-  /// Gives up its place, or its wait. Answered by kLeft or kRefused; where there is no connection, by
-  /// nothing: the session is not taken up again.
+  /// Gives up its place, or its wait. Answered by kLeft or kRefused; where there is no connection,
+  /// by nothing: the session is not taken up again.
   void Leave();
   /// Answered by kClosed.
   void Close(std::string reason);
@@ -101,22 +101,22 @@ class SessionLink final : private StreamHandler {
   Step step_ = Step::kIdle;
   std::unique_ptr<Connector::Attempt> attempt_;
   StreamPtr stream_;
-  std::string input_;                  // the beginning of a message whose rest has not come
-  std::unique_ptr<Timer> timer_;       // of the step: its end, or (kOpen) keep-alives
-  std::optional<Backoff> backoff_;     // since the last time that all was well for a while
+  std::string input_;               // the beginning of a message whose rest has not come
+  std::unique_ptr<Timer> timer_;    // of the step: its end, or (kOpen) keep-alives
+  std::optional<Backoff> backoff_;  // since the last time that all was well for a while
   Instant opened_at_{};
-  bool ask_first_ = true;              // the server may be a plain one
-  uint64_t token_ = 0;                 // 0: nothing to be taken up again
+  bool ask_first_ = true;  // the server may be a plain one
+  uint64_t token_ = 0;     // 0: nothing to be taken up again
   uint32_t incarnation_ = 0;
-  int64_t round_ = -1;                 // the last one that the node was in
+  int64_t round_ = -1;  // the last one that the node was in
   struct Wish {
     Duration timeout;
     Instant until;
   };
-  std::optional<Wish> join_;           // until it is answered
-  std::optional<std::string> close_;   // its reason, until it is answered
+  std::optional<Wish> join_;              // until it is answered
+  std::optional<std::string> close_;      // its reason, until it is answered
   std::optional<Instant> refused_since_;  // another node seems to have our name
-  std::optional<RunReport> report_;    // whose parts are coming
+  std::optional<RunReport> report_;       // whose parts are coming
   uint64_t bytes_ = 0;
   uint64_t messages_ = 0;
 };

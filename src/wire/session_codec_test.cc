@@ -53,42 +53,46 @@ TEST(SessionCodecTest, BytesOfAKeepAlive) {
 // The examples of docs/protocol.md.
 TEST(SessionCodecTest, BytesOfANodesFirstRound) {
   constexpr uint64_t kToken = 0x1122334455667788;
-  EXPECT_EQ(test::ToHex(SessionGreeting(true)),
-            "00 ce f7 85 3c 05 01 00 00 00 00 00 00 00 10 00 00 00 00 00 00 00 "
-            "6d 75 73 74 65 72 2f 73 65 73 73 69 6f 6e 2f 31");
-  EXPECT_EQ(test::ToHex(Frame(SessionRequest{.kind = Said::kOpen,
-                                             .hello = {.run_id = "run",
-                                                       .node = {"", 4711, 0},
-                                                       .settings = {.min_nodes = 2, .max_nodes = 4},
-                                                       .bootstrap_port = 29500}})),
-            "a0 62 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 ff ff ff ff ff ff ff ff "
-            "01 03 00 72 75 6e 00 00 67 12 00 00 00 00 00 00 00 00 00 00 00 00 00 00 "
-            "02 00 00 00 00 00 00 00 04 00 00 00 00 00 00 00 30 75 00 00 00 00 00 00 "
-            "e8 03 00 00 00 00 00 00 03 00 00 00 00 00 00 00 2c 01 00 00 00 00 00 00 "
-            "00 00 00 3c 73");
-  EXPECT_EQ(test::ToHex(Frame(Push{
-                .kind = Push::Kind::kOpened, .incarnation = 1, .token = kToken, .addr = "10.0.0.7"})),
-            "a0 20 00 00 00 00 88 77 66 55 44 33 22 11 01 00 00 00 00 00 00 00 00 00 00 00 "
-            "00 08 00 31 30 2e 30 2e 30 2e 37");
-  EXPECT_EQ(test::ToHex(Frame(SessionRequest{
-                .kind = Said::kJoin, .token = kToken, .incarnation = 1, .join_timeout = 600s})),
-            "a0 1d 00 00 00 01 88 77 66 55 44 33 22 11 01 00 00 00 ff ff ff ff ff ff ff ff "
-            "c0 27 09 00 00 00 00 00");
-  EXPECT_EQ(test::ToHex(Frame(Push{
-                .kind = Push::Kind::kAdmitted, .incarnation = 1, .count = 1, .token = kToken})),
-            "a0 1d 00 00 00 02 88 77 66 55 44 33 22 11 01 00 00 00 00 00 00 00 00 00 00 00 "
-            "01 00 00 00 00 00 00 00");
-  EXPECT_EQ(test::ToHex(Frame(Push{.kind = Push::Kind::kComplete,
-                                   .incarnation = 1,
-                                   .rank = 1,
-                                   .world_size = 4,
-                                   .count = 4,
-                                   .token = kToken,
-                                   .addr = "10.0.0.2",
-                                   .port = 29500})),
-            "a0 39 00 00 00 05 88 77 66 55 44 33 22 11 01 00 00 00 00 00 00 00 00 00 00 00 "
-            "01 00 00 00 00 00 00 00 04 00 00 00 00 00 00 00 04 00 00 00 00 00 00 00 "
-            "08 00 31 30 2e 30 2e 30 2e 32 3c 73");
+  EXPECT_EQ(SessionGreeting(true),
+            test::Hex("00 ce f7 85 3c 05 01 00 00 00 00 00 00 00 10 00 00 00 00 00 00 00 "
+                      "6d 75 73 74 65 72 2f 73 65 73 73 69 6f 6e 2f 31"));
+  EXPECT_EQ(
+      Frame(SessionRequest{.kind = Said::kOpen,
+                           .hello = {.run_id = "run",
+                                     .node = {"", 4711, 0},
+                                     .settings = {.min_nodes = 2, .max_nodes = 4},
+                                     .bootstrap_port = 29500}}),
+      test::Hex("a0 62 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 ff ff ff ff ff ff ff ff "
+                "01 03 00 72 75 6e 00 00 67 12 00 00 00 00 00 00 00 00 00 00 00 00 00 00 "
+                "02 00 00 00 00 00 00 00 04 00 00 00 00 00 00 00 30 75 00 00 00 00 00 00 "
+                "e8 03 00 00 00 00 00 00 03 00 00 00 00 00 00 00 2c 01 00 00 00 00 00 00 "
+                "00 00 00 3c 73"));
+  EXPECT_EQ(
+      Frame(
+          Push{.kind = Push::Kind::kOpened, .incarnation = 1, .token = kToken, .addr = "10.0.0.7"}),
+      test::Hex("a0 20 00 00 00 00 88 77 66 55 44 33 22 11 01 00 00 00 00 00 00 00 00 00 00 00 "
+                "00 08 00 31 30 2e 30 2e 30 2e 37"));
+  EXPECT_EQ(
+      Frame(SessionRequest{
+          .kind = Said::kJoin, .token = kToken, .incarnation = 1, .join_timeout = 600s}),
+      test::Hex("a0 1d 00 00 00 01 88 77 66 55 44 33 22 11 01 00 00 00 ff ff ff ff ff ff ff ff "
+                "c0 27 09 00 00 00 00 00"));
+  EXPECT_EQ(
+      Frame(Push{.kind = Push::Kind::kAdmitted, .incarnation = 1, .count = 1, .token = kToken}),
+      test::Hex("a0 1d 00 00 00 02 88 77 66 55 44 33 22 11 01 00 00 00 00 00 00 00 00 00 00 00 "
+                "01 00 00 00 00 00 00 00"));
+  EXPECT_EQ(
+      Frame(Push{.kind = Push::Kind::kComplete,
+                 .incarnation = 1,
+                 .rank = 1,
+                 .world_size = 4,
+                 .count = 4,
+                 .token = kToken,
+                 .addr = "10.0.0.2",
+                 .port = 29500}),
+      test::Hex("a0 39 00 00 00 05 88 77 66 55 44 33 22 11 01 00 00 00 00 00 00 00 00 00 00 00 "
+                "01 00 00 00 00 00 00 00 04 00 00 00 00 00 00 00 04 00 00 00 00 00 00 00 "
+                "08 00 31 30 2e 30 2e 30 2e 32 3c 73"));
 }
 
 TEST(SessionCodecTest, AnOpenComesBackWhole) {

@@ -139,7 +139,7 @@ class Scenarios:
         members = [self.node(*hold, nodes="2:3") for _ in range(2)]
         for member in members:
             self.assertIn("of 2 in round 0", member.stdout.readline())
-        late = self.node("--hold", "60", "--follow", nodes="2:3")
+        late = self.node(*hold, nodes="2:3")
         for node in (*members, late):
             self.assertIn("of 3 in round 1", node.stdout.readline())
         for node in (*members, late):

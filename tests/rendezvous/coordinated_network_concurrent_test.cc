@@ -99,8 +99,8 @@ TEST_F(CoordinatedTest, NodesThatCameBeforeTheServerWaitForIt) {
   const auto nodes = Nodes(2, 2, 2);
   const auto first = Next(*nodes[0]);
   const auto second = Next(*nodes[1]);
-  EXPECT_TRUE(Says(*nodes[0], "the server at 127.0.0.1:" + std::to_string(port_) +
-                                  " is out of reach"));
+  EXPECT_TRUE(
+      Says(*nodes[0], "the server at 127.0.0.1:" + std::to_string(port_) + " is out of reach"));
   server_ = std::make_unique<StoreServer>(AtPort(port_));
   ExpectAgreement({first->Result(), second->Result()});
 }

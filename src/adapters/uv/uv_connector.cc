@@ -63,9 +63,8 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = AI_NUMERICSERV;
     const std::string port = Concat(to_.port);
-    const int failure =
-        uv_getaddrinfo(loop_.raw(), &question->request, &OnLookedUp, to_.host.c_str(), port.c_str(),
-                       &hints);
+    const int failure = uv_getaddrinfo(loop_.raw(), &question->request, &OnLookedUp,
+                                       to_.host.c_str(), port.c_str(), &hints);
     if (failure != 0) {
       loop_.Post([self = shared_from_this(), failure] { self->Fail(uv_strerror(failure)); });
       return;

@@ -21,6 +21,7 @@ constexpr size_t kNamesTold = 8;
 // Far from where their product overflows.
 constexpr Duration kKeepAliveMax = 24h;
 constexpr int64_t kAttemptsMax = 10'000;
+constexpr Duration kGraceMax = 1h;
 
 WallTime Wall(Instant now) {
   return WallTime{std::chrono::duration_cast<std::chrono::microseconds>(now.since_start).count()};
@@ -101,15 +102,17 @@ Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Pus
   }
   const RunSettings& wanted = hello.settings;
   if (wanted.min_nodes < 1 || wanted.max_nodes < wanted.min_nodes) {
-    return refuse(
-        Push::Refusal::kSettings,
-        Concat("a round of ", wanted.min_nodes, " to ", wanted.max_nodes, " nodes cannot be"));
+    return refuse(Push::Refusal::kSettings, Concat("a round of ", wanted.min_nodes, " to ",
+                                                   wanted.max_nodes, " nodes cannot be"));
   }
   if (wanted.keep_alive_interval <= 0s || wanted.keep_alive_interval > kKeepAliveMax ||
-      wanted.keep_alive_max_attempt < 1 || wanted.keep_alive_max_attempt > kAttemptsMax) {
+      wanted.keep_alive_max_attempt < 1 || wanted.keep_alive_max_attempt > kAttemptsMax ||
+      wanted.grace > kGraceMax) {
     return refuse(Push::Refusal::kSettings,
                   Concat("keep-alives every ", Milliseconds(wanted.keep_alive_interval), " ms, ",
-                         wanted.keep_alive_max_attempt, " of them to be missed, cannot be"));
+                         wanted.keep_alive_max_attempt, " of them to be missed, and a grace of ",
+                         Milliseconds(wanted.grace), " ms cannot be: at most a day, ", kAttemptsMax,
+                         " and an hour"));
   }
   const std::string& addr = hello.node.addr;
   if (addr.empty() || addr.size() > kNodeAddressBytesMax || Printable(addr, addr.size()) != addr) {
@@ -429,9 +432,8 @@ void Coordinator::Complete(Run& run, Pushes& out) {
 // nowhere. Where they found the server, they find it, too.
 std::string Coordinator::AddressOfFirst(const Run& run, const Node& first) {
   if (!IsLoopback(first.addr) || run.server_addr.empty()) return first.addr;
-  const bool all_here =
-      std::ranges::all_of(run.state.participants,
-                          [](const auto& member) { return IsLoopback(member.first.addr); });
+  const bool all_here = std::ranges::all_of(
+      run.state.participants, [](const auto& member) { return IsLoopback(member.first.addr); });
   return all_here ? first.addr : run.server_addr;
 }
 
@@ -505,8 +507,8 @@ void Coordinator::Tell(const Run& run, const Member& member, Push push, Pushes& 
 }
 
 void Coordinator::TellClosed(const Run& run, const Member& member, Pushes& out, bool graceful) {
-  Tell(run, member,
-       {.kind = Push::Kind::kClosed, .graceful = graceful, .who = run.state.closed_by}, out);
+  Tell(run, member, {.kind = Push::Kind::kClosed, .graceful = graceful, .who = run.state.closed_by},
+       out);
 }
 
 void Coordinator::TellState(const Run& run, const Member& member, Pushes& out) {

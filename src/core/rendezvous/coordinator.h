@@ -77,7 +77,8 @@ struct Push {
   enum class Refusal : uint8_t {
     kNone,
     kSettings,  ///< Nothing: it was told something else than the others.
-    kIdentity,  ///< Nothing: another node has its name. Unless that is itself, before it started anew.
+    kIdentity,  ///< Nothing: another node has its name. Unless that is itself, before it started
+                ///< anew.
     kLimit,     ///< Try again later.
     kPast,      ///< Nothing: what it asked is out of date, and it is about to hear why.
   };
@@ -157,7 +158,7 @@ class Coordinator {
     Instant join_by = Instant::Never();  ///< A spare waits without limit.
     Instant seen_at{};
     Instant grace_ends{};
-    std::optional<Place> place;              ///< In the round that it is in, or was in last.
+    std::optional<Place> place;          ///< In the round that it is in, or was in last.
     std::list<Member*>::iterator quiet;  ///< Its place in by_silence, while it has a session.
   };
 
@@ -176,9 +177,10 @@ class Coordinator {
     std::string server_addr{};      ///< Where nodes of other machines found this server.
     std::string first_addr{};       ///< Of rank 0 of the round that was completed last,
     uint16_t first_port = 0;        ///< and where it serves the workers' store.
-    int64_t told_waiting = 0;  ///< What the members of the round were last told.
-    std::vector<std::string> lost{};  ///< Of the members of the round, that others have not heard of,
-    std::string lost_why{};           ///< and why the first of them is.
+    int64_t told_waiting = 0;       ///< What the members of the round were last told.
+    std::vector<std::string>
+        lost{};              ///< Of the members of the round, that others have not heard of,
+    std::string lost_why{};  ///< and why the first of them is.
     Instant told_lost = Instant{};
     Instant forget_at = Instant::Never();
     Instant due = Instant::Never();  ///< As noted in due_.

@@ -114,9 +114,8 @@ RunReport Coordinator::ReportOn(const Run& run, size_t names_max, Instant now) {
     report.last_call_left = std::max<Duration>(ends - now, 0s);
   }
   for (const Role role : kRoles) {
-    std::vector<MemberReport> some = names_max < run.members.size()
-                                         ? Some(run, role, names_max, now)
-                                         : All(run, role, now);
+    std::vector<MemberReport> some =
+        names_max < run.members.size() ? Some(run, role, names_max, now) : All(run, role, now);
     std::ranges::stable_sort(some, {}, &MemberReport::rank);
     std::ranges::move(some, std::back_inserter(report.members));
   }

@@ -101,9 +101,8 @@ Reply StoreMachine::Add(const Request& request, Released& released) {
 }
 
 Reply StoreMachine::Check(const Request& request) const {
-  const bool ready = std::all_of(
-      request.keys.begin(), request.keys.end(),
-      [&](std::string_view key) {
+  const bool ready =
+      std::all_of(request.keys.begin(), request.keys.end(), [&](std::string_view key) {
         return entries_.contains(key) || queues_.Length(key) > 0 ||
                (!key.empty() && key == options_.reserved_key);
       });
