@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "adapters/posix/posix_clock.h"
 #include "base/text.h"
 #include "cli/bench.h"
 #include "cli/flags.h"
@@ -82,7 +83,8 @@ Json MeasureMuster(const BenchServer& server, size_t count, const BenchRendezvou
   if (flags.hold_seconds > 0) {
     options.hold = [&] {
       const Duration before = meter.Now();
-      std::this_thread::sleep_for(ToDuration(flags.hold_seconds));
+      PosixClock clock;
+      clock.SleepUntil(clock.Now() + ToDuration(flags.hold_seconds));
       idle_cores = Hundredths(static_cast<double>((meter.Now() - before).count()) /
                               (flags.hold_seconds * 1e9) * 100) /
                    100;

@@ -1,3 +1,5 @@
+#include "face/coordinated_options.h"
+
 #include <charconv>
 #include <cmath>
 #include <stdexcept>
@@ -17,9 +19,6 @@ using std::chrono::milliseconds;
 
 constexpr int kDefaultPort = 29400;
 constexpr double kSecondsMax = 100.0 * 365 * 24 * 3600;
-constexpr milliseconds kKeepAliveMax = std::chrono::hours(24);
-constexpr int64_t kAttemptsMax = 10'000;
-constexpr milliseconds kGraceMax = std::chrono::hours(1);
 constexpr size_t kLabelBytesMax = 1024;
 
 std::optional<double> ToNumber(const ConfigValue& value) {
@@ -73,6 +72,16 @@ void MustBePrintable(const std::string& text, size_t most, std::string_view what
 
 }  // namespace
 
+RunSettings Settings(const CoordinatedRendezvousOptions& options) {
+  return {.min_nodes = options.min_nodes,
+          .max_nodes = options.max_nodes,
+          .last_call = options.last_call,
+          .keep_alive_interval = options.keep_alive_interval,
+          .keep_alive_max_attempt = options.keep_alive_max_attempt,
+          .grace = options.grace,
+          .policy = *ParseRankPolicy(options.rank_policy)};
+}
+
 CoordinatedRendezvousOptions CoordinatedRendezvousOptions::From(
     const RendezvousParameters& parameters) {
   const HostAndPort at = ParseRendezvousEndpoint(parameters.endpoint, kDefaultPort);
@@ -104,25 +113,15 @@ void CoordinatedRendezvousOptions::Validate() const {
   MustBePrintable(run_id, kLabelBytesMax, "run id");
   MustBePrintable(label, kLabelBytesMax, "label");
   MustBePrintable(local_addr, kNodeAddressBytesMax, "local address");
-  if (min_nodes < 1 || max_nodes < min_nodes) {
-    throw std::invalid_argument(Concat("A round of ", min_nodes, " to ", max_nodes,
-                                       " nodes cannot be. Allowed: 1 or more, up to at least as "
-                                       "many."));
-  }
   MustBe(port != 0 || is_host == true, "port", port, "1 to 65535; 0 if this process serves");
   MustBe(join_timeout.count() > 0, "join_timeout in ms", join_timeout.count(), "above 0");
   MustBe(close_timeout.count() > 0, "close_timeout in ms", close_timeout.count(), "above 0");
-  MustBe(last_call.count() >= 0, "last_call_timeout in ms", last_call.count(), "0 or more");
-  MustBe(grace.count() >= 0 && grace <= kGraceMax, "grace in ms", grace.count(),
-         "0 or more, at most an hour");
-  MustBe(keep_alive_interval.count() > 0 && keep_alive_interval <= kKeepAliveMax,
-         "keep_alive_interval in ms", keep_alive_interval.count(), "above 0, at most a day");
-  MustBe(keep_alive_max_attempt >= 1 && keep_alive_max_attempt <= kAttemptsMax,
-         "keep_alive_max_attempt", keep_alive_max_attempt, "1 to 10000");
   if (!ParseRankPolicy(rank_policy)) {
     throw std::invalid_argument(Concat("The rank policy '", Printable(rank_policy),
                                        "' does not exist. Allowed: natural, text, stable, label."));
   }
+  if (const std::string why = Settings(*this).Impossible(); !why.empty())
+    throw std::invalid_argument(Concat("The rendezvous '", run_id, "': ", why, "."));
 }
 
 }  // namespace muster

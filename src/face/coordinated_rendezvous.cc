@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdio>
 #include <mutex>
-#include <random>
 #include <utility>
 
 #include "adapters/posix/host.h"
@@ -11,6 +10,7 @@
 #include "adapters/posix/process.h"
 #include "base/text.h"
 #include "face/bootstrap.h"
+#include "face/coordinated_options.h"
 #include "face/event_recorder.h"
 #include "face/session_client.h"
 #include "muster/c10d_rendezvous.h"
@@ -30,16 +30,6 @@ constexpr const char* kNext = "coordinated_rendezvous:CoordinatedRendezvousHandl
 constexpr const char* kClose = "coordinated_rendezvous:CoordinatedRendezvousHandler.set_closed";
 constexpr const char* kServe = "coordinated_rendezvous:serve";
 constexpr const char* kFallback = "coordinated_rendezvous:fall_back_to_c10d";
-
-RunSettings SettingsOf(const CoordinatedRendezvousOptions& options) {
-  return {.min_nodes = options.min_nodes,
-          .max_nodes = options.max_nodes,
-          .last_call = options.last_call,
-          .keep_alive_interval = options.keep_alive_interval,
-          .keep_alive_max_attempt = options.keep_alive_max_attempt,
-          .grace = options.grace,
-          .policy = *ParseRankPolicy(options.rank_policy)};
-}
 
 CoordinatedRendezvousOptions Validated(CoordinatedRendezvousOptions options) {
   options.Validate();
@@ -94,10 +84,12 @@ struct CoordinatedRendezvousHandler::Impl {
           SessionLinkOptions{.server = {options.host, port},
                              .hello = {.run_id = options.run_id,
                                        .node = self,
-                                       .settings = SettingsOf(options),
+                                       .settings = Settings(options),
                                        .label = options.label,
                                        .bootstrap_port = master.port()},
-                             .seed = std::random_device()()},
+                             .seed = static_cast<uint64_t>(clock.Wall()) ^
+                                     (uint64_t{ProcessId()} << 40) ^
+                                     static_cast<uint64_t>(self.local_id)},
           clock);
     }
     return *client;

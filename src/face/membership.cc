@@ -1,14 +1,14 @@
 // Membership events, as far as every backend has them.
 #include <algorithm>
-#include <thread>
 
+#include "adapters/posix/posix_clock.h"
 #include "base/text.h"
 #include "muster/rendezvous_handler.h"
 
 namespace muster {
 
 namespace {
-constexpr std::chrono::milliseconds kLook{200};
+constexpr Duration kLook = 200ms;
 }  // namespace
 
 std::string MembershipEvent::ToString() const {
@@ -28,7 +28,8 @@ std::string MembershipEvent::ToString() const {
 }
 
 std::optional<MembershipEvent> RendezvousHandler::AwaitEvent(std::chrono::milliseconds time) {
-  const auto until = std::chrono::steady_clock::now() + time;
+  PosixClock clock;
+  const Instant until = clock.Now() + time;
   while (true) {
     if (!closed_told_ && IsClosed()) {
       closed_told_ = true;
@@ -40,9 +41,9 @@ std::optional<MembershipEvent> RendezvousHandler::AwaitEvent(std::chrono::millis
       if (waiting > 0)
         return MembershipEvent{.kind = MembershipEvent::Kind::kNodesWaiting, .waiting = waiting};
     }
-    const auto now = std::chrono::steady_clock::now();
+    const Instant now = clock.Now();
     if (now >= until) return std::nullopt;
-    std::this_thread::sleep_until(std::min(until, now + kLook));
+    clock.SleepUntil(std::min(until, now + kLook));
   }
 }
 

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <random>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
 #include "adapters/posix/posix_clock.h"
+#include "adapters/posix/process.h"
 #include "adapters/uv/uv_listener.h"
 #include "adapters/uv/uv_loop.h"
 #include "base/text.h"
@@ -50,16 +50,17 @@ ListeningSocket BindOrThrow(const StoreServerOptions& options) {
 }
 
 // Of the tokens that tell sessions apart: those of an earlier server must mean nothing here.
-uint64_t RandomSeed() {
-  std::random_device random;
-  return (uint64_t{random()} << 32) | random();
+uint64_t SeedOfNow() {
+  const PosixClock clock;
+  return static_cast<uint64_t>(clock.Wall()) ^ (uint64_t{ProcessId()} << 40) ^
+         static_cast<uint64_t>(clock.Now().since_start.count());
 }
 
 CoordinatorOptions CoordinatorOptionsOf(const StoreServerOptions& options) {
   return {.runs_max = options.runs_max,
           .nodes_per_run_max = options.nodes_per_run_max,
           .ended_kept = options.run_kept_max,
-          .seed = RandomSeed()};
+          .seed = SeedOfNow()};
 }
 
 size_t ThreadCount(const StoreServerOptions& options) {

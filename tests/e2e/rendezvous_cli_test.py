@@ -22,6 +22,7 @@ class Command(unittest.TestCase):
     """Starts servers and nodes, and ends them."""
 
     BACKEND = ""  # of the nodes
+    STANDSTILL_S = 0  # of a server, to be sat out
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -127,7 +128,7 @@ class Scenarios:
         self.line_with(first, "1 more is needed")
         self.server.send_signal(signal.SIGSTOP)
         try:
-            time.sleep(7)  # longer than a client otherwise waits for the end of a wait to be confirmed
+            time.sleep(self.STANDSTILL_S)
         finally:
             self.server.send_signal(signal.SIGCONT)
         second = self.node()
@@ -190,6 +191,7 @@ class Scenarios:
 
 class WithTheCoordinator(Scenarios, Command):
     BACKEND = "muster"
+    STANDSTILL_S = 4  # longer than either side may be silent
 
     def test_no_server_status_4_and_where(self):
         self.server.terminate()
@@ -208,6 +210,7 @@ class WithTheCoordinator(Scenarios, Command):
 
 class WithASharedState(Scenarios, Command):
     BACKEND = "c10d"
+    STANDSTILL_S = 7  # longer than a client otherwise waits for the end of a wait to be confirmed
 
     def test_no_server_status_4_and_where(self):
         self.server.terminate()

@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "support/raw_server_test.h"
-#include "support/session_talker.h"
+#include "support/session_server_test.h"
 
 namespace muster::test {
 
@@ -17,42 +16,9 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 using Kind = Push::Kind;
-using Refusal = Push::Refusal;
 using Said = SessionTalker::Said;
-using Role = MemberReport::Role;
 
-class SessionTest : public RawServerTest {
- protected:
-  /// Two nodes, in the complete round 0 of "run"; with two loops, one on each.
-  struct Pair {
-    SessionTalker a;
-    SessionTalker b;
-  };
-  Pair PairInARound(const RunSettings& settings = Patient(2, 2)) const {
-    Pair pair{SessionTalker(port(), HelloOf("10.0.0.1", settings)),
-              SessionTalker(port(), HelloOf("10.0.0.2", settings))};
-    pair.a.Join();
-    pair.a.Hear(Kind::kAdmitted);
-    pair.b.Join();
-    pair.a.Hear(Kind::kComplete);
-    pair.b.Hear(Kind::kComplete);
-    return pair;
-  }
-
-  RunReport ReportOn(const std::string& run_id) const {
-    return SessionTalker(port()).Status(run_id).at(0);
-  }
-
-  /// Both are where PairInARound() left them, and have heard nothing since.
-  void ExpectUndisturbed(Pair& pair) const {
-    EXPECT_THAT(pair.a.HeardSoFar(), IsEmpty());
-    EXPECT_THAT(pair.b.HeardSoFar(), IsEmpty());
-    const RunReport report = ReportOn("run");
-    EXPECT_EQ(report.phase, RunReport::Phase::kComplete);
-    EXPECT_EQ(report.round, 0);
-    EXPECT_EQ(report.participants, 2);
-  }
-};
+class SessionTest : public SessionServerTest {};
 MUSTER_ON_ONE_AND_TWO_LOOPS(SessionTest);
 
 // --- Discovery
@@ -115,7 +81,7 @@ std::string InHex(const std::string& bytes) {
 }
 
 constexpr std::string_view kOpenHead =
-    "a0 70 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 ff ff ff ff ff ff ff ff 01 "
+    "a0 6a 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 ff ff ff ff ff ff ff ff 01 "
     "03 00 6a 6f 62 08 00 ";
 constexpr std::string_view kOpenTail =
     " 67 12 00 00 00 00 00 00 00 00 00 00 00 00 00 00 "

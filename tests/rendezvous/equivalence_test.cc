@@ -22,7 +22,7 @@
 //    others have been silent; the server does. So all nodes are there from the beginning.
 //  * Keep-alives less often than once a quantum. To the server any word is a sign of life, in the
 //    document only heartbeats are: who closes and then dies would die at different times.
-//  * A connection that is broken for longer than an instant. The document has no connections.
+//  * A connection that is broken for longer than an instant. The document has none.
 //  * Asking while a join is under way: to exit, to close, to join again. The driver does one thing
 //    at a time; the server listens. Likewise to exit where one is not: refused here, nothing there.
 //  * Living on after a join was refused because of closing. Such a node stays in its list: in the
@@ -38,12 +38,11 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -99,6 +98,10 @@ std::ostream& operator<<(std::ostream& out, const Event& event) {
 
 enum class Doing { kResting, kJoining, kJoined, kDead };
 
+std::string PlaceIn(int64_t round, int64_t rank, int64_t world_size) {
+  return Concat(" rank ", rank, " of ", world_size, " in round ", round, ";");
+}
+
 /// What a node knows, in either world.
 struct Knowledge {
   Doing doing = Doing::kResting;
@@ -106,8 +109,8 @@ struct Knowledge {
   bool others_wait = false;
   std::string told{};  ///< Everything so far.
 
-  void TellPlace(int64_t rank, int64_t world_size, int64_t round) {
-    told += Concat(" rank ", rank, " of ", world_size, " in round ", round, ";");
+  void TellPlace(const std::string& place) {
+    told += place;
     doing = Doing::kJoined;
     others_wait = false;
   }
@@ -237,11 +240,7 @@ class CoordinatorWorld {
       case Push::Kind::kAdmitted:
         return served_.push_back(index);
       case Push::Kind::kComplete:
-        served_.push_back(index);
-        // Told again to who connects again.
-        if (push.round == client.key.round) return;
-        client.key.round = push.round;
-        return client.knows.TellPlace(push.rank, push.world_size, push.round);
+        return HearPlace(index, PlaceIn(push.round, push.rank, push.world_size), push.round);
       case Push::Kind::kTimedOut:
         served_.push_back(index);
         return client.knows.TellTooLate();
@@ -263,6 +262,17 @@ class CoordinatorWorld {
       case Push::Kind::kRefused:
       case Push::Kind::kEnded:
         RC_FAIL(Concat(Setup::NodeAt(index).addr, " lives, and was refused: ", push.why));
+    }
+  }
+
+  void HearPlace(size_t index, const std::string& place, int64_t round) {
+    Client& client = clients_[index];
+    served_.push_back(index);
+    if (round == client.key.round) {  // said again, to who connects again
+      RC_ASSERT(client.knows.told.ends_with(place));
+    } else {
+      client.key.round = round;
+      client.knows.TellPlace(place);
     }
   }
 
@@ -388,7 +398,7 @@ class DocumentWorld {
     if (action != Action::kFinish) return actor.knows.TellClosed(action == Action::kErrorClosed);
     const RendezvousState& agreed = actor.document.shared();
     actor.place = {.round = agreed.round, .rank = agreed.participants.at(actor.driver.self())};
-    actor.knows.TellPlace(actor.place->rank, agreed.WorldSize(), agreed.round);
+    actor.knows.TellPlace(PlaceIn(agreed.round, actor.place->rank, agreed.WorldSize()));
   }
 
   const RendezvousRules rules_;
@@ -448,16 +458,15 @@ class TwoWorlds {
         return doing != Doing::kJoining;
       case Event::Kind::kDie:
         return MayDie(index);
-      case Event::Kind::kReconnect:
-      case Event::Kind::kPass:
+      default:
         return true;
     }
-    return true;
   }
 
   bool MayDie(size_t index) const {
-    // BUG in the coordinator (a): if two are lost in one Tick(), it acts between the one and the
-    // other. So nobody dies in the same quantum as another.
+    // BUG in the coordinator (a): if two are lost in one Tick(), it acts in between. With max=2, a
+    // in the round, b and c waiting: a and b die, and c is told that it has rank 1 of 2, beside b.
+    // So nobody dies in the same quantum as another. Once it is mended, strike this line.
     if (AnyDead([](const Node&) { return true; }, server_.now())) return false;
     const RendezvousState& state = server_.run().state;
     const Coordinator::Member& member = server_.run().members.at(Setup::NodeAt(index));
@@ -482,7 +491,8 @@ class TwoWorlds {
       late |= run.members.at(Setup::NodeAt(i)).join_by < next;
     }
     // BUG in the coordinator (b): if the time to join of the round's first member ends in the same
-    // Tick(), that member leaves, nobody completes the round, and "run.due > now" fails.
+    // Tick(), that member leaves, nobody completes the round, and "run.due > now" fails. Once it is
+    // mended, strike this line; the next one says what remains.
     if (late) return false;
     return living && !(late && dead);
   }

@@ -18,11 +18,6 @@ constexpr Duration kJustAfter = 1ns;
 constexpr Duration kLostPause = 100ms;
 constexpr size_t kNamesTold = 8;
 
-// Far from where their product overflows.
-constexpr Duration kKeepAliveMax = 24h;
-constexpr int64_t kAttemptsMax = 10'000;
-constexpr Duration kGraceMax = 1h;
-
 WallTime Wall(Instant now) {
   return WallTime{std::chrono::duration_cast<std::chrono::microseconds>(now.since_start).count()};
 }
@@ -44,16 +39,6 @@ bool InLastCall(const RendezvousState& state) {
   return state.deadline && !state.complete && !state.closed && !state.participants.empty();
 }
 
-Push Refuse(const SessionKey& key, Push::Refusal refusal, std::string why) {
-  return {.to = key.session,
-          .kind = Push::Kind::kRefused,
-          .refusal = refusal,
-          .incarnation = key.incarnation,
-          .round = key.round,
-          .token = key.token,
-          .why = std::move(why)};
-}
-
 Push Refuse(SessionId session, const Hello& hello, Push::Refusal refusal, std::string why) {
   return Refuse({.session = session, .token = hello.resume, .round = hello.round}, refusal,
                 std::move(why));
@@ -62,23 +47,6 @@ Push Refuse(SessionId session, const Hello& hello, Push::Refusal refusal, std::s
 bool IsLoopback(std::string_view addr) { return addr.starts_with("127.") || addr == "::1"; }
 
 }  // namespace
-
-std::string RunSettings::Against(const RunSettings& other) const {
-  std::string out;
-  const auto compare = [&out](std::string_view name, auto mine, auto theirs) {
-    if (mine != theirs)
-      out += Concat(out.empty() ? "" : ", ", name, " ", mine, " against ", theirs);
-  };
-  compare("min_nodes", min_nodes, other.min_nodes);
-  compare("max_nodes", max_nodes, other.max_nodes);
-  compare("last_call in ms", Milliseconds(last_call), Milliseconds(other.last_call));
-  compare("keep_alive_interval in ms", Milliseconds(keep_alive_interval),
-          Milliseconds(other.keep_alive_interval));
-  compare("keep_alive_max_attempt", keep_alive_max_attempt, other.keep_alive_max_attempt);
-  compare("grace in ms", Milliseconds(grace), Milliseconds(other.grace));
-  compare("rank policy", Name(policy), Name(other.policy));
-  return out;
-}
 
 Coordinator::Coordinator(const CoordinatorOptions& options)
     : options_(options), prng_(options.seed) {}
@@ -101,19 +69,8 @@ Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Pus
                   "the run id is empty: it names the rendezvous and must not be");
   }
   const RunSettings& wanted = hello.settings;
-  if (wanted.min_nodes < 1 || wanted.max_nodes < wanted.min_nodes) {
-    return refuse(Push::Refusal::kSettings, Concat("a round of ", wanted.min_nodes, " to ",
-                                                   wanted.max_nodes, " nodes cannot be"));
-  }
-  if (wanted.keep_alive_interval <= 0s || wanted.keep_alive_interval > kKeepAliveMax ||
-      wanted.keep_alive_max_attempt < 1 || wanted.keep_alive_max_attempt > kAttemptsMax ||
-      wanted.grace > kGraceMax) {
-    return refuse(Push::Refusal::kSettings,
-                  Concat("keep-alives every ", Milliseconds(wanted.keep_alive_interval), " ms, ",
-                         wanted.keep_alive_max_attempt, " of them to be missed, and a grace of ",
-                         Milliseconds(wanted.grace), " ms cannot be: at most a day, ", kAttemptsMax,
-                         " and an hour"));
-  }
+  if (std::string why = wanted.Impossible(); !why.empty())
+    return refuse(Push::Refusal::kSettings, std::move(why));
   const std::string& addr = hello.node.addr;
   if (addr.empty() || addr.size() > kNodeAddressBytesMax || Printable(addr, addr.size()) != addr) {
     return refuse(Push::Refusal::kSettings,
@@ -317,24 +274,6 @@ void Coordinator::Close(SessionKey key, std::string_view reason, Instant now, Pu
 
 // ----------------------------------------------------------------------------------------------
 // the machine
-
-std::string Coordinator::Missing(const Run& run) {
-  const RendezvousState& state = run.state;
-  std::vector<std::string> names;
-  for (const auto& [node, rank] : state.participants) {
-    if (names.size() == kNamesTold) break;
-    names.push_back(node.ToString());
-  }
-  const auto here = static_cast<int64_t>(state.participants.size());
-  const std::string who = Concat(" (", ListOf(names, kNamesTold, state.participants.size()), ")");
-  if (state.complete) {
-    return Concat("round ", state.round, " goes on with ", here, " of its members", who);
-  }
-  const int64_t needed = std::max<int64_t>(run.rules.min_nodes - here, 0);
-  return Concat("round ", state.round, ": ", here, " of ", run.rules.max_nodes, " nodes are here",
-                here == 0 ? "" : who, ", ", needed, " more ", needed == 1 ? "is" : "are",
-                " needed");
-}
 
 Outlook Coordinator::Look(const Run& run, const Member& member, Instant now) const {
   return {.state = run.state,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.h"
 #include "core/rendezvous/coordinator.h"
 
 namespace muster {
@@ -12,6 +13,7 @@ namespace {
 using Role = MemberReport::Role;
 using Phase = RunReport::Phase;
 
+constexpr size_t kNamesTold = 8;
 constexpr std::array kRoles = {Role::kParticipant, Role::kWaiting, Role::kSpare, Role::kIdle};
 
 Role RoleOf(const RendezvousState& state, const Node& node) {
@@ -120,6 +122,24 @@ RunReport Coordinator::ReportOn(const Run& run, size_t names_max, Instant now) {
     std::ranges::move(some, std::back_inserter(report.members));
   }
   return report;
+}
+
+std::string Coordinator::Missing(const Run& run) {
+  const RendezvousState& state = run.state;
+  std::vector<std::string> names;
+  for (const auto& [node, rank] : state.participants) {
+    if (names.size() == kNamesTold) break;
+    names.push_back(node.ToString());
+  }
+  const auto here = static_cast<int64_t>(state.participants.size());
+  const std::string who = Concat(" (", ListOf(names, kNamesTold, state.participants.size()), ")");
+  if (state.complete) {
+    return Concat("round ", state.round, " goes on with ", here, " of its members", who);
+  }
+  const int64_t needed = std::max<int64_t>(run.rules.min_nodes - here, 0);
+  return Concat("round ", state.round, ": ", here, " of ", run.rules.max_nodes, " nodes are here",
+                here == 0 ? "" : who, ", ", needed, " more ", needed == 1 ? "is" : "are",
+                " needed");
 }
 
 }  // namespace muster

@@ -18,6 +18,14 @@ struct RunSettings {
   Duration grace = 300ms;  ///< For a node whose connection broke to come back.
   RankPolicy policy = RankPolicy::kNatural;
 
+  // The first two are far from where their product overflows; who is gone does not stay for longer
+  // than the third.
+  static constexpr Duration kKeepAliveMax = 24h;
+  static constexpr int64_t kAttemptsMax = 10'000;
+  static constexpr Duration kGraceMax = 1h;
+
+  /// Why nobody can have meant these; empty: somebody can.
+  std::string Impossible() const;
   /// What of these differs in `other`, for people: "max_nodes 4 against 8". Empty: nothing.
   std::string Against(const RunSettings& other) const;
   bool operator==(const RunSettings&) const = default;

@@ -1,0 +1,87 @@
+// What a node and the coordinator say to each other in a session.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/rendezvous/node.h"
+#include "core/rendezvous/run_settings.h"
+
+namespace muster {
+
+/// One connection of one node, as the driver numbers them. Never used twice.
+enum class SessionId : uint64_t {};
+
+/// How a node introduces itself.
+struct Hello {
+  std::string run_id;
+  Node node;
+  RunSettings settings{};
+  std::string label{};          ///< For RankPolicy::kLabel.
+  uint16_t bootstrap_port = 0;  ///< Where this node would serve the workers' store, as rank 0.
+  /// The session to be taken up again; 0: a new one.
+  uint64_t resume = 0;
+  /// The last round that the node was in, -1 if none: rounds go on from there if the server has
+  /// forgotten them.
+  int64_t round = -1;
+  /// Where this node found the server, as the server sees it: that machine's address for others.
+  std::string server_addr{};
+};
+
+/// Whose message it is, and of when. Travels in every message: what was meant for another session,
+/// or sent before it was taken up again, is refused.
+struct SessionKey {
+  SessionId session{};
+  uint64_t token = 0;
+  uint32_t incarnation = 0;  ///< How often the session has been opened.
+  int64_t round = -1;        ///< The last one that the node was in, as it knows.
+};
+
+struct Push {
+  enum class Kind : uint8_t {
+    kOpened,        ///< The node is known as `addr`, with `token`; `resumed`: it kept its place.
+    kRefused,       ///< `why`; nothing has changed.
+    kAdmitted,      ///< In the round that is forming.
+    kWaiting,       ///< The round is complete; in the list for the next one.
+    kSpare,         ///< ... and full.
+    kComplete,      ///< `rank` of `world_size` in `round`; workers meet at `addr`:`port`.
+    kLost,          ///< `who` is no longer in the round, and `why`: one or several nodes.
+    kNodesWaiting,  ///< `count` nodes wait for the next round.
+    kClosed,        ///< By `who`, `why`. Of a spare that is no longer needed: `graceful`.
+    kTimedOut,      ///< The join came to nothing; `why` says who was missing.
+    kLeft,          ///< The node has left as it wished.
+    kEnded,         ///< The session is over, and `why`. The connection ends with it.
+  };
+  /// Of kRefused: what the node can do about it.
+  enum class Refusal : uint8_t {
+    kNone,
+    kSettings,  ///< Nothing: it was told something else than the others.
+    kIdentity,  ///< Nothing: another node has its name. Unless that is itself, before it started
+                ///< anew.
+    kLimit,     ///< Try again later.
+    kPast,      ///< Nothing: what it asked is out of date, and it is about to hear why.
+  };
+
+  SessionId to{};
+  Kind kind{};
+  Refusal refusal = Refusal::kNone;
+  uint32_t incarnation = 0;
+  int64_t round = 0;
+  int64_t rank = 0;
+  int64_t world_size = 0;
+  int64_t count = 0;
+  uint64_t token = 0;
+  bool resumed = false;
+  bool graceful = false;
+  std::string addr{};
+  uint16_t port = 0;
+  std::string who{};
+  std::string why{};
+};
+using Pushes = std::vector<Push>;
+
+/// The answer to a message that cannot be granted.
+Push Refuse(const SessionKey& key, Push::Refusal refusal, std::string why);
+
+}  // namespace muster

@@ -1,0 +1,252 @@
+#!/usr/bin/env python3
+"""`muster status` as its users meet it: what each run is waiting for, in text and in JSON, once and watched."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+import unittest
+
+MUSTER = os.environ["MUSTER_BIN"]
+PATIENCE = 60
+NODE = r"127\.0\.0\.1_\d+_0"
+HEARD = r"heard \d+\.\d s ago"
+
+
+class Status(unittest.TestCase):
+    def setUp(self):
+        self.server = self.start("serve", "--listen", "127.0.0.1:0", "--json")
+        self.address = f"127.0.0.1:{json.loads(self.server.stdout.readline())['port']}"
+
+    def start(self, *arguments, **options):
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True, **options}
+        process = subprocess.Popen([MUSTER, *arguments], **options)
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream:
+                stream.close()
+
+    def node(self, *arguments, run="run", nodes="2", conf="", last_call="1"):
+        """One that stays in its round until the end of the test."""
+        return self.start("rendezvous", "--backend", "muster", "--endpoint", self.address, "--id", run, "--nodes", nodes,
+                          "--last-call", last_call, "--hold", "600", "--conf", f"is_host=false{conf}", *arguments)
+
+    def names(self, *nodes):
+        return [f"127.0.0.1_{node.pid}_0" for node in nodes]
+
+    def status(self, *arguments, status=0):
+        done = subprocess.run([MUSTER, "status", "--server", self.address, *arguments], capture_output=True, text=True,
+                              timeout=PATIENCE, check=False)
+        self.assertEqual(done.returncode, status, done)
+        return done
+
+    def text(self, *arguments):
+        return self.status(*arguments).stdout
+
+    def runs(self, *arguments):
+        report = json.loads(self.text("--json", *arguments))
+        self.assertEqual(list(report), ["server", "runs"])
+        self.assertEqual(report["server"], self.address)
+        return {run["run"]: run for run in report["runs"]}
+
+    def once(self, condition, run="run"):
+        """How the run stands, as soon as that is so."""
+        give_up = time.monotonic() + PATIENCE
+        while True:
+            stands = self.runs().get(run)
+            if stands and condition(stands):
+                return stands
+            self.assertLess(time.monotonic(), give_up, f"not within {PATIENCE} s; it stands {stands}")
+            time.sleep(0.01)
+
+    def complete(self, *nodes, run="run"):
+        return self.once(lambda stands: stands["phase"] == "complete" and
+                         len(stands["participants"]) == len(nodes), run)
+
+
+class Once(Status):
+    def test_a_server_without_runs_says_so(self):
+        self.assertEqual(self.text(), f"no runs at {self.address}\n")
+        self.assertEqual(self.runs(), {})
+
+    def test_a_round_that_forms_says_who_is_there_and_how_many_are_not(self):
+        node = self.node(nodes="2:3")
+        stands = self.once(lambda run: run["participants"])
+        name, = self.names(node)
+        summary = f"round 0: 1 of 3 nodes are here ({name}), 1 more is needed"
+        expected = {"run": "run", "round": 0, "phase": "forming", "min_nodes": 2, "max_nodes": 3, "world_size": 0,
+                    "summary": summary, "waiting": [], "spares": [], "idle": []}
+        self.assertEqual({key: stands[key] for key in expected}, expected)
+        member, = stands["participants"]
+        self.assertEqual((member["node"], member["addr"], member["connected"], member["late"]),
+                         (name, "127.0.0.1", True, False))
+        self.assertNotIn("rank", member, "nobody has one yet")
+        self.assertRegex(self.text(), rf"^run 'run', round 0, forming: {re.escape(summary)}\n"
+                                      rf"  in  +{name} +{HEARD}\n$")
+
+    def test_a_last_call_says_how_long_it_lasts(self):
+        nodes = [self.node(nodes="2:3", last_call="600") for _ in range(2)]
+        stands = self.once(lambda run: run["phase"] == "last call")
+        self.assertEqual({member["node"] for member in stands["participants"]}, set(self.names(*nodes)))
+        self.assertLessEqual(stands["last_call_left_seconds"], 600)
+        self.assertGreater(stands["last_call_left_seconds"], 500)
+        self.assertRegex(self.text(), rf"^run 'run', round 0, last call: round 0: 2 of 3 nodes are here "
+                                      rf"\({NODE}, {NODE}\), enough to start; last call for the others, \d+ s left\n")
+
+    def test_a_complete_round_has_ranks_and_says_when_each_was_heard(self):
+        nodes = [self.node("--json", conf=f",rank_policy=label,label=host-{number}") for number in range(2)]
+        ranks = {f"127.0.0.1_{node.pid}_0": json.loads(node.stdout.readline())["rank"] for node in nodes}
+        stands = self.once(lambda run: run["phase"] == "complete")
+        self.assertEqual((stands["round"], stands["world_size"], stands["summary"]), (0, 2, "in round 0 with 2 nodes"))
+        self.assertEqual({member["node"]: member["rank"] for member in stands["participants"]}, ranks)
+        self.assertEqual([member["rank"] for member in stands["participants"]], [0, 1], "in their order")
+        self.assertEqual([member["label"] for member in stands["participants"]], ["host-0", "host-1"])
+        for member in stands["participants"]:
+            self.assertGreaterEqual(member["last_heard_seconds"], 0)
+            self.assertLess(member["last_heard_seconds"], 3, "else it would have been given up")
+        first, second = sorted(ranks, key=ranks.get)
+        self.assertRegex(self.text(), rf"^run 'run', round 0, complete: in round 0 with 2 nodes\n"
+                                      rf"  rank 0  +{first} +{HEARD}, label host-0\n"
+                                      rf"  rank 1  +{second} +{HEARD}, label host-1\n$")
+
+    def test_who_comes_too_late_waits_and_is_heard_all_the_time(self):
+        nodes = [self.node(nodes="2:3", conf=",keep_alive_interval=0.2,keep_alive_max_attempt=15") for _ in range(2)]
+        self.complete(*nodes)
+        late = self.node(nodes="2:3", conf=",keep_alive_interval=0.2,keep_alive_max_attempt=15")
+        stands = self.once(lambda run: run["waiting"])
+        name, = self.names(late)
+        self.assertEqual([member["node"] for member in stands["waiting"]], [name])
+        self.assertEqual(stands["summary"], "in round 0 with 2 nodes; 1 node waits for the next round")
+        self.assertRegex(self.text(), rf"^run 'run', round 0, complete: {stands['summary']}\n(  rank \d .*\n){{2}}"
+                                      rf"  waits  +{name} +{HEARD}\n$")
+        # What was heard becomes older until the next keep-alive, and is then new again.
+        def heard(run):
+            return run["waiting"][0]["last_heard_seconds"]
+        before = heard(self.once(lambda run: heard(run) >= 0.05))
+        self.once(lambda run: heard(run) < before)
+
+    def test_who_finds_the_round_full_is_a_spare(self):
+        nodes = [self.node() for _ in range(2)]
+        self.complete(*nodes)
+        name, = self.names(self.node())
+        stands = self.once(lambda run: run["spares"])
+        self.assertEqual([member["node"] for member in stands["spares"]], [name])
+        self.assertEqual((len(stands["participants"]), stands["waiting"]), (2, []))
+        self.assertRegex(self.text(), rf"\n  spare  +{name} +{HEARD}\n$")
+
+    def test_a_closed_run_says_by_whom_and_why(self):
+        node = self.start("rendezvous", "--backend", "muster", "--endpoint", self.address, "--id", "run", "--hold", "0",
+                          "--close", "--conf", "is_host=false")
+        self.assertEqual(node.wait(PATIENCE), 0)
+        name, = self.names(node)
+        stands = self.once(lambda run: run["phase"] == "closed")
+        self.assertEqual(stands["closed_by"], f"{name}: muster rendezvous --close")
+        self.assertEqual(stands["summary"], f"closed by {name}: muster rendezvous --close")
+        self.assertTrue(self.text().startswith(f"run 'run', round 0, closed: {stands['summary']}\n"), self.text())
+
+    def test_a_silent_node_is_late_and_a_lost_connection_is_named(self):
+        silent, broken = [self.node(conf=",keep_alive_interval=0.1,keep_alive_max_attempt=6000,grace=600")
+                          for _ in range(2)]
+        self.complete(silent, broken)
+        silent.send_signal(signal.SIGSTOP)
+        broken.kill()
+        names = self.names(silent, broken)
+
+        def of(run, name):
+            return next(member for member in run["participants"] if member["node"] == name)
+        stands = self.once(lambda run: all(of(run, name)["late"] for name in names))
+        self.assertEqual([of(stands, name)["connected"] for name in names], [True, False])
+        self.assertEqual(stands["phase"], "complete", "neither has been given up yet")
+        text = self.text()
+        self.assertRegex(text, r"^run 'run', round 0, complete: in round 0 with 2 nodes; not heard of lately: ")
+        self.assertRegex(text, rf"{names[0]} +{HEARD}, late\n")
+        self.assertRegex(text, rf"{names[1]} +{HEARD}, not connected\n")
+
+    def test_a_run_whose_nodes_have_gone_is_remembered_as_empty(self):
+        node = self.node(nodes="1", conf=",grace=0")
+        self.complete(node)
+        node.send_signal(signal.SIGTERM)
+        stands = self.once(lambda run: run["phase"] == "empty")
+        self.assertEqual(stands["summary"], "no nodes: waiting for the first to come")
+        self.assertEqual(self.text(), f"run 'run', round {stands['round']}, empty: {stands['summary']}\n")
+
+    def test_several_runs_are_told_apart_and_one_can_be_chosen(self):
+        here, there = self.node(run="here"), [self.node(run="there") for _ in range(2)]
+        self.complete(*there, run="there")
+        self.once(lambda run: run["participants"], "here")
+        self.assertEqual([run["phase"] for run in self.runs().values()], ["forming", "complete"])
+        self.assertRegex(self.text(), r"^run 'here', round 0, forming: .*\n  in .*\nrun 'there', round 0, complete: .*\n"
+                                      r"  rank 0 .*\n  rank 1 .*\n$")
+        self.assertEqual(list(self.runs("--run", "there")), ["there"])
+        text = self.text("--run", "here")
+        self.assertTrue(text.startswith("run 'here', "), text)
+        self.assertNotIn("there", text)
+        self.assertIn(self.names(here)[0], text)
+        missing = self.status("--run", "nowhere", status=1)
+        self.assertEqual(missing.stdout, "")
+        self.assertRegex(missing.stderr, rf"^muster: no run 'nowhere' at {self.address}: .*\n$")
+
+    def test_nobody_there_status_4_and_where(self):
+        self.server.terminate()
+        self.server.wait()
+        missing = self.status("--timeout", "1", status=4)
+        self.assertEqual(missing.stdout, "")
+        self.assertRegex(missing.stderr, rf"^muster: .*{self.address}.*\n$")
+
+
+class Watched(Status):
+    def watch(self, *arguments):
+        return self.start("status", "--server", self.address, "--watch", *arguments, stderr=subprocess.PIPE)
+
+    def stopped(self, watch, by=signal.SIGINT):
+        watch.send_signal(by)
+        out, errors = watch.communicate(timeout=PATIENCE)
+        self.assertEqual((watch.returncode, errors), (0, ""))
+        return out
+
+    def test_on_a_pipe_there_is_a_block_each_second_until_a_signal_comes(self):
+        self.complete(self.node(nodes="1"))
+        began = time.monotonic()
+        watch = self.watch()
+        blocks = [(watch.stdout.readline(), watch.stdout.readline()) for _ in range(3)]
+        self.assertGreaterEqual(time.monotonic() - began, 2, "a second between two of them")
+        for head, member in blocks:
+            self.assertEqual(head, "run 'run', round 0, complete: in round 0 with 1 node\n")
+            self.assertRegex(member, rf"^  rank 0  +{NODE} +{HEARD}\n$")
+        self.assertNotIn("\x1b", self.stopped(watch))
+
+    def test_a_run_may_be_watched_before_it_is_there_and_changes_show(self):
+        watch = self.watch("--run", "run", "--json")
+        self.assertEqual(json.loads(watch.stdout.readline()), {"server": self.address, "runs": []})
+        self.node(run="another", nodes="1")
+        self.node()
+        phases = []
+        while not phases or phases[-1] != "complete":
+            runs = json.loads(watch.stdout.readline())["runs"]
+            phases += [run["phase"] for run in runs]
+            self.assertLessEqual({run["run"] for run in runs}, {"run"}, "no other")
+            if phases == ["forming"]:
+                self.node()
+        self.assertEqual(set(phases), {"forming", "complete"})
+        self.stopped(watch, by=signal.SIGTERM)
+
+    def test_a_server_that_goes_away_ends_it_with_status_4(self):
+        watch = self.watch()
+        self.assertEqual(watch.stdout.readline(), f"no runs at {self.address}\n")
+        self.server.terminate()
+        _, errors = watch.communicate(timeout=PATIENCE)
+        self.assertEqual(watch.returncode, 4, errors)
+        self.assertEqual(errors.count("\n"), 1, errors)
+
+
+if __name__ == "__main__":
+    unittest.main()
