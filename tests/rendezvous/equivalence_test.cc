@@ -33,8 +33,6 @@
 //    noticed; nobody dies in the wait list or as a spare while a place may become free before that;
 //    and a story ends where the last call does with only dead nodes in the round, or with some and
 //    one whose time to join ends, too.
-//
-// And two that are disagreements: look for BUG below.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -464,10 +462,6 @@ class TwoWorlds {
   }
 
   bool MayDie(size_t index) const {
-    // BUG in the coordinator (a): if two are lost in one Tick(), it acts in between. With max=2, a
-    // in the round, b and c waiting: a and b die, and c is told that it has rank 1 of 2, beside b.
-    // So nobody dies in the same quantum as another. Once it is mended, strike this line.
-    if (AnyDead([](const Node&) { return true; }, server_.now())) return false;
     const RendezvousState& state = server_.run().state;
     const Coordinator::Member& member = server_.run().members.at(Setup::NodeAt(index));
     if (!member.joining) return true;
@@ -490,10 +484,6 @@ class TwoWorlds {
       (Lives(i) ? living : dead) = true;
       late |= run.members.at(Setup::NodeAt(i)).join_by < next;
     }
-    // BUG in the coordinator (b): if the time to join of the round's first member ends in the same
-    // Tick(), that member leaves, nobody completes the round, and "run.due > now" fails. Once it is
-    // mended, strike this line; the next one says what remains.
-    if (late) return false;
     return living && !(late && dead);
   }
 
@@ -506,13 +496,12 @@ class TwoWorlds {
     });
   }
 
-  /// Among those whose death nobody knows, and who died since then.
+  /// Among those whose death nobody knows.
   template <typename Which>
-  bool AnyDead(const Which& which, Instant since = kStart) const {
+  bool AnyDead(const Which& which) const {
     for (size_t i = 0; i < setup_.nodes; ++i) {
       const Node node = Setup::NodeAt(i);
-      if (!Lives(i) && server_.died_at(i) >= since && server_.run().members.contains(node) &&
-          which(node)) {
+      if (!Lives(i) && server_.run().members.contains(node) && which(node)) {
         return true;
       }
     }

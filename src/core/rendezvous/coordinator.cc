@@ -120,7 +120,7 @@ void Coordinator::Open(SessionId session, const Hello& hello, Instant now, Pushe
                                   "' has a session already: two nodes cannot be one")));
       return;
     }
-    Lose(*run, member, "it started anew", now, out);
+    Lose(*run, {{&member, "it started anew"}}, now, out);
   }
   if (run->members.size() >= options_.nodes_per_run_max) {
     out.push_back(Refuse(session, hello, Push::Refusal::kLimit,
@@ -157,8 +157,13 @@ void Coordinator::Resume(Run& run, Member& member, SessionId session, Instant no
   Attach(run, member, session, now);
   ++member.incarnation;
   Tell(run, member, {.kind = Push::Kind::kOpened, .resumed = true, .addr = member.node.addr}, out);
-  TellState(run, member, out);  // what was said meanwhile is lost
-  if (run.state.closed) TellClosed(run, member, out);
+  // What was said meanwhile is lost.
+  TellState(run, member, out);
+  const bool is_in = run.state.complete && run.state.participants.contains(member.node);
+  if (is_in && run.told_waiting > 0)
+    Tell(run, member, {.kind = Push::Kind::kNodesWaiting, .count = run.told_waiting}, out);
+  if (run.state.closed)
+    TellClosed(run, member, out, run.state.redundancy_list.contains(member.node));
 }
 
 void Coordinator::Attach(Run& run, Member& member, SessionId session, Instant now) {
@@ -303,7 +308,8 @@ void Coordinator::Advance(Run& run, Member& member, Instant now, Pushes& out) {
               .count = static_cast<int64_t>(run.state.participants.size()),
               .why = missing},
              out);
-        return StopJoining(run, member);
+        StopJoining(run, member);
+        return Withdraw(run, member, now, out);  // where the server looked too late to do so before
       default:
         Do(run, member, decision.action, now, out);
     }
@@ -399,21 +405,25 @@ void Coordinator::Withdraw(Run& run, Member& member, Instant now, Pushes& out) {
   }
 }
 
-void Coordinator::Lose(Run& run, Member& member, const std::string& why, Instant now, Pushes& out) {
-  const Node lost = member.node;
-  const bool was_in = run.state.complete && run.state.participants.contains(lost);
+// All at once: whoever acts on one loss must not find others there who are lost, too.
+void Coordinator::Lose(Run& run, const std::vector<Loss>& losses, Instant now, Pushes& out) {
+  if (losses.empty()) return;
   const Before before{run.state.complete, run.state.participants.size(),
                       run.state.wait_list.size()};
-  Tell(run, member, {.kind = Push::Kind::kEnded, .why = why}, out);
-  StopJoining(run, member);
-  Detach(run, member);
-  run.members.erase(lost);
-  Purge({lost}, run.rules, &run.state);
-  if (was_in && run.state.complete) {
-    if (run.lost.empty()) run.lost_why = why;
-    run.lost.push_back(lost.ToString());
-    if (TellLostAt(run) <= now) TellLost(run, now, out);
+  std::set<Node> lost;
+  for (const auto& [member, why] : losses) {
+    Tell(run, *member, {.kind = Push::Kind::kEnded, .why = why}, out);
+    if (run.state.complete && run.state.participants.contains(member->node)) {
+      if (run.lost.empty()) run.lost_why = why;
+      run.lost.push_back(member->node.ToString());
+    }
+    StopJoining(run, *member);
+    Detach(run, *member);
+    lost.insert(member->node);
   }
+  for (const Node& node : lost) run.members.erase(node);
+  Purge(lost, run.rules, &run.state);
+  if (run.state.complete && TellLostAt(run) <= now) TellLost(run, now, out);
   Follow(run, before, now, out);
 }
 
@@ -486,6 +496,10 @@ void Coordinator::TellWaiting(Run& run, Pushes& out) {
 // ----------------------------------------------------------------------------------------------
 // time
 
+Instant Coordinator::LastCallEnds(const Run& run) {
+  return *run.observed.last_call_since() + run.rules.timeout.last_call;
+}
+
 Instant Coordinator::NextDueOf(const Run& run) {
   Instant due = std::min(run.forget_at, TellLostAt(run));
   if (!run.by_silence.empty()) {
@@ -494,7 +508,7 @@ Instant Coordinator::NextDueOf(const Run& run) {
   if (!run.broken.empty()) due = std::min(due, run.broken.begin()->at);
   if (!run.deadlines.empty()) due = std::min(due, run.deadlines.begin()->at + kJustAfter);
   if (InLastCall(run.state)) {
-    due = std::min(due, *run.observed.last_call_since() + run.rules.timeout.last_call + kJustAfter);
+    due = std::min(due, LastCallEnds(run) + kJustAfter);
   }
   return due;
 }
@@ -537,18 +551,20 @@ void Coordinator::Tick(Instant now, Pushes& out) {
 }
 
 void Coordinator::TickRun(Run& run, Instant now, Pushes& out) {
-  while (!run.broken.empty() && run.broken.begin()->at <= now) {
-    Lose(run, *run.broken.begin()->member, "its connection ended, and it did not come back", now,
-         out);
+  std::vector<Loss> losses;
+  for (const Due& due : run.broken) {
+    if (due.at > now) break;
+    losses.push_back({due.member, "its connection ended, and it did not come back"});
   }
-  while (!run.by_silence.empty()) {
-    Member& member = *run.by_silence.front();
-    const Duration silence = now - member.seen_at;
+  for (Member* member : run.by_silence) {
+    const Duration silence = now - member->seen_at;
     if (silence <= run.rules.dead_after()) break;
-    Lose(run, member, Concat("not heard of for ", Milliseconds(silence), " ms"), now, out);
+    losses.push_back({member, Concat("not heard of for ", Milliseconds(silence), " ms")});
   }
+  Lose(run, losses, now, out);
   if (TellLostAt(run) <= now) TellLost(run, now, out);
-  if (InLastCall(run.state)) {  // which may be over
+  // Who is first may find that its own time is over, too, and leave that to the next.
+  while (InLastCall(run.state) && LastCallEnds(run) < now) {
     Advance(run, run.members.at(run.state.participants.begin()->first), now, out);
   }
   while (!run.deadlines.empty() && run.deadlines.begin()->at < now) {

@@ -159,7 +159,11 @@ class Coordinator {
   void StopJoining(Run& run, Member& member);
   /// Out of the round, or of the list that it is in.
   void Withdraw(Run& run, Member& member, Instant now, Pushes& out);
-  void Lose(Run& run, Member& member, const std::string& why, Instant now, Pushes& out);
+  struct Loss {
+    Member* member;
+    std::string why;
+  };
+  void Lose(Run& run, const std::vector<Loss>& losses, Instant now, Pushes& out);
   static Instant TellLostAt(const Run& run);
   void TellLost(Run& run, Instant now, Pushes& out);
   static void TellWaiting(Run& run, Pushes& out);
@@ -170,6 +174,7 @@ class Coordinator {
 
   // --- Time
   void TickRun(Run& run, Instant now, Pushes& out);
+  static Instant LastCallEnds(const Run& run);
   static Instant NextDueOf(const Run& run);
   void Reschedule(Run& run, Instant now);
   void Forget(Run& run);
