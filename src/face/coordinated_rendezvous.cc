@@ -159,12 +159,7 @@ struct CoordinatedRendezvousHandler::Impl {
                         .round = assignment.round,
                         .bootstrap_store_info = {assignment.addr, assignment.port}};
     if (info.rank == 0) ServeWorkers();
-    // A store of before a break is out of order.
-    if (!store || store_of != session.connections()) {
-      store_of = session.connections();
-      store = std::make_shared<TcpStore>(
-          options.host, TcpStoreOptions{.port = port, .timeout = options.join_timeout});
-    }
+    ConnectStore(session);
     info.store = std::make_shared<PrefixStore>(
         Concat("torch.rendezvous.", options.run_id, ".", info.round), store);
     events.RecordJoined(kNext, session.node(), info.rank, [&] {
@@ -173,6 +168,20 @@ struct CoordinatedRendezvousHandler::Impl {
                     "'");
     });
     return info;
+  }
+
+  // One of before a break may be out of order.
+  void ConnectStore(const SessionClient& session) {
+    if (store && store_of == session.connections()) return;
+    store_of = session.connections();
+    try {
+      store = std::make_shared<TcpStore>(
+          options.host, TcpStoreOptions{.port = port, .timeout = options.join_timeout});
+    } catch (const std::exception& error) {
+      std::throw_with_nested(RendezvousConnectionError(
+          Concat("the store of the rendezvous at ", Endpoint{options.host, port}.ToString(),
+                 " could not be reached: ", error.what())));
+    }
   }
 
   // Every node has had a port of its own from the start, so that the server could tell everybody

@@ -65,6 +65,8 @@ SessionClient::Outcome SessionClient::Join(Duration timeout) {
   is_spare_ = false;
   report_.reset();
   stands_.reset();
+  // For good, also where the server has been started anew and does not know.
+  if (closed_) return {.kind = Outcome::Kind::kClosed, .why = closed_by_};
   if (plain_) return {.kind = Outcome::Kind::kPlain};
   if (refused_) return {.kind = Outcome::Kind::kRefused, .why = *refused_};
   joining_ = true;

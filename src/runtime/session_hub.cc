@@ -31,7 +31,8 @@ Pushes SessionHub::Turn(size_t loop, const Work& work) {
   std::vector<size_t> to_knock;
   {
     const std::lock_guard lock(mutex_);
-    work(decided);
+    // Read here, not before: another loop's turn in between would be in the future.
+    work(clock_.Now(), decided);
     mine.swap(mailboxes_[loop]);
     for (Push& push : decided) {
       const size_t its = loop_of_(static_cast<ClientId>(push.to));
@@ -73,34 +74,33 @@ void SessionHub::Obey(Coordinator& coordinator, SessionId session,
 }
 
 Pushes SessionHub::Handle(size_t loop, ClientId client, const wire::SessionRequest& request) {
-  const Instant now = clock_.Now();
-  return Turn(loop, [&](Pushes& out) { Obey(coordinator_, IdOf(client), request, now, out); });
+  return Turn(
+      loop, [&](Instant now, Pushes& out) { Obey(coordinator_, IdOf(client), request, now, out); });
 }
 
 Pushes SessionHub::Disconnect(size_t loop, ClientId client) {
-  const Instant now = clock_.Now();
-  return Turn(loop, [&](Pushes&) { coordinator_.Disconnect(IdOf(client), now); });
+  return Turn(loop, [&](Instant now, Pushes&) { coordinator_.Disconnect(IdOf(client), now); });
 }
 
 Pushes SessionHub::Collect(size_t loop) {
-  return Turn(loop, [](Pushes&) {});
+  return Turn(loop, [](Instant, Pushes&) {});
 }
 
 void SessionHub::BeginTicking() { ticked_at_ = clock_.Now().since_start; }
 
 Pushes SessionHub::Tick(size_t loop) {
-  const Instant now = clock_.Now();
-  const Duration gap = now - Instant{ticked_at_.exchange(now.since_start)};
-  if (gap <= kStoodStill && now.since_start < next_due_.load()) return {};
-  return Turn(loop, [&](Pushes& out) {
+  const Duration looked_at = clock_.Now().since_start;
+  const Duration gap = looked_at - ticked_at_.exchange(looked_at);
+  if (gap <= kStoodStill && looked_at < next_due_.load()) return {};
+  return Turn(loop, [&](Instant now, Pushes& out) {
     if (gap > kStoodStill) coordinator_.Excuse(gap, now);
     coordinator_.Tick(now, out);
   });
 }
 
 std::vector<RunReport> SessionHub::Status(std::string_view run_id, size_t names_max) {
-  const Instant now = clock_.Now();
   const std::lock_guard lock(mutex_);
+  const Instant now = clock_.Now();
   std::vector<RunReport> reports;
   if (!run_id.empty()) {
     if (auto report = coordinator_.Report(run_id, names_max, now))

@@ -164,6 +164,10 @@ void StoreConnection::Tell(const Push& push) {
   Account();
 }
 
+bool StoreConnection::HasTooMuchWaiting() const {
+  return stream_->queued_bytes() > service_.options_.queued_reply_bytes_max;
+}
+
 // A node is known by the address that it comes from, unless it says otherwise.
 void StoreConnection::Introduce(Hello& hello) {
   const Result<Endpoint> from = ParseHostPort(stream_->peer());
@@ -179,6 +183,10 @@ Result<size_t> StoreConnection::RunSession(std::string_view bytes) {
   if (request.kind == Kind::kStatus) {
     std::string status;
     wire::AppendStatus(status, service_.sessions_.Status(request.run_id, request.names_max));
+    if (status.size() > service_.hub_.ReplyRoom()) {
+      return Error{Code::kProtocol, Concat("a status of ", HumanBytes(status.size()),
+                                           ", more than one reply may have")};
+    }
     stream_->WriteLarge(status);
     Account();
     return size;

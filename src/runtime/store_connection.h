@@ -25,6 +25,8 @@ class StoreConnection final : public StreamHandler {
 
   void Start() { stream_->Start(*this); }
   void Tell(const Push& push);
+  /// Whether it does not read what it is told.
+  bool HasTooMuchWaiting() const;
   /// The client's WAIT or BARRIER is over.
   void StopWaiting();
   /// Whether the connection has used up its time, and why; "" if not.

@@ -14,11 +14,15 @@ StoreHub::StoreHub(const StoreMachineOptions& options, uint64_t queued_bytes_max
       machine_(options),
       mailboxes_(loops) {}
 
+uint64_t StoreHub::ReplyRoom() const {
+  const uint64_t queued = queued_bytes_.load(std::memory_order_relaxed);
+  const uint64_t room = queued_bytes_max_ - std::min(queued, queued_bytes_max_);
+  return std::min(reply_bytes_max_, std::max(room, kSmallReplyBytes));
+}
+
 StoreHub::Turn::Turn(StoreHub& hub, size_t loop) : hub_(hub), loop_(loop), lock_(hub.mutex_) {
   arrived_.swap(hub_.mailboxes_[loop_]);
-  const uint64_t queued = hub_.queued_bytes_.load(std::memory_order_relaxed);
-  const uint64_t room = hub_.queued_bytes_max_ - std::min(queued, hub_.queued_bytes_max_);
-  hub_.machine_.LimitReplies(std::min(hub_.reply_bytes_max_, std::max(room, kSmallReplyBytes)));
+  hub_.machine_.LimitReplies(hub_.ReplyRoom());
 }
 
 bool StoreHub::Turn::TakeArrived(ClientId client) {

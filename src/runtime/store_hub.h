@@ -34,6 +34,9 @@ class StoreHub {
   /// Replies have been queued for a slow reader, or taken by it. Any thread.
   void Queued(int64_t bytes) { queued_bytes_ += static_cast<uint64_t>(bytes); }
 
+  /// What one reply may have now.
+  uint64_t ReplyRoom() const;
+
   /// The loop's index travels in its clients' ids.
   static ClientId MakeClientId(size_t loop, uint64_t number) {
     return static_cast<ClientId>((static_cast<uint64_t>(loop) << kLoopShift) | number);

@@ -65,6 +65,8 @@ void StoreService::Deliver(const Pushes& pushes) {
     if (found == connections_.end()) continue;
     found->second->Tell(push);
     if (push.kind == Push::Kind::kEnded) ended_.emplace_back(push.to, push.why);
+    if (found->second->HasTooMuchWaiting())
+      ended_.emplace_back(push.to, "does not read what it is told");
   }
 }
 

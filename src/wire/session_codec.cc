@@ -353,9 +353,11 @@ Result<SessionRequest> ReadSessionRequest(std::string_view frame) {
     return Error{Code::kProtocol, Concat("a rank policy numbered ",
                                          static_cast<uint8_t>(request.hello.settings.policy))};
   }
-  // Rounds are counted up from 0: nobody gets near this by honest means.
+  // Rounds are counted up from 0: nobody gets near this by honest means. Who claims to have been in
+  // the highest is still counted on from there.
   constexpr int64_t kRoundMax = int64_t{1} << 53;
-  if (request.round < -1 || request.round > kRoundMax) {
+  const int64_t most = request.kind == SessionRequest::Kind::kOpen ? kRoundMax : 2 * kRoundMax;
+  if (request.round < -1 || request.round > most) {
     return Error{Code::kProtocol, Concat("a round numbered ", request.round)};
   }
   if (request.kind == SessionRequest::Kind::kOpen) {

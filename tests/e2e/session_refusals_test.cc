@@ -159,6 +159,28 @@ TEST_P(SessionRefusalTest, WhoWasToldSomethingElseHearsWhatAndWhoElse) {
   ExpectUndisturbed(pair);
 }
 
+TEST_P(SessionRefusalTest, AboveTheServersLimitsThereIsNoPlaceForNow) {
+  StoreServerOptions options = Options();
+  options.runs_max = 2;
+  options.nodes_per_run_max = 2;
+  Start(options);
+  RunSettings settings = Patient(2, 2);
+  settings.grace = 0ms;
+  Pair pair = PairInARound(settings);
+  SessionTalker second(port(), HelloOf("n", settings, "second"));
+  const auto refused = [&](const std::string& run) {
+    SessionTalker node(port());
+    node.Introduce(HelloOf("late", settings, run));
+    const Push push = node.Hear();
+    return push.kind == Kind::kRefused && push.refusal == Refusal::kLimit ? push.why : "";
+  };
+  EXPECT_THAT(refused("third"), HasSubstr("2 runs already"));
+  EXPECT_THAT(refused("run"), HasSubstr("2 nodes already"));
+  ExpectUndisturbed(pair);
+  second.Close();
+  EXPECT_TRUE(EventuallyTrue([&] { return refused("third").empty(); })) << "a run has ended";
+}
+
 // --- Twice, and after the end
 
 TEST_P(SessionRefusalTest, ASecondOpenOnOneConnectionEndsIt) {

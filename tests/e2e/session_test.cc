@@ -10,7 +10,6 @@
 namespace muster::test {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -200,6 +199,18 @@ TEST_P(SessionTest, AJoinThatComesToNothingSaysWhoWasMissing) {
 
 // --- On one connection with the store
 
+TEST_P(SessionTest, TheFirstSegmentMayHoldEverything) {
+  RawClient client(port());
+  const Hello hello = HelloOf("n", Patient(2, 2));
+  client.Send(wire::SessionGreeting(true) + FrameOf({.kind = Said::kOpen, .hello = hello}) +
+              PingBytes(7));
+  EXPECT_EQ(client.Receive(1), kReady);
+  const Push opened = std::get<Push>(ReplyOf(client.Receive(5 + 21 + 1 + 2 + 1)));
+  EXPECT_EQ(opened.kind, Kind::kOpened);
+  EXPECT_EQ(opened.addr, "n");
+  EXPECT_EQ(client.Receive(4), U32(7));
+}
+
 TEST_P(SessionTest, StoreAndSessionShareAConnectionInOneSegment) {
   SessionTalker node(port());
   node.Send(CheckBytes({std::string(wire::kSessionKey)}) +
@@ -295,9 +306,9 @@ TEST_P(SessionTest, AnAddressThatANodeGivesIsKept) {
 }
 
 TEST_P(SessionTest, BehindASocketForBothFamiliesAddressesAreThoseOfTheirOwn) {
-  if (!HasIpv6()) return;
   Start({.host = "", .threads = GetParam()});
   EXPECT_EQ(SessionTalker(port()).Open(HelloOf("", Patient(1, 1))).addr, "127.0.0.1");
+  if (!HasIpv6()) return;
   SessionTalker six(port(), Family::kIpv6);
   EXPECT_EQ(six.Open(HelloOf("", Patient(1, 1))).addr, "::1");
 }

@@ -178,7 +178,6 @@ class CoordinatorWorld {
 
   const Coordinator::Run& run() const { return *coordinator_.Find("run"); }
   const Knowledge& knows(size_t index) const { return clients_[index].knows; }
-  Instant died_at(size_t index) const { return clients_[index].died_at; }
   Instant now() const { return now_; }
   /// Whom the last event moved, in this order.
   const std::vector<size_t>& served() const { return served_; }
@@ -188,7 +187,6 @@ class CoordinatorWorld {
   struct Client {
     SessionKey key{};
     Knowledge knows{};
-    Instant died_at = Instant::Never();
   };
 
   void Open(size_t index, uint64_t resume) {
@@ -205,7 +203,6 @@ class CoordinatorWorld {
 
   void Die(Client& client) {
     client.knows.doing = Doing::kDead;
-    client.died_at = now_;
     if (setup_.dies_with_its_connection) coordinator_.Disconnect(client.key.session, now_);
   }
 

@@ -32,17 +32,21 @@ class SessionServerTest : public RawServerTest {
     return SessionTalker(port()).Status(run_id).at(0);
   }
 
-  /// Both are where PairInARound() left them, connected, and have heard nothing since.
-  void ExpectUndisturbed(Pair& pair, const std::string& run_id = "run") const {
-    EXPECT_THAT(pair.a.HeardSoFar(), ::testing::IsEmpty());
-    EXPECT_THAT(pair.b.HeardSoFar(), ::testing::IsEmpty());
-    const RunReport report = ReportOn(run_id);
-    EXPECT_EQ(report.phase, RunReport::Phase::kComplete);
-    EXPECT_EQ(report.round, 0);
-    EXPECT_EQ(report.world_size, 2);
-    EXPECT_EQ(report.participants, 2);
-    EXPECT_EQ(report.closed_by, "");
+  /// What has happened to a pair since PairInARound(): "" if nothing has, and both still have their
+  /// connections, and their round.
+  std::string Disturbance(Pair& pair, const std::string& run_id = "run") const {
+    for (SessionTalker* node : {&pair.a, &pair.b}) {
+      if (const auto heard = node->HeardSoFar(); !heard.empty())
+        return Concat("heard a push of kind ", int{uint8_t(heard[0].kind)}, ": ", heard[0].why);
+    }
+    const RunReport run = ReportOn(run_id);
+    if (run.phase != RunReport::Phase::kComplete || run.round != 0)
+      return Concat("the run is in phase ", int{uint8_t(run.phase)}, " of round ", run.round);
+    if (run.participants != 2 || run.world_size != 2)
+      return Concat("the round has ", run.participants, " of ", run.world_size, " members");
+    return "";
   }
+  void ExpectUndisturbed(Pair& pair) const { EXPECT_EQ(Disturbance(pair), ""); }
 };
 
 }  // namespace muster::test

@@ -4,7 +4,6 @@
 // says, unless the test says something else. Failures throw, as those of RawSocket do.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 #include <string>

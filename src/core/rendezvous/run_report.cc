@@ -14,6 +14,7 @@ using Role = MemberReport::Role;
 using Phase = RunReport::Phase;
 
 constexpr size_t kNamesTold = 8;
+constexpr size_t kFew = 32;
 constexpr std::array kRoles = {Role::kParticipant, Role::kWaiting, Role::kSpare, Role::kIdle};
 
 Role RoleOf(const RendezvousState& state, const Node& node) {
@@ -88,10 +89,15 @@ std::vector<MemberReport> Some(const Coordinator::Run& run, Role role, size_t na
   return found;
 }
 
-std::vector<MemberReport> All(const Coordinator::Run& run, Role role, Instant now) {
+std::vector<MemberReport> Many(const Coordinator::Run& run, Role role, size_t names_max,
+                               Instant now) {
   std::vector<MemberReport> found;
   for (const auto& [node, member] : run.members) {
     if (RoleOf(run.state, node) == role) found.push_back(MemberOf(run, member, role, now));
+  }
+  if (found.size() > names_max) {
+    std::ranges::stable_partition(found, &MemberReport::late);
+    found.resize(names_max);
   }
   return found;
 }
@@ -117,7 +123,7 @@ RunReport Coordinator::ReportOn(const Run& run, size_t names_max, Instant now) {
   }
   for (const Role role : kRoles) {
     std::vector<MemberReport> some =
-        names_max < run.members.size() ? Some(run, role, names_max, now) : All(run, role, now);
+        names_max <= kFew ? Some(run, role, names_max, now) : Many(run, role, names_max, now);
     std::ranges::stable_sort(some, {}, &MemberReport::rank);
     std::ranges::move(some, std::back_inserter(report.members));
   }

@@ -43,8 +43,8 @@ struct RunReport {
   int64_t idle = 0;
   std::optional<Duration> last_call_left{};
   std::string closed_by{};
-  /// By role, participants in the order of their ranks, others by name. Of each role the late ones
-  /// first, if not all can be shown.
+  /// By role, participants in the order of their ranks. Where not all of a role can be shown, the
+  /// late ones are.
   std::vector<MemberReport> members{};
 
   bool operator==(const RunReport&) const = default;
