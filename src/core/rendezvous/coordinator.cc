@@ -26,15 +26,6 @@ int64_t Milliseconds(Duration time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
 }
 
-RendezvousRules RulesOf(const std::string& run_id, const RunSettings& settings) {
-  return {.run_id = run_id,
-          .min_nodes = settings.min_nodes,
-          .max_nodes = settings.max_nodes,
-          .timeout = {.last_call = settings.last_call},
-          .keep_alive_interval = settings.keep_alive_interval,
-          .keep_alive_max_attempt = settings.keep_alive_max_attempt};
-}
-
 bool InLastCall(const RendezvousState& state) {
   return state.deadline && !state.complete && !state.closed && !state.participants.empty();
 }
@@ -94,7 +85,7 @@ Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Pus
   if (run.members.empty() && !run.state.closed) {
     run.settings = wanted;
     run.settings_of = hello.node.ToString();
-    run.rules = RulesOf(run.id, wanted);
+    run.rules = wanted.RulesOf(run.id);
   }
   if (wanted == run.settings || run.state.closed) return &run;
   return refuse(Push::Refusal::kSettings,

@@ -6,6 +6,7 @@
 
 #include "base/time.h"
 #include "core/rendezvous/rank_policy.h"
+#include "core/rendezvous/rules.h"
 
 namespace muster {
 
@@ -24,6 +25,8 @@ struct RunSettings {
   static constexpr int64_t kAttemptsMax = 10'000;
   static constexpr Duration kGraceMax = 1h;
 
+  /// As the machine wants them.
+  RendezvousRules RulesOf(const std::string& run_id) const;
   /// Why nobody can have meant these; empty: somebody can.
   std::string Impossible() const;
   /// What of these differs in `other`, for people: "max_nodes 4 against 8". Empty: nothing.
