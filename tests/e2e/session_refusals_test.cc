@@ -310,8 +310,8 @@ TEST_P(SessionRefusalTest, AStatusNamesSoManyOfEachRoleAsWereAskedFor) {
   SessionTalker asker(port());
   const auto named = [&](uint32_t names_max) {
     std::vector<int> count(4);
-    for (const MemberReport& member : asker.Status("run", names_max).at(0).members)
-      ++count.at(static_cast<size_t>(member.role));
+    const RunReport run = asker.Status("run", names_max).at(0);
+    for (const MemberReport& member : run.members) ++count.at(static_cast<size_t>(member.role));
     return count;
   };
   EXPECT_THAT(named(0), ElementsAre(0, 0, 0, 0));
