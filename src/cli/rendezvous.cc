@@ -97,8 +97,8 @@ class Progress {
     WaitReport timeless = report;
     timeless.last_call_left.reset();
     timeless.time_left.reset();
-    if (timeless == last_) return;
-    last_ = timeless;
+    if (timeless.ToString() == last_) return;
+    last_ = timeless.ToString();
     std::fprintf(stderr, "muster: %s\n", report.ToString().c_str());
   }
 
@@ -122,7 +122,7 @@ class Progress {
 
   const bool on_terminal_ = isatty(STDERR_FILENO) == 1;
   std::string drawn_;
-  WaitReport last_{};
+  std::string last_;
 };
 
 void Print(const RendezvousInfo& info, const RendezvousFlags& flags) {

@@ -86,7 +86,11 @@ Pushes SessionHub::Collect(size_t loop) {
   return Turn(loop, [](Instant, Pushes&) {});
 }
 
-void SessionHub::BeginTicking() { ticked_at_ = clock_.Now().since_start; }
+bool SessionHub::BeginTicking() {
+  if (ticks_.exchange(true)) return false;
+  ticked_at_ = clock_.Now().since_start;
+  return true;
+}
 
 Pushes SessionHub::Tick(size_t loop) {
   const Duration looked_at = clock_.Now().since_start;

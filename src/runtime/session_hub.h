@@ -38,7 +38,10 @@ class SessionHub {
   Pushes Tick(size_t loop);  ///< After BeginTicking(), every kSessionTick.
   Pushes Collect(size_t loop);
 
-  void BeginTicking();
+  /// Whether the caller's loop is to tick: one of them does, for all.
+  bool BeginTicking();
+  /// Has Collect() called soon, on this loop.
+  void Knock(size_t loop) { knock_(loop); }
 
   /// How runs stand: one of them, or (an empty id) all, without their nodes.
   std::vector<RunReport> Status(std::string_view run_id, size_t names_max);
@@ -54,6 +57,7 @@ class SessionHub {
   const std::function<void(size_t)> knock_;
   std::atomic<Duration> next_due_{Duration::max()};
   std::atomic<Duration> ticked_at_;
+  std::atomic<bool> ticks_ = false;
   SpinningMutex mutex_;
   Coordinator coordinator_;        // guarded by mutex_
   std::vector<Pushes> mailboxes_;  // guarded by mutex_, one per loop

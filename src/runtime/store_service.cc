@@ -68,6 +68,7 @@ void StoreService::Deliver(const Pushes& pushes) {
     if (found->second->HasTooMuchWaiting())
       ended_.emplace_back(push.to, "does not read what it is told");
   }
+  if (!ended_.empty()) sessions_.Knock(index_);
 }
 
 void StoreService::CloseEnded() {
@@ -78,12 +79,8 @@ void StoreService::CloseEnded() {
 }
 
 void StoreService::WatchSessions() {
-  if (session_tick_) return;
-  sessions_.BeginTicking();
-  session_tick_ = loop_.Every(kSessionTick, [this] {
-    Deliver(sessions_.Tick(index_));
-    CloseEnded();
-  });
+  if (!sessions_.BeginTicking()) return;
+  session_tick_ = loop_.Every(kSessionTick, [this] { Deliver(sessions_.Tick(index_)); });
 }
 
 void StoreService::Close(StoreConnection& connection, LogLevel level, const std::string& why) {

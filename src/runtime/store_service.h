@@ -65,7 +65,8 @@ class StoreService {
 
   void Tick();
   void Deliver(const Released& clients);
-  /// Connections whose session ends here end later, in CloseEnded(): one of them may be calling.
+  /// Connections whose session ends here end a little later, in CloseEnded(): one of them may be
+  /// calling.
   void Deliver(const Pushes& pushes);
   void CloseEnded();
   /// A node has opened a session: from now on time is looked at closely.
