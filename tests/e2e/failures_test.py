@@ -5,6 +5,7 @@ network, servers that come back or come late, spares that step in.
 Networks are namespaces of this machine, joined by a cable of their own: whoever may not make them skips those tests.
 """
 
+import atexit
 import collections
 import contextlib
 import itertools
@@ -45,8 +46,9 @@ class Process:
         self._changed = threading.Condition()
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                          stderr=subprocess.PIPE, text=True)
+        atexit.register(self.kill)  # whatever happens to the test
         self.pid = self._process.pid
-        self._readers = [threading.Thread(target=self._read, args=(name,)) for name in self.said]
+        self._readers = [threading.Thread(target=self._read, args=(name,), daemon=True) for name in self.said]
         for reader in self._readers:
             reader.start()
 
@@ -79,6 +81,7 @@ class Process:
 
     def kill(self):
         """Gone when this returns, and nobody has been told."""
+        atexit.unregister(self.kill)
         self._process.kill()
         self._process.wait()
         for reader in self._readers:
@@ -166,7 +169,7 @@ class Deaths(Failures):
 
     def test_the_others_go_on_without_a_node_that_was_killed(self):
         _, seconds = self.three_of_four_survive()
-        said = f"kill -9: the last survivor was in the next round after {seconds:.2f} s, {LAST_CALL_S} s of it last call"
+        said = f"kill -9: the last survivor was in a new round after {seconds:.2f} s, {LAST_CALL_S} s of it last call"
         self.report(said)
         self.assertLess(seconds, PROMISE_S + LAST_CALL_S + BUSY_S, said)
 
@@ -271,6 +274,7 @@ class Network:
         self.near, self.far = f"{own}-near", f"{own}-far"
 
     def build(self):
+        atexit.register(self.remove)  # whatever happens to the test
         for name in (self.near, self.far):
             self.ip("netns", "add", name)
             self.ip("-n", name, "link", "set", "lo", "up")
@@ -283,6 +287,7 @@ class Network:
         self.ip("-n", name, "link", "set", "cable", state)
 
     def remove(self):
+        atexit.unregister(self.remove)
         for name in (self.near, self.far):
             with contextlib.suppress(AssertionError):  # not made, or not any more
                 self.ip("netns", "delete", name)
@@ -372,4 +377,5 @@ class Networks(Failures):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing stays behind
     unittest.main()

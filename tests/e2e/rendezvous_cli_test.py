@@ -22,6 +22,7 @@ class Command(unittest.TestCase):
     """Starts servers and nodes, and ends them."""
 
     BACKEND = ""  # of the nodes
+    HOLD = ()  # how long they stay, unless a test says it: as long as usual
     STANDSTILL_S = 0  # of a server, to be sat out
 
     def setUp(self):
@@ -47,8 +48,9 @@ class Command(unittest.TestCase):
                 stream.close()
 
     def node(self, *arguments, run="run", nodes="2", conf="is_host=false", **options):
+        hold = () if "--hold" in arguments else self.HOLD
         return self.start("rendezvous", "--backend", self.BACKEND, "--endpoint", self.endpoint, "--id", run, "--nodes",
-                          nodes, "--conf", conf, "--local-addr", "127.0.0.1", *arguments, **options)
+                          nodes, "--conf", conf, "--local-addr", "127.0.0.1", *hold, *arguments, **options)
 
     def outcome(self, process, status=0):
         out, errors = process.communicate(timeout=PATIENCE)
@@ -191,7 +193,22 @@ class Scenarios:
 
 class WithTheCoordinator(Scenarios, Command):
     BACKEND = "muster"
+    HOLD = ("--hold", "0.1")  # the others are told at once
     STANDSTILL_S = 4  # longer than either side may be silent
+
+    def test_a_spare_says_so_once(self):
+        members = [self.node("--hold", "60") for _ in range(2)]
+        for member in members:
+            member.stdout.readline()
+        spare = self.node()
+        said = [self.line_with(spare, "a spare: ")]
+        members[0].kill()
+        members[1].send_signal(signal.SIGTERM)
+        for line in spare.stderr:
+            said.append(line)
+            if "1 of 2 nodes are here (" in line:
+                break
+        self.assertEqual(sum("a spare: " in line for line in said), 1, said)
 
     def test_no_server_status_4_and_where(self):
         self.server.terminate()
@@ -203,7 +220,7 @@ class WithTheCoordinator(Scenarios, Command):
         for setting, *says in (("grace=-1", "grace", "seconds"),
                                ("keep_alive_interval=soon", "keep_alive_interval", "seconds"),
                                ("rank_policy=best", "best", "natural", "text", "stable", "label"),
-                               ("keep_alive_max_attempt=0", "keep_alive_max_attempt", "1 to 10000")):
+                               ("keep_alive_max_attempt=0", "0 keep-alives", "1 to 10000")):
             with self.subTest(setting=setting):
                 self.refused("--id", "run", "--conf", setting, says=says)
 

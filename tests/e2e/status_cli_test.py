@@ -35,10 +35,12 @@ class Status(unittest.TestCase):
             if stream:
                 stream.close()
 
-    def node(self, *arguments, run="run", nodes="2", conf="", last_call="1"):
-        """One that stays in its round until the end of the test."""
-        return self.start("rendezvous", "--backend", "muster", "--endpoint", self.address, "--id", run, "--nodes", nodes,
-                          "--last-call", last_call, "--hold", "600", "--conf", f"is_host=false{conf}", *arguments)
+    def node(self, *arguments, run="run", nodes="2", conf="", last_call="1", interval=20):
+        """One that stays in its round until the end of the test. Unless told otherwise, it need not say much to be
+        there: no machine is so busy that it seems late."""
+        conf = f"is_host=false,keep_alive_interval={interval}{conf}"
+        return self.start("rendezvous", "--backend", "muster", "--endpoint", self.address, "--id", run, "--nodes",
+                          nodes, "--last-call", last_call, "--hold", "600", "--conf", conf, *arguments)
 
     def names(self, *nodes):
         return [f"127.0.0.1_{node.pid}_0" for node in nodes]
@@ -112,16 +114,16 @@ class Once(Status):
         self.assertEqual([member["label"] for member in stands["participants"]], ["host-0", "host-1"])
         for member in stands["participants"]:
             self.assertGreaterEqual(member["last_heard_seconds"], 0)
-            self.assertLess(member["last_heard_seconds"], 3, "else it would have been given up")
+            self.assertLess(member["last_heard_seconds"], PATIENCE, "else it would have been given up")
         first, second = sorted(ranks, key=ranks.get)
         self.assertRegex(self.text(), rf"^run 'run', round 0, complete: in round 0 with 2 nodes\n"
                                       rf"  rank 0  +{first} +{HEARD}, label host-0\n"
                                       rf"  rank 1  +{second} +{HEARD}, label host-1\n$")
 
     def test_who_comes_too_late_waits_and_is_heard_all_the_time(self):
-        nodes = [self.node(nodes="2:3", conf=",keep_alive_interval=0.2,keep_alive_max_attempt=15") for _ in range(2)]
+        nodes = [self.node(nodes="2:3", interval=1) for _ in range(2)]
         self.complete(*nodes)
-        late = self.node(nodes="2:3", conf=",keep_alive_interval=0.2,keep_alive_max_attempt=15")
+        late = self.node(nodes="2:3", interval=1)
         stands = self.once(lambda run: run["waiting"])
         name, = self.names(late)
         self.assertEqual([member["node"] for member in stands["waiting"]], [name])
@@ -145,7 +147,7 @@ class Once(Status):
 
     def test_a_closed_run_says_by_whom_and_why(self):
         node = self.start("rendezvous", "--backend", "muster", "--endpoint", self.address, "--id", "run", "--hold", "0",
-                          "--close", "--conf", "is_host=false")
+                          "--close", "--conf", "is_host=false,grace=600")
         self.assertEqual(node.wait(PATIENCE), 0)
         name, = self.names(node)
         stands = self.once(lambda run: run["phase"] == "closed")
@@ -154,8 +156,7 @@ class Once(Status):
         self.assertTrue(self.text().startswith(f"run 'run', round 0, closed: {stands['summary']}\n"), self.text())
 
     def test_a_silent_node_is_late_and_a_lost_connection_is_named(self):
-        silent, broken = [self.node(conf=",keep_alive_interval=0.1,keep_alive_max_attempt=6000,grace=600")
-                          for _ in range(2)]
+        silent, broken = [self.node(interval=0.1, conf=",keep_alive_max_attempt=6000,grace=600") for _ in range(2)]
         self.complete(silent, broken)
         silent.send_signal(signal.SIGSTOP)
         broken.kill()
@@ -184,8 +185,8 @@ class Once(Status):
         self.complete(*there, run="there")
         self.once(lambda run: run["participants"], "here")
         self.assertEqual([run["phase"] for run in self.runs().values()], ["forming", "complete"])
-        self.assertRegex(self.text(), r"^run 'here', round 0, forming: .*\n  in .*\nrun 'there', round 0, complete: .*\n"
-                                      r"  rank 0 .*\n  rank 1 .*\n$")
+        self.assertRegex(self.text(), r"^run 'here', round 0, forming: .*\n  in .*\n"
+                                      r"run 'there', round 0, complete: .*\n  rank 0 .*\n  rank 1 .*\n$")
         self.assertEqual(list(self.runs("--run", "there")), ["there"])
         text = self.text("--run", "here")
         self.assertTrue(text.startswith("run 'here', "), text)
