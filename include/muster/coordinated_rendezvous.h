@@ -71,7 +71,8 @@ class CoordinatedRendezvousHandler final : public RendezvousHandler {
   /// Returns the moment the round is complete. On a server without a coordinator (PyTorch's), this
   /// and everything else is done through the c10d backend.
   RendezvousInfo NextRendezvous() override;
-  /// These two cost no round trip: the server says so when it changes.
+  /// These two cost no round trip: the server says so when it changes. Of many waiting nodes it
+  /// does so each time they have doubled: above 0 the number is a lower bound.
   bool IsClosed() override;
   int64_t NumNodesWaiting() override;
   void SetClosed(std::string_view reason) override;

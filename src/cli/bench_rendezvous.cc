@@ -107,7 +107,11 @@ Json MeasureMuster(const BenchServer& server, size_t count, const BenchRendezvou
               {"seconds", Seconds(Quantile(formed, 0.5))},
               {"ranks_ok", ranks_ok},
               {"messages_per_node", Hundredths(last.messages_per_node)},
-              {"bytes_per_node", Hundredths(last.bytes_per_node)}};
+              {"bytes_per_node", Hundredths(last.bytes_per_node)},
+              {"server_cpu_seconds", nullptr},
+              {"server_rss_bytes", nullptr},
+              {"reform_seconds", nullptr},
+              {"reform_p99_seconds", nullptr}};
   meter.AddTo(row);
   if (flags.hold_seconds > 0 && server.pid != 0) row["server_idle_cores"] = idle_cores;
   if (flags.kill > 0) {
@@ -183,6 +187,11 @@ Json MeasureC10d(const BenchServer& server, size_t count, const BenchRendezvousF
               {"seconds", Seconds(Quantile(formed, 0.5))},
               {"ranks_ok", ranks_ok},
               {"messages_per_node", per_node(cost.reads + cost.writes)},
+              {"bytes_per_node", nullptr},
+              {"server_cpu_seconds", nullptr},
+              {"server_rss_bytes", nullptr},
+              {"reform_seconds", nullptr},
+              {"reform_p99_seconds", nullptr},
               {"writes_per_node", per_node(cost.writes)},
               {"lost_per_node", per_node(cost.lost)},
               {"reads_per_node", per_node(cost.reads)}};
@@ -194,7 +203,7 @@ Json MeasureC10d(const BenchServer& server, size_t count, const BenchRendezvousF
 
 void Print(const Json& row) {
   const auto figure = [&](const char* name, const char* format, const char* none) {
-    if (!row.contains(name)) {
+    if (!row.contains(name) || row[name].is_null()) {
       std::printf("%s", none);
     } else {
       std::printf(format, row[name].get<double>());
@@ -206,7 +215,7 @@ void Print(const Json& row) {
   figure("messages_per_node", " %9.2f", "         -");
   figure("bytes_per_node", " %9.0f", "         -");
   figure("server_cpu_seconds", " %8.3f", "        -");
-  if (row.contains("server_rss_bytes")) {
+  if (row.contains("server_rss_bytes") && !row["server_rss_bytes"].is_null()) {
     std::printf(" %8.1f", row["server_rss_bytes"].get<double>() / (1 << 20));
   } else {
     std::printf("        -");

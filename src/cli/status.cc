@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 using Role = MemberReport::Role;
 
 struct StatusFlags {
-  std::string server = "127.0.0.1:29500";
+  std::string server;
   std::string run_id;
   double timeout_seconds = 5;
   bool watch = false;
@@ -174,7 +174,7 @@ void AddStatus(CLI::App& app, Run* run) {
   status
       ->add_option("--server", flags->server,
                    "HOST:PORT of `muster serve`, or of the node that hosts")
-      ->capture_default_str();
+      ->required();
   status->add_option("--run", flags->run_id, "Only this run");
   status->add_option("--timeout", flags->timeout_seconds, "Seconds to wait for an answer")
       ->transform(SecondsFrom(0.001, kSecondsMax))

@@ -62,7 +62,7 @@ struct CoordinatedRendezvousHandler::Impl {
 
   // The node that the endpoint names serves; of several on that machine, the first.
   void Serve() {
-    const bool serves = options.is_host.value_or(MatchesThisMachine(options.host));
+    const bool serves = options.is_host.value_or(IsHere(options.host));
     if (!serves) return;
     try {
       server = StoreServer::Shared({.port = options.port});
@@ -73,7 +73,9 @@ struct CoordinatedRendezvousHandler::Impl {
         std::throw_with_nested(RendezvousConnectionError(Concat(
             "the rendezvous could not be served at port ", options.port, ": ", error.what())));
       }
-      // Somebody else has the port: another node on this machine, or `muster serve`.
+      // Somebody else has the port: another node on this machine, or `muster serve`. If not, this
+      // is why nobody answers.
+      cannot_serve = error.what();
     }
   }
 
@@ -117,13 +119,16 @@ struct CoordinatedRendezvousHandler::Impl {
       std::fprintf(stderr, "muster: %s\n", line.c_str());
     }
     events.Record(kFallback, NodeState::kRunning, std::nullopt, [&] { return line; });
+    // c10d would look its own name up.
+    const std::string local_addr =
+        options.local_addr.empty() ? AddressTowards({options.host, port}) : options.local_addr;
     RendezvousConfig config{{"is_host", false},
                             {"join_timeout", WholeSeconds(options.join_timeout)},
                             {"last_call_timeout", WholeSeconds(options.last_call)},
                             {"close_timeout", WholeSeconds(options.close_timeout)}};
     RendezvousHandlerPtr made =
         CreateC10dHandler({"c10d", Endpoint{options.host, port}.ToString(), options.run_id,
-                           options.min_nodes, options.max_nodes, options.local_addr, config});
+                           options.min_nodes, options.max_nodes, local_addr, config});
     const std::lock_guard lock(mutex);
     fallback = std::move(made);
   }
@@ -214,10 +219,11 @@ struct CoordinatedRendezvousHandler::Impl {
         throw RendezvousTimeoutError(Concat(who, " could not join ", run, " within ",
                                             options.join_timeout.count(), " ms: ", outcome.why));
       case Kind::kUnreachable:
-        throw RendezvousConnectionError(Concat(who, " could not join ", run, " within ",
-                                               options.join_timeout.count(), " ms: the server at ",
-                                               Endpoint{options.host, port}.ToString(),
-                                               " is out of reach: ", outcome.why));
+        throw RendezvousConnectionError(Concat(
+            who, " could not join ", run, " within ", options.join_timeout.count(),
+            " ms: the server at ", Endpoint{options.host, port}.ToString(),
+            " is out of reach: ", outcome.why,
+            cannot_serve.empty() ? "" : Concat(" (here it could not be: ", cannot_serve, ")")));
       default:
         throw RendezvousError(Concat(who, " may not join ", run, ": ", outcome.why));
     }
@@ -228,7 +234,12 @@ struct CoordinatedRendezvousHandler::Impl {
   void Close(std::string_view reason) {
     if (RendezvousHandler* other = Other()) return other->SetClosed(reason);
     SessionClient& session = Client();
-    if (!session.Close(std::string(reason), options.close_timeout)) {
+    const bool closed = session.Close(std::string(reason), options.close_timeout);
+    if (!closed && session.plain()) {
+      FallBack();
+      return Other()->SetClosed(reason);
+    }
+    if (!closed) {
       throw RendezvousTimeoutError(
           Concat("rendezvous '", options.run_id, "' could not be closed within ",
                  options.close_timeout.count(), " ms: the server at ",
@@ -244,6 +255,7 @@ struct CoordinatedRendezvousHandler::Impl {
   PosixClock clock;
   EventRecorder events;
   std::shared_ptr<StoreServer> server;
+  std::string cannot_serve;
   uint16_t port = 0;
   Node self;
   SocketWithPort master;                 ///< Where this node would serve the workers, as rank 0.
@@ -287,7 +299,7 @@ void CoordinatedRendezvousHandler::SetClosed(std::string_view reason) { impl_->C
 
 std::optional<MembershipEvent> CoordinatedRendezvousHandler::AwaitEvent(milliseconds time) {
   if (RendezvousHandler* other = impl_->Other()) return other->AwaitEvent(time);
-  return impl_->Client().AwaitEvent(time);
+  return impl_->Client().AwaitEvent(std::min<milliseconds>(time, std::chrono::hours(24 * 365)));
 }
 
 void CoordinatedRendezvousHandler::Leave() {

@@ -142,6 +142,11 @@ uint64_t SessionClient::connections() const {
   return connections_;
 }
 
+bool SessionClient::plain() const {
+  const Lock lock(mutex_);
+  return plain_;
+}
+
 std::optional<MembershipEvent> SessionClient::AwaitEvent(Duration time) {
   Lock lock(mutex_);
   if (!AwaitUntil(lock, clock_.Now() + time, [&] { return !events_.empty(); })) return std::nullopt;
@@ -225,6 +230,25 @@ void SessionClient::Finish(Outcome outcome) {
   if (joining_ && !outcome_) outcome_ = std::move(outcome);
 }
 
+void SessionClient::OnRefused(const Push& push) {
+  if (push.refusal == Push::Refusal::kPast) {
+    left_ = true;  // where it was, it is not any more
+    return;
+  }
+  refused_ = push.why;
+  open_ = false;
+  Finish({.kind = Outcome::Kind::kRefused, .why = push.why});
+}
+
+void SessionClient::OnClosed(const Push& push) {
+  if (!closed_)
+    AddEvent({.kind = MembershipEvent::Kind::kClosed, .round = push.round, .who = push.who});
+  closed_ = true;
+  closed_by_ = push.who;
+  Finish(
+      {.kind = push.graceful ? Outcome::Kind::kGraceful : Outcome::Kind::kClosed, .why = push.who});
+}
+
 void SessionClient::OnPush(const Push& push) {
   using Kind = Push::Kind;
   const Lock lock(mutex_);
@@ -238,10 +262,7 @@ void SessionClient::OnPush(const Push& push) {
         LosePlace("the server had given it up, or forgotten it");
       break;
     case Kind::kRefused:
-      if (push.refusal == Push::Refusal::kPast) break;
-      refused_ = push.why;
-      open_ = false;
-      Finish({.kind = Outcome::Kind::kRefused, .why = push.why});
+      OnRefused(push);
       break;
     case Kind::kAdmitted:
     case Kind::kWaiting:
@@ -277,12 +298,7 @@ void SessionClient::OnPush(const Push& push) {
       }
       break;
     case Kind::kClosed:
-      if (!closed_)
-        AddEvent({.kind = MembershipEvent::Kind::kClosed, .round = push.round, .who = push.who});
-      closed_ = true;
-      closed_by_ = push.who;
-      Finish({.kind = push.graceful ? Outcome::Kind::kGraceful : Outcome::Kind::kClosed,
-              .why = push.who});
+      OnClosed(push);
       break;
     case Kind::kTimedOut:
       Finish({.kind = Outcome::Kind::kTimedOut, .why = push.why});

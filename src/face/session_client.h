@@ -47,6 +47,8 @@ class SessionClient final : private SessionLinkOwner {
   bool Leave(Duration timeout);
   bool Close(std::string reason, Duration timeout);
 
+  /// The server has no coordinator.
+  bool plain() const;
   // As the server has told so far.
   bool closed() const;
   std::string closed_by() const;
@@ -71,6 +73,8 @@ class SessionClient final : private SessionLinkOwner {
   /// Waits until `ready` or until `until`; whether it is.
   template <typename Ready>
   bool AwaitUntil(Lock& lock, Instant until, const Ready& ready);
+  void OnRefused(const Push& push);
+  void OnClosed(const Push& push);
   void AddEvent(MembershipEvent event);
   bool InRound(int64_t round) const;
   void LosePlace(const std::string& why);

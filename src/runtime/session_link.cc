@@ -148,13 +148,14 @@ void SessionLink::SayJoin() {
 
 void SessionLink::Join(Duration timeout) {
   join_ = Wish{timeout, loop_.Now() + timeout};
+  leave_ = false;
   if (is_open()) SayJoin();
 }
 
 void SessionLink::Leave() {
   join_.reset();
   if (is_open()) return Say({.kind = Said::kLeave, .token = token_});
-  token_ = 0;
+  leave_ = true;
 }
 
 void SessionLink::Close(std::string reason) {
@@ -209,6 +210,7 @@ void SessionLink::Heed(const Push& push) {
     case Kind::kComplete:
       if (push.round <= round_) break;  // known: said again after a break
       round_ = push.round;
+      if (!join_) return Say({.kind = Said::kLeave, .token = token_});  // it came too late
       join_.reset();
       break;
     case Kind::kTimedOut:
@@ -245,6 +247,8 @@ void SessionLink::Opened(const Push& push) {
   timer_ = loop_.Every(options_.hello.settings.keep_alive_interval,
                        [this] { Say({.kind = Said::kKeepAlive, .token = token_}); });
   if (join_ && join_->until == Instant::Never()) join_->until = loop_.Now() + join_->timeout;
+  if (leave_ && push.resumed) Say({.kind = Said::kLeave, .token = token_});
+  leave_ = false;
   if (join_) SayJoin();  // maybe for the second time: that changes nothing
   if (close_) Say({.kind = Said::kClose, .token = token_, .reason = *close_});
   owner_.OnPush(push);

@@ -56,8 +56,8 @@ class SessionLink final : private StreamHandler {
 
   /// Wants the next round; answered by kComplete, kClosed or kTimedOut.
   void Join(Duration timeout);
-  /// Gives up its place, or its wait. Answered by kLeft or kRefused; where there is no connection,
-  /// by nothing: the session is not taken up again.
+  /// Gives up its place, or its wait. Answered by kLeft or kRefused; where there is no connection
+  /// now, it is said with the next.
   void Leave();
   /// Answered by kClosed.
   void Close(std::string reason);
@@ -113,6 +113,7 @@ class SessionLink final : private StreamHandler {
     Duration timeout;
     Instant until;
   };
+  bool leave_ = false;                    // to be said with the next connection
   std::optional<Wish> join_;              // until it is answered
   std::optional<std::string> close_;      // its reason, until it is answered
   std::optional<Instant> refused_since_;  // another node seems to have our name

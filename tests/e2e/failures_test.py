@@ -43,6 +43,7 @@ class Process:
 
     def __init__(self, command):
         self.said = {"stdout": [], "stderr": []}
+        self._ended = set()  # which of the two
         self._changed = threading.Condition()
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                          stderr=subprocess.PIPE, text=True)
@@ -58,15 +59,20 @@ class Process:
                 with self._changed:
                     self.said[name].append(Line(time.monotonic(), text.rstrip("\n")))
                     self._changed.notify_all()
+        with self._changed:
+            self._ended.add(name)
+            self._changed.notify_all()
 
     def line(self, name, is_it, what):
         """The first line that is it, as soon as it is there."""
         def found():
             return next((line for line in self.said[name] if is_it(line.text)), None)
         with self._changed:
-            if not self._changed.wait_for(found, PATIENCE):
-                raise AssertionError(f"{what}: not within {PATIENCE} s; said {self.said}")
-            return found()
+            self._changed.wait_for(lambda: found() or name in self._ended, PATIENCE)
+            line = found()
+            if line is None:
+                raise AssertionError(f"{what}: it has ended, or {PATIENCE} s have passed; said {self.said}")
+            return line
 
     def error(self, pattern):
         return self.line("stderr", lambda text: re.search(pattern, text), f"a line with '{pattern}'")

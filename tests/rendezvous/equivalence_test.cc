@@ -28,6 +28,10 @@
 //  * Living on after a join was refused because of closing. Such a node stays in its list: in the
 //    document until its silence is noticed, on the server as long as its session lives. So it ends,
 //    as torchrun's agents do.
+//  * More nodes in a complete round and its wait list than a round may have. In the document all
+//    spares go for a place that has become free, and those without luck wait beside a full round,
+//    whose members are called together for their sake, again and again. The server promotes as
+//    many as there are places, and makes spares of the others. So a story ends there.
 //  * What the server does for a node that is dead, while nobody knows. In the document only the
 //    living act. So: nobody dies while joining if its time to join may end before its death is
 //    noticed; nobody dies in the wait list or as a spare while a place may become free before that;
@@ -416,11 +420,12 @@ class TwoWorlds {
         if (IsComparable(event.kind, i)) able.push_back(i);
       }
       if (!able.empty()) Play(event.kind, able[event.choice % able.size()]);
-      return SomebodyLives();
+      return SomebodyLives() && !IsCrowded();
     }
     for (int i = 0; i < event.quanta; ++i) {
       if (!NextQuantumIsComparable()) return false;
       Play(event.kind, 0);
+      if (IsCrowded()) return false;
     }
     return true;
   }
@@ -434,6 +439,7 @@ class TwoWorlds {
     RC_LOG() << (server_.now() - kStart) / kQuantum << ": "
              << (kind == Event::Kind::kPass ? "time" : Setup::NodeAt(index).addr) << ' '
              << Name(kind) << "  ->  " << state << '\n';
+    if (IsCrowded()) return;
     for (size_t i = 0; i < setup_.nodes; ++i) {
       const Node node = Setup::NodeAt(i);
       RC_ASSERT(Show(node, document_.knows(i)) == Show(node, server_.knows(i)));
@@ -501,6 +507,17 @@ class TwoWorlds {
       if (!Lives(i) && server_.run().members.contains(node) && which(node)) {
         return true;
       }
+    }
+    return false;
+  }
+
+  /// Whether more nodes want a place, in the document, than there will be.
+  bool IsCrowded() const {
+    for (size_t i = 0; i < setup_.nodes; ++i) {
+      if (!Lives(i)) continue;
+      const RendezvousState& state = document_.state(i);
+      return state.complete && state.participants.size() + state.wait_list.size() >
+                                   static_cast<size_t>(setup_.settings.max_nodes);
     }
     return false;
   }

@@ -188,6 +188,31 @@ bool IsThisHost(const std::string& host) {
          Overlap(theirs, own.addresses);
 }
 
+bool IsHere(const std::string& host) {
+  if (host.empty() || host.find('\0') != std::string::npos) return false;
+  if (SameName(host, "localhost") || SameName(host, HostName())) return true;
+  const Ips theirs = AddressesOf(host);
+  return std::ranges::any_of(theirs, &Ip::IsLoopback) || Overlap(theirs, InterfaceAddresses());
+}
+
+std::string AddressTowards(const Endpoint& peer) {
+  const auto addresses = Resolve(peer, Instant{}, Instant{} + kNameLookupMax);
+  if (!addresses) return HostName();
+  for (const sockaddr_storage& address : *addresses) {
+    const int fd = socket(address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) continue;
+    sockaddr_storage own{};
+    socklen_t size = address.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+    const bool known = connect(fd, reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
+                       getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0;
+    close(fd);
+    const auto ip = known ? ToIp(reinterpret_cast<const sockaddr*>(&own)) : std::nullopt;
+    if (!ip || ip->IsLoopback()) continue;
+    if (const Result<Endpoint> text = ParseHostPort(ToString(own))) return text->host;
+  }
+  return HostName();
+}
+
 Result<PortSocket> ListenOnFreePort() {
   // IPv6 first: that one socket stands for both families. Without IPv6, IPv4 is all there is.
   if (Result<PortSocket> both = ListenOnWildcard(AF_INET6)) return both;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/endpoint.h"
 #include "base/result.h"
 #include "base/time.h"
 
@@ -25,6 +26,13 @@ std::string FullyQualifiedHostName();
 /// IPv6), an address of any interface, the machine's name in any case, or whatever shares an
 /// address with that name. A name that cannot be looked up is somebody else's.
 bool IsThisHost(const std::string& host);
+
+/// The same, but no name is looked up except `host`: an address must be one of this machine's.
+bool IsHere(const std::string& host);
+
+/// The address from which this machine would speak to `peer`; its name, if that is not known or of
+/// no use to others. Sends nothing.
+std::string AddressTowards(const Endpoint& peer);
 
 struct PortSocket {
   int fd;

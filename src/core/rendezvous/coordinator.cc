@@ -16,7 +16,6 @@ namespace {
 constexpr Duration kJustAfter = 1ns;
 
 constexpr Duration kLostPause = 100ms;
-constexpr size_t kNamesTold = 8;
 
 WallTime Wall(Instant now) {
   return WallTime{std::chrono::duration_cast<std::chrono::microseconds>(now.since_start).count()};
@@ -30,13 +29,6 @@ bool InLastCall(const RendezvousState& state) {
   return state.deadline && !state.complete && !state.closed && !state.participants.empty();
 }
 
-Push Refuse(SessionId session, const Hello& hello, Push::Refusal refusal, std::string why) {
-  return Refuse({.session = session, .token = hello.resume, .round = hello.round}, refusal,
-                std::move(why));
-}
-
-bool IsLoopback(std::string_view addr) { return addr.starts_with("127.") || addr == "::1"; }
-
 }  // namespace
 
 Coordinator::Coordinator(const CoordinatorOptions& options)
@@ -46,168 +38,6 @@ const Coordinator::Run* Coordinator::Find(std::string_view run_id) const {
   const auto found = runs_.find(run_id);
   return found == runs_.end() ? nullptr : &found->second;
 }
-
-// ----------------------------------------------------------------------------------------------
-// sessions
-
-Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Pushes& out) {
-  const auto refuse = [&](Push::Refusal refusal, std::string why) {
-    out.push_back(Refuse(session, hello, refusal, std::move(why)));
-    return nullptr;
-  };
-  if (hello.run_id.empty()) {
-    return refuse(Push::Refusal::kSettings,
-                  "the run id is empty: it names the rendezvous and must not be");
-  }
-  const RunSettings& wanted = hello.settings;
-  if (std::string why = wanted.Impossible(); !why.empty())
-    return refuse(Push::Refusal::kSettings, std::move(why));
-  const std::string& addr = hello.node.addr;
-  if (addr.empty() || addr.size() > kNodeAddressBytesMax || Printable(addr, addr.size()) != addr) {
-    return refuse(Push::Refusal::kSettings,
-                  Concat("the address '", Printable(addr, 64),
-                         "' of the node must be printable UTF-8 of at most ",
-                         HumanBytes(kNodeAddressBytesMax)));
-  }
-  auto found = runs_.find(hello.run_id);
-  if (found == runs_.end()) {
-    if (runs_.size() >= options_.runs_max && !ended_.empty())
-      Forget(*std::get<Run*>(*ended_.begin()));
-    if (runs_.size() >= options_.runs_max) {
-      return refuse(Push::Refusal::kLimit,
-                    Concat("this server has ", runs_.size(), " runs already, its limit"));
-    }
-    found = runs_.try_emplace(hello.run_id).first;
-    found->second.id = hello.run_id;
-    found->second.serial = ++made_;
-  }
-  Run& run = found->second;
-  if (run.members.empty() && !run.state.closed) {
-    run.settings = wanted;
-    run.settings_of = hello.node.ToString();
-    run.rules = wanted.RulesOf(run.id);
-  }
-  if (wanted == run.settings || run.state.closed) return &run;
-  return refuse(Push::Refusal::kSettings,
-                Concat("node '", hello.node.ToString(), "' and node '", run.settings_of,
-                       "' of run '", Printable(run.id),
-                       "' have been told different things: ", wanted.Against(run.settings)));
-}
-
-void Coordinator::Open(SessionId session, const Hello& hello, Instant now, Pushes& out) {
-  MUSTER_ASSERT(!seats_.contains(session));
-  Run* run = RunFor(hello, session, out);
-  if (run == nullptr) return;
-  const auto known = run->members.find(hello.node);
-  if (known != run->members.end()) {
-    Member& member = known->second;
-    if (hello.resume != 0 && hello.resume == member.token) {
-      Resume(*run, member, session, now, out);
-      return Reschedule(*run, now);
-    }
-    if (member.session) {
-      out.push_back(Refuse(session, hello, Push::Refusal::kIdentity,
-                           Concat("node '", hello.node.ToString(), "' of run '", Printable(run->id),
-                                  "' has a session already: two nodes cannot be one")));
-      return;
-    }
-    Lose(*run, {{&member, "it started anew"}}, now, out);
-  }
-  if (run->members.size() >= options_.nodes_per_run_max) {
-    out.push_back(Refuse(session, hello, Push::Refusal::kLimit,
-                         Concat("run '", Printable(run->id), "' has ", run->members.size(),
-                                " nodes already, the limit of this server")));
-    return;
-  }
-  OpenAnew(*run, session, hello, now, out);
-  Reschedule(*run, now);
-}
-
-void Coordinator::OpenAnew(Run& run, SessionId session, const Hello& hello, Instant now,
-                           Pushes& out) {
-  Member& member = run.members[hello.node];
-  member.node = hello.node;
-  member.serial = ++made_;
-  member.label = hello.label;
-  member.bootstrap_port = hello.bootstrap_port;
-  member.token = std::max<uint64_t>(prng_.Next(), 1);
-  if (!hello.server_addr.empty() && !IsLoopback(hello.server_addr))
-    run.server_addr = hello.server_addr;
-  // A server that was started anew must not give a round's number a second time: workers of the
-  // first may still be there, and their keys.
-  if (!run.state.complete) run.state.round = std::max(run.state.round, hello.round + 1);
-  Attach(run, member, session, now);
-  Tell(run, member, {.kind = Push::Kind::kOpened, .addr = member.node.addr}, out);
-}
-
-void Coordinator::Resume(Run& run, Member& member, SessionId session, Instant now, Pushes& out) {
-  // The old connection may not have noticed yet that it is one.
-  Tell(run, member,
-       {.kind = Push::Kind::kEnded, .why = "the node has taken up its session elsewhere"}, out);
-  Detach(run, member);
-  Attach(run, member, session, now);
-  ++member.incarnation;
-  Tell(run, member, {.kind = Push::Kind::kOpened, .resumed = true, .addr = member.node.addr}, out);
-  // What was said meanwhile is lost.
-  TellState(run, member, out);
-  const bool is_in = run.state.complete && run.state.participants.contains(member.node);
-  if (is_in && run.told_waiting > 0)
-    Tell(run, member, {.kind = Push::Kind::kNodesWaiting, .count = run.told_waiting}, out);
-  if (run.state.closed)
-    TellClosed(run, member, out, run.state.redundancy_list.contains(member.node));
-}
-
-void Coordinator::Attach(Run& run, Member& member, SessionId session, Instant now) {
-  member.session = session;
-  member.seen_at = now;
-  member.quiet = run.by_silence.insert(run.by_silence.end(), &member);
-  seats_[session] = {&run, &member};
-}
-
-void Coordinator::Detach(Run& run, Member& member) {
-  if (member.session) {
-    seats_.erase(*member.session);
-    run.by_silence.erase(member.quiet);
-    member.session.reset();
-  } else {
-    run.broken.erase({member.grace_ends, member.serial, &member});
-  }
-}
-
-std::optional<Coordinator::Seat> Coordinator::Speaker(const SessionKey& key, Instant now,
-                                                      Pushes& out) {
-  const auto seat = seats_.find(key.session);
-  if (seat == seats_.end()) {
-    out.push_back(Refuse(key, Push::Refusal::kPast,
-                         "this session is over: its node is lost, or speaks through another one"));
-    return std::nullopt;
-  }
-  auto [run, member] = seat->second;
-  if (member->token != key.token || member->incarnation != key.incarnation) {
-    out.push_back(
-        Refuse(key, Push::Refusal::kPast,
-               Concat("the message is of another session of node '", member->node.ToString(),
-                      "', or of the time before this one was taken up again")));
-    return std::nullopt;
-  }
-  member->seen_at = now;
-  run->by_silence.splice(run->by_silence.end(), run->by_silence, member->quiet);
-  return seat->second;
-}
-
-void Coordinator::Disconnect(SessionId session, Instant now) {
-  const auto seat = seats_.find(session);
-  if (seat == seats_.end()) return;
-  auto [run, member] = seat->second;
-  Detach(*run, *member);
-  member->grace_ends = now + run->settings.grace;
-  run->broken.insert({member->grace_ends, member->serial, member});
-  Reschedule(*run, now);
-}
-
-// What is due can only be later now. That is found out when it would have been due: nine of ten
-// messages are keep-alives.
-void Coordinator::KeepAlive(SessionKey key, Instant now, Pushes& out) { Speaker(key, now, out); }
 
 // ----------------------------------------------------------------------------------------------
 // what nodes ask for
@@ -224,12 +54,20 @@ void Coordinator::Join(SessionKey key, Duration timeout, Instant now, Pushes& ou
                                   member->place->round, " already, and has not heard of it")));
       return TellState(*run, *member, out);
     }
-    Withdraw(*run, *member, now, out);
   }
+  // It gives up its place and is the first to be served, before those who wait, and spares: whoever
+  // comes back from a round is not to lose its place to them.
+  const Before before{run->state.complete, run->state.participants.size(),
+                      run->state.wait_list.size()};
+  const bool leaves = run->state.participants.contains(member->node);
+  if (leaves)
+    Apply(Action::kRemoveFromParticipants, member->node, run->rules, Wall(now), &run->state);
+  if (before.complete && !run->state.complete) EndRound(*run);
   member->joining = true;
   member->join_timeout = timeout;
   SetDeadline(*run, *member, now + timeout);
   Advance(*run, *member, now, out);
+  if (leaves) Follow(*run, before, now, out);
   Reschedule(*run, now);
 }
 
@@ -323,19 +161,49 @@ void Coordinator::Follow(Run& run, const Before& before, Instant now, Pushes& ou
   run.observed.SeeLastCall(run.state, now);
   if (!before.complete && run.state.complete) {
     Complete(run, out);
+    MakeSpares(run, out);
   } else if (before.complete && !run.state.complete) {
-    run.told_waiting = 0;
-    run.lost.clear();
-    AdvanceAll(run, std::set<Node>(run.state.redundancy_list), now, out);
+    EndRound(run);
     AdvanceAll(run, std::set<Node>(run.state.wait_list), now, out);
+    PromoteSpares(run, now, out);
   } else if (run.state.complete && run.state.participants.size() < before.participants) {
-    AdvanceAll(run, std::set<Node>(run.state.redundancy_list), now, out);
+    PromoteSpares(run, now, out);
   }
   if (run.state.complete && run.state.wait_list.size() != before.waiting) TellWaiting(run, out);
 }
 
+void Coordinator::EndRound(Run& run) {
+  run.told_waiting = 0;
+  run.lost.clear();
+  run.fallen = {};
+  run.state.round = std::max(run.state.round, run.round_floor);
+}
+
 void Coordinator::AdvanceAll(Run& run, const std::set<Node>& nodes, Instant now, Pushes& out) {
   for (const Node& node : nodes) Advance(run, run.members.at(node), now, out);
+}
+
+// As many as there are places, counting those who wait for one already. (Were all of them to go for
+// a place, the rest would wait for one in a full round, its members would come together for their
+// sake, and again.)
+void Coordinator::PromoteSpares(Run& run, Instant now, Pushes& out) {
+  const RendezvousState& state = run.state;
+  for (const Node& node : std::set<Node>(state.redundancy_list)) {
+    const size_t taken = state.participants.size() + state.wait_list.size();
+    if (taken >= static_cast<size_t>(run.rules.max_nodes)) return;
+    Advance(run, run.members.at(node), now, out);
+  }
+}
+
+// The round has become full, and others who waited for it have found no place.
+void Coordinator::MakeSpares(Run& run, Pushes& out) {
+  if (run.state.participants.size() < static_cast<size_t>(run.rules.max_nodes)) return;
+  for (const Node& node : std::exchange(run.state.wait_list, {})) {
+    run.state.redundancy_list.insert(node);
+    Member& member = run.members.at(node);
+    SetDeadline(run, member, Instant::Never());
+    TellState(run, member, out);
+  }
 }
 
 void Coordinator::Complete(Run& run, Pushes& out) {
@@ -343,11 +211,13 @@ void Coordinator::Complete(Run& run, Pushes& out) {
   candidates.reserve(run.state.participants.size());
   for (const auto& [node, rank] : run.state.participants) {
     const Member& member = run.members.at(node);
+    const bool was_in_last = member.place && member.place->round == run.completed_round;
     candidates.push_back(
         {.node = node,
          .label = member.label,
-         .rank_before = member.place ? std::optional(member.place->rank) : std::nullopt});
+         .rank_before = was_in_last ? std::optional(member.place->rank) : std::nullopt});
   }
+  run.completed_round = run.state.round;
   const std::vector<int64_t> ranks = AssignRanks(run.settings.policy, candidates);
   size_t index = 0;
   for (auto& [node, rank] : run.state.participants) {
@@ -407,6 +277,8 @@ void Coordinator::Lose(Run& run, const std::vector<Loss>& losses, Instant now, P
     if (run.state.complete && run.state.participants.contains(member->node)) {
       if (run.lost.empty()) run.lost_why = why;
       run.lost.push_back(member->node.ToString());
+      if (run.fallen.count++ == 0) run.fallen.why = why;
+      if (run.fallen.names.size() < kNamesTold) run.fallen.names.push_back(run.lost.back());
     }
     StopJoining(run, *member);
     Detach(run, *member);
@@ -429,10 +301,7 @@ Instant Coordinator::TellLostAt(const Run& run) {
 void Coordinator::TellLost(Run& run, Instant now, Pushes& out) {
   run.told_lost = now;
   const std::vector<std::string> lost = std::exchange(run.lost, {});
-  const Push push{.kind = Push::Kind::kLost,
-                  .count = static_cast<int64_t>(lost.size()),
-                  .who = ListOf(lost, kNamesTold),
-                  .why = run.lost_why};
+  const Push push = LostPush(lost, static_cast<int64_t>(lost.size()), run.lost_why);
   for (const auto& [node, rank] : run.state.participants)
     Tell(run, run.members.at(node), push, out);
 }

@@ -112,6 +112,14 @@ class Coordinator {
         lost{};              ///< Of the members of the round, that others have not heard of,
     std::string lost_why{};  ///< and why the first of them is.
     Instant told_lost = Instant{};
+    struct Fallen {
+      int64_t count = 0;
+      std::vector<std::string> names{};  ///< The first of them.
+      std::string why{};
+    };
+    Fallen fallen{};               ///< All whom the round has lost.
+    int64_t round_floor = 0;       ///< No round below this: some node has been in one before.
+    int64_t completed_round = -1;  ///< The last one.
     Instant forget_at = Instant::Never();
     Instant due = Instant::Never();  ///< As noted in due_.
   };
@@ -151,10 +159,13 @@ class Coordinator {
   void Advance(Run& run, Member& member, Instant now, Pushes& out);
   void Do(Run& run, Member& member, Action action, Instant now, Pushes& out);
   /// After a change: tells and advances whom it concerns.
+  static void EndRound(Run& run);
   void Follow(Run& run, const Before& before, Instant now, Pushes& out);
   void Complete(Run& run, Pushes& out);
   static std::string AddressOfFirst(const Run& run, const Node& first);
   void AdvanceAll(Run& run, const std::set<Node>& nodes, Instant now, Pushes& out);
+  void PromoteSpares(Run& run, Instant now, Pushes& out);
+  void MakeSpares(Run& run, Pushes& out);
   void SetDeadline(Run& run, Member& member, Instant deadline);
   void StopJoining(Run& run, Member& member);
   /// Out of the round, or of the list that it is in.

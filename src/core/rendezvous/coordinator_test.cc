@@ -195,6 +195,61 @@ TEST_F(CoordinatorTest, WhereManyDieTheOthersAreNotToldOfEach) {
   EXPECT_THAT(told[1].who, HasSubstr(" more"));
 }
 
+TEST_F(CoordinatorTest, OfManySparesOnlySoManyArePromotedAsThereArePlaces) {
+  OpenAndJoin({"a", "b"}, MinMax(2, 2));
+  OpenAndJoin({"c", "d", "e"}, MinMax(2, 2));
+  Break("a");
+  Pass(1s, {"b", "c", "d", "e"});
+  EXPECT_EQ(State().redundancy_list.size(), 2u);
+  Join("b");
+  EXPECT_TRUE(State().complete);
+  EXPECT_TRUE(State().participants.contains({"b", 1, 0})) << "the survivor keeps its place";
+  EXPECT_EQ(State().redundancy_list.size(), 2u);
+  EXPECT_THAT(State().wait_list, IsEmpty()) << "nobody waits for a place that there is not";
+  Heard("b");
+  Pass(10s, {"b", "c", "d", "e"});
+  EXPECT_THAT(Heard("b"), IsEmpty());
+}
+
+TEST_F(CoordinatorTest, WhoWaitedInVainIsASpareAndNobodyIsAskedToComeAgain) {
+  OpenAndJoin({"a", "b"}, MinMax(1, 2));
+  Break("b");
+  Pass(1s, {"a"});
+  OpenAndJoin({"c", "d", "e"}, MinMax(1, 2));
+  Heard("a");
+  Join("a");
+  EXPECT_TRUE(State().complete);
+  EXPECT_TRUE(State().participants.contains({"a", 1, 0}));
+  EXPECT_EQ(State().redundancy_list.size(), 2u);
+  EXPECT_THAT(State().wait_list, IsEmpty());
+  EXPECT_THAT(Kinds("a"), ElementsAre(Kind::kAdmitted, Kind::kComplete));
+  EXPECT_EQ(Heard("e").back().kind, Kind::kSpare);
+}
+
+TEST_F(CoordinatorTest, ARoundThatFormedMeanwhileDoesNotMakeAnOldNumberNew) {
+  OpenAndJoin({"new"}, MinMax(1, 2));
+  Pass(6s, {"new"});
+  EXPECT_EQ(State().round, 0);
+  talkers_["old"].key.round = 5;  // as an earlier server counted
+  OpenAndJoin({"old"}, MinMax(1, 2));
+  Join("new");
+  EXPECT_EQ(Heard("old").back().round, 6);
+}
+
+TEST_F(CoordinatorTest, WhoComesBackHearsOfThoseWhoWereLostMeanwhile) {
+  OpenAndJoin({"a", "b", "c"}, MinMax(1, 3));
+  Heard("a");
+  Break("b");
+  Pass(200ms, {"a", "c"});
+  Break("a");
+  Pass(200ms, {"c"});
+  Open("a", MinMax(1, 3), talkers_["a"].key.token);
+  const auto told = Heard("a");
+  ASSERT_THAT(told, SizeIs(3));
+  EXPECT_EQ(told[2].kind, Kind::kLost);
+  EXPECT_EQ(told[2].who, "b_1_0");
+}
+
 TEST_F(CoordinatorTest, WhoFallsSilentIsLostWhenItsTimeIsUpAndNotBefore) {
   OpenAndJoin({"a", "b"}, MinMax(2, 2));
   Pass(3s, {"a"});
@@ -490,6 +545,20 @@ TEST_F(CoordinatorTest, ARunThatEndedMakesRoomForANewOne) {
   small.Tick(now_ + 300ms, out);
   EXPECT_EQ(open("third"), Kind::kOpened);
   EXPECT_EQ(small.Find("first"), nullptr);
+}
+
+TEST_F(CoordinatorTest, ARankOfLongAgoIsNotDefended) {
+  RunSettings settings = MinMax(1, 2);
+  settings.policy = RankPolicy::kStable;
+  OpenAndJoin({"m", "z"}, settings);  // m has 0, z has 1
+  Leave("m", 0);
+  Join("z");
+  Pass(6s, {"m", "z"});  // z alone has 0
+  EXPECT_EQ(State().participants.at({"z", 1, 0}), 0);
+  Join("m");
+  Join("z");
+  EXPECT_EQ(State().participants.at({"z", 1, 0}), 0) << "it was in the last round";
+  EXPECT_EQ(State().participants.at({"m", 1, 0}), 1);
 }
 
 TEST_F(CoordinatorTest, StableRanksSurviveALoss) {

@@ -13,8 +13,9 @@ namespace {
 using Role = MemberReport::Role;
 using Phase = RunReport::Phase;
 
-constexpr size_t kNamesTold = 8;
 constexpr size_t kFew = 32;
+// There is no list of the idle, and of thousands not all are looked at to name a few.
+constexpr size_t kLooksMax = 1000;
 constexpr std::array kRoles = {Role::kParticipant, Role::kWaiting, Role::kSpare, Role::kIdle};
 
 Role RoleOf(const RendezvousState& state, const Node& node) {
@@ -48,7 +49,7 @@ MemberReport MemberOf(const Coordinator::Run& run, const Coordinator::Member& me
 // ask for each of thousands that wait: the first few by name, and the first few of those not heard
 // for longest.
 std::vector<MemberReport> Some(const Coordinator::Run& run, Role role, size_t names_max,
-                               Instant now) {
+                               size_t idle, Instant now) {
   std::vector<MemberReport> found;
   const auto add = [&](const Coordinator::Member& member) {
     const auto same = [&](const MemberReport& there) { return there.node == member.node; };
@@ -81,8 +82,9 @@ std::vector<MemberReport> Some(const Coordinator::Run& run, Role role, size_t na
     }
   }
   if (role == Role::kIdle) {
+    size_t looks = 0;
     for (const auto& [node, member] : run.members) {
-      if (found.size() == names_max) break;
+      if (found.size() == std::min(names_max, idle) || ++looks > kLooksMax) break;
       add_late(member);
     }
   }
@@ -123,7 +125,8 @@ RunReport Coordinator::ReportOn(const Run& run, size_t names_max, Instant now) {
   }
   for (const Role role : kRoles) {
     std::vector<MemberReport> some =
-        names_max <= kFew ? Some(run, role, names_max, now) : Many(run, role, names_max, now);
+        names_max <= kFew ? Some(run, role, names_max, static_cast<size_t>(report.idle), now)
+                          : Many(run, role, names_max, now);
     std::ranges::stable_sort(some, {}, &MemberReport::rank);
     std::ranges::move(some, std::back_inserter(report.members));
   }

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/text.h"
+
 namespace muster {
 
 Push Refuse(const SessionKey& key, Push::Refusal refusal, std::string why) {
@@ -13,5 +15,14 @@ Push Refuse(const SessionKey& key, Push::Refusal refusal, std::string why) {
           .token = key.token,
           .why = std::move(why)};
 }
+
+Push LostPush(const std::vector<std::string>& names, int64_t count, const std::string& why) {
+  return {.kind = Push::Kind::kLost,
+          .count = count,
+          .who = ListOf(names, kNamesTold, static_cast<size_t>(count)),
+          .why = why};
+}
+
+bool IsLoopback(std::string_view addr) { return addr.starts_with("127.") || addr == "::1"; }
 
 }  // namespace muster

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/rendezvous/node.h"
@@ -83,5 +84,11 @@ using Pushes = std::vector<Push>;
 
 /// The answer to a message that cannot be granted.
 Push Refuse(const SessionKey& key, Push::Refusal refusal, std::string why);
+/// That nodes were lost: so many, of whom some are named.
+Push LostPush(const std::vector<std::string>& names, int64_t count, const std::string& why);
+inline constexpr size_t kNamesTold = 8;
+
+/// An address that leads nowhere from other machines.
+bool IsLoopback(std::string_view addr);
 
 }  // namespace muster

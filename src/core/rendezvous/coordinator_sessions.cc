@@ -1,0 +1,185 @@
+// The coordinator's sessions: who may speak, and whose message it is.
+#include <algorithm>
+#include <utility>
+
+#include "base/assert.h"
+#include "base/limits.h"
+#include "base/text.h"
+#include "core/rendezvous/coordinator.h"
+
+namespace muster {
+
+namespace {
+
+Push Refuse(SessionId session, const Hello& hello, Push::Refusal refusal, std::string why) {
+  return Refuse({.session = session, .token = hello.resume, .round = hello.round}, refusal,
+                std::move(why));
+}
+
+}  // namespace
+
+Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Pushes& out) {
+  const auto refuse = [&](Push::Refusal refusal, std::string why) {
+    out.push_back(Refuse(session, hello, refusal, std::move(why)));
+    return nullptr;
+  };
+  if (hello.run_id.empty()) {
+    return refuse(Push::Refusal::kSettings,
+                  "the run id is empty: it names the rendezvous and must not be");
+  }
+  const RunSettings& wanted = hello.settings;
+  if (std::string why = wanted.Impossible(); !why.empty())
+    return refuse(Push::Refusal::kSettings, std::move(why));
+  const std::string& addr = hello.node.addr;
+  if (addr.empty() || addr.size() > kNodeAddressBytesMax || Printable(addr, addr.size()) != addr) {
+    return refuse(Push::Refusal::kSettings,
+                  Concat("the address '", Printable(addr, 64),
+                         "' of the node must be printable UTF-8 of at most ",
+                         HumanBytes(kNodeAddressBytesMax)));
+  }
+  auto found = runs_.find(hello.run_id);
+  if (found == runs_.end()) {
+    if (runs_.size() >= options_.runs_max && !ended_.empty())
+      Forget(*std::get<Run*>(*ended_.begin()));
+    if (runs_.size() >= options_.runs_max) {
+      return refuse(Push::Refusal::kLimit,
+                    Concat("this server has ", runs_.size(), " runs already, its limit"));
+    }
+    found = runs_.try_emplace(hello.run_id).first;
+    found->second.id = hello.run_id;
+    found->second.serial = ++made_;
+  }
+  Run& run = found->second;
+  if (run.members.empty() && !run.state.closed) {
+    run.settings = wanted;
+    run.settings_of = hello.node.ToString();
+    run.rules = wanted.RulesOf(run.id);
+  }
+  if (wanted == run.settings || run.state.closed) return &run;
+  return refuse(Push::Refusal::kSettings,
+                Concat("node '", hello.node.ToString(), "' and node '", run.settings_of,
+                       "' of run '", Printable(run.id),
+                       "' have been told different things: ", wanted.Against(run.settings)));
+}
+
+void Coordinator::Open(SessionId session, const Hello& hello, Instant now, Pushes& out) {
+  MUSTER_ASSERT(!seats_.contains(session));
+  Run* run = RunFor(hello, session, out);
+  if (run == nullptr) return;
+  const auto known = run->members.find(hello.node);
+  if (known != run->members.end()) {
+    Member& member = known->second;
+    if (hello.resume != 0 && hello.resume == member.token) {
+      Resume(*run, member, session, now, out);
+      return Reschedule(*run, now);
+    }
+    if (member.session) {
+      out.push_back(Refuse(
+          session, hello, Push::Refusal::kIdentity,
+          Concat("node '", hello.node.ToString(), "' of run '", Printable(run->id),
+                 "' has a session already: two nodes cannot be one. If they are two (with the "
+                 "same address and process id), give them a --local-addr each")));
+      return;
+    }
+    Lose(*run, {{&member, "it started anew"}}, now, out);
+  }
+  if (run->members.size() >= options_.nodes_per_run_max) {
+    out.push_back(Refuse(session, hello, Push::Refusal::kLimit,
+                         Concat("run '", Printable(run->id), "' has ", run->members.size(),
+                                " nodes already, the limit of this server")));
+    return;
+  }
+  OpenAnew(*run, session, hello, now, out);
+  Reschedule(*run, now);
+}
+
+void Coordinator::OpenAnew(Run& run, SessionId session, const Hello& hello, Instant now,
+                           Pushes& out) {
+  Member& member = run.members[hello.node];
+  member.node = hello.node;
+  member.serial = ++made_;
+  member.label = hello.label;
+  member.bootstrap_port = hello.bootstrap_port;
+  member.token = std::max<uint64_t>(prng_.Next(), 1);
+  if (!hello.server_addr.empty() && !IsLoopback(hello.server_addr))
+    run.server_addr = hello.server_addr;
+  // A server that was started anew must not give a round's number a second time: workers of the
+  // first may still be there, and their keys.
+  run.round_floor = std::max(run.round_floor, hello.round + 1);
+  if (!run.state.complete) run.state.round = std::max(run.state.round, run.round_floor);
+  Attach(run, member, session, now);
+  Tell(run, member, {.kind = Push::Kind::kOpened, .addr = member.node.addr}, out);
+}
+
+void Coordinator::Resume(Run& run, Member& member, SessionId session, Instant now, Pushes& out) {
+  // The old connection may not have noticed yet that it is one.
+  Tell(run, member,
+       {.kind = Push::Kind::kEnded, .why = "the node has taken up its session elsewhere"}, out);
+  Detach(run, member);
+  Attach(run, member, session, now);
+  ++member.incarnation;
+  Tell(run, member, {.kind = Push::Kind::kOpened, .resumed = true, .addr = member.node.addr}, out);
+  // What was said meanwhile is lost.
+  TellState(run, member, out);
+  const bool is_in = run.state.complete && run.state.participants.contains(member.node);
+  if (is_in && run.fallen.count > 0)
+    Tell(run, member, LostPush(run.fallen.names, run.fallen.count, run.fallen.why), out);
+  if (is_in && run.told_waiting > 0)
+    Tell(run, member, {.kind = Push::Kind::kNodesWaiting, .count = run.told_waiting}, out);
+  if (run.state.closed)
+    TellClosed(run, member, out, run.state.redundancy_list.contains(member.node));
+}
+
+void Coordinator::Attach(Run& run, Member& member, SessionId session, Instant now) {
+  member.session = session;
+  member.seen_at = now;
+  member.quiet = run.by_silence.insert(run.by_silence.end(), &member);
+  seats_[session] = {&run, &member};
+}
+
+void Coordinator::Detach(Run& run, Member& member) {
+  if (member.session) {
+    seats_.erase(*member.session);
+    run.by_silence.erase(member.quiet);
+    member.session.reset();
+  } else {
+    run.broken.erase({member.grace_ends, member.serial, &member});
+  }
+}
+
+std::optional<Coordinator::Seat> Coordinator::Speaker(const SessionKey& key, Instant now,
+                                                      Pushes& out) {
+  const auto seat = seats_.find(key.session);
+  if (seat == seats_.end()) {
+    out.push_back(Refuse(key, Push::Refusal::kPast,
+                         "this session is over: its node is lost, or speaks through another one"));
+    return std::nullopt;
+  }
+  auto [run, member] = seat->second;
+  if (member->token != key.token || member->incarnation != key.incarnation) {
+    out.push_back(
+        Refuse(key, Push::Refusal::kPast,
+               Concat("the message is of another session of node '", member->node.ToString(),
+                      "', or of the time before this one was taken up again")));
+    return std::nullopt;
+  }
+  member->seen_at = now;
+  run->by_silence.splice(run->by_silence.end(), run->by_silence, member->quiet);
+  return seat->second;
+}
+
+void Coordinator::Disconnect(SessionId session, Instant now) {
+  const auto seat = seats_.find(session);
+  if (seat == seats_.end()) return;
+  auto [run, member] = seat->second;
+  Detach(*run, *member);
+  member->grace_ends = now + run->settings.grace;
+  run->broken.insert({member->grace_ends, member->serial, member});
+  Reschedule(*run, now);
+}
+
+// What is due can only be later now. That is found out when it would have been due: nine of ten
+// messages are keep-alives.
+void Coordinator::KeepAlive(SessionKey key, Instant now, Pushes& out) { Speaker(key, now, out); }
+
+}  // namespace muster
