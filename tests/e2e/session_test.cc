@@ -175,8 +175,8 @@ TEST_P(SessionTest, WhoComesLateWaitsAndIsAnnouncedAndWhoFindsNoPlaceIsASpare) {
   late.Join();
   late.Hear(Kind::kWaiting);
   EXPECT_EQ(first.Hear(Kind::kNodesWaiting).count, 1);
-  first.Join();  // leaves round 0, which ends with it
-  late.Hear(Kind::kAdmitted);
+  first.Join();  // leaves round 0, which ends with it, and is the first in the next
+  first.Hear(Kind::kAdmitted);
   EXPECT_EQ(late.Hear(Kind::kComplete).round, 1);
   EXPECT_EQ(first.Hear(Kind::kComplete).round, 1);
   SessionTalker spare(port(), HelloOf("c", settings));
