@@ -39,7 +39,7 @@ class Refusals(unittest.TestCase):
         self.refused("store", "--bogus", says=["'--bogus'", "'muster store --help'"])
         self.refused("store", "--server", says=["--server", "'muster store --help'"])
         self.refused("rendezvous", says=["--id", "'muster rendezvous --help'"])
-        self.refused("status", "--bogus", says=["'--bogus'", "'muster status --help'"])
+        self.refused("status", "--server", "h:1", "--bogus", says=["'--bogus'", "'muster status --help'"])
         self.refused("bench", "store", "--bogus", says=["'--bogus'", "'muster bench store --help'"])
 
     def test_limits_of_a_server_name_flag_value_and_range(self):
