@@ -18,7 +18,7 @@ Result<StatusClient> StatusClient::Connect(Dialer& dialer, const Endpoint& serve
   MUSTER_CHECK_OK(client.stream_->Send(wire::SessionGreeting(true), deadline));
   MUSTER_CHECK_OK(client.ReceiveMore(deadline));
   if (client.input_.front() != wire::kSessionsSpoken) {
-    return Error{Code::kInvalid,
+    return Error{Code::kProtocol,
                  Concat("the server at ", server.ToString(),
                         " has no coordinator: it is a plain TCPStore's, such as PyTorch's")};
   }

@@ -16,7 +16,7 @@ namespace muster {
 
 class StatusClient {
  public:
-  /// kUnavailable, kTimeout: nobody there. kInvalid: a server without a coordinator.
+  /// kUnavailable, kTimeout: nobody there. kProtocol: a server without a coordinator.
   static Result<StatusClient> Connect(Dialer& dialer, const Endpoint& server, Instant deadline);
 
   /// One run with its nodes, or nothing if there is no such run; an empty id: all, without them.

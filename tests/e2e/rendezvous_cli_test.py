@@ -221,7 +221,7 @@ class WithTheCoordinator(Scenarios, Command):
         for setting, *says in (("grace=-1", "grace", "seconds"),
                                ("keep_alive_interval=soon", "keep_alive_interval", "seconds"),
                                ("rank_policy=best", "best", "natural", "text", "stable", "label"),
-                               ("keep_alive_max_attempt=0", "0 keep-alives", "1 to 10000")):
+                               ("keep_alive_max_attempt=0", "keep_alive_max_attempt 0", "1 to 10000")):
             with self.subTest(setting=setting):
                 self.refused("--id", "run", "--conf", setting, says=says)
 

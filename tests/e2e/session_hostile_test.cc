@@ -288,7 +288,7 @@ TEST_P(SessionHostileTest, KeepAlivesThatCannotBeAreRefused) {
   }
   for (const int64_t attempts : {int64_t{0}, int64_t{-1}, kLeast, int64_t{10'001}, kMost}) {
     ExpectRefused(With(AnOpen(), kAttemptsAt, attempts),
-                  std::to_string(attempts) + " keep-alives to be missed");
+                  "keep_alive_max_attempt " + std::to_string(attempts));
   }
   for (const int64_t grace : {kHour + 1, kCentury}) {
     ExpectRefused(With(AnOpen(), kGraceAt, grace), "a grace of " + std::to_string(grace) + " ms");

@@ -32,7 +32,7 @@ std::string RunSettings::Impossible() const {
                   " ms cannot be: above 0, at most a day");
   }
   if (keep_alive_max_attempt < 1 || keep_alive_max_attempt > kAttemptsMax) {
-    return Concat(keep_alive_max_attempt, " keep-alives to be missed cannot be: 1 to ",
+    return Concat("keep_alive_max_attempt ", keep_alive_max_attempt, " cannot be: 1 to ",
                   kAttemptsMax);
   }
   if (grace < 0s || grace > kGraceMax)
