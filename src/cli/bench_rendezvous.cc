@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "adapters/posix/posix_clock.h"
+#include "adapters/posix/posix_dialer.h"
 #include "base/text.h"
 #include "cli/bench.h"
 #include "cli/flags.h"
@@ -16,6 +17,7 @@
 #include "load/fleet.h"
 #include "load/process_meter.h"
 #include "muster/rendezvous.h"
+#include "runtime/status_client.h"
 
 namespace muster::cli {
 namespace {
@@ -69,6 +71,23 @@ class ServerMeter {
 // ----------------------------------------------------------------------------------------------
 // muster: sessions, on one loop
 
+/// Until the server has noticed that the nodes of the last round are gone: that work is not the
+/// next round's.
+void AwaitQuiet(const BenchServer& server, const std::string& run_id) {
+  constexpr Duration kPatience = 10s;
+  constexpr Duration kLook = 20ms;
+  PosixClock clock;
+  PosixDialer dialer(clock);
+  const Instant until = clock.Now() + kPatience;
+  StatusClient client =
+      OrExit(StatusClient::Connect(dialer, server.endpoint, until), "bench rendezvous");
+  while (clock.Now() < until) {
+    const auto runs = OrExit(client.Ask(run_id, until), "bench rendezvous");
+    if (runs.empty() || runs.front().phase == RunReport::Phase::kEmpty) return;
+    clock.SleepUntil(clock.Now() + kLook);
+  }
+}
+
 Json MeasureMuster(const BenchServer& server, size_t count, const BenchRendezvousFlags& flags) {
   const ServerMeter meter(server.pid);
   const auto size = static_cast<int64_t>(count);
@@ -97,6 +116,7 @@ Json MeasureMuster(const BenchServer& server, size_t count, const BenchRendezvou
   for (size_t round = 0; round < flags.rounds; ++round) {
     options.run_id = Concat("bench-", RunTag(), "-", count, "-", round);
     last = OrExit(load::RunFleet(options), Concat("bench rendezvous of ", count, " nodes"));
+    AwaitQuiet(server, options.run_id);
     formed.push_back(last.formed);
     reformed.push_back(last.reformed);
     ranks_ok = ranks_ok && last.ranks_ok;
