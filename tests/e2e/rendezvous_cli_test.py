@@ -14,11 +14,12 @@ import termios
 import time
 import unittest
 
-MUSTER = os.environ["MUSTER_BIN"]
+from processes import MUSTER, Processes
+
 PATIENCE = 60
 
 
-class Command(unittest.TestCase):
+class Command(Processes, unittest.TestCase):
     """Starts servers and nodes, and ends them."""
 
     BACKEND = ""  # of the nodes
@@ -29,23 +30,7 @@ class Command(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
-        self.server = self.start("serve", "--listen", "127.0.0.1:0", "--json")
-        self.endpoint = f"127.0.0.1:{json.loads(self.server.stdout.readline())['port']}"
-
-    def start(self, *arguments, **options):
-        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
-        process = subprocess.Popen([MUSTER, *arguments], **options)
-        self.addCleanup(self.end, process)
-        return process
-
-    @staticmethod
-    def end(process):
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        for stream in (process.stdout, process.stderr):
-            if stream:
-                stream.close()
+        self.server, self.endpoint = self.start_server()
 
     def node(self, *arguments, run="run", nodes="2", conf="is_host=false", **options):
         hold = () if "--hold" in arguments else self.HOLD

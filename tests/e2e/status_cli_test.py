@@ -2,45 +2,30 @@
 """`muster status` as its users meet it: what each run is waiting for, in text and in JSON, once and watched."""
 
 import json
-import os
 import re
 import signal
 import subprocess
 import time
 import unittest
 
-MUSTER = os.environ["MUSTER_BIN"]
+from processes import MUSTER, Processes
+
 PATIENCE = 60
 NODE = r"127\.0\.0\.1_\d+_0"
 HEARD = r"heard \d+\.\d s ago"
 
 
-class Status(unittest.TestCase):
+class Status(Processes, unittest.TestCase):
     def setUp(self):
-        self.server = self.start("serve", "--listen", "127.0.0.1:0", "--json")
-        self.address = f"127.0.0.1:{json.loads(self.server.stdout.readline())['port']}"
-
-    def start(self, *arguments, **options):
-        options = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True, **options}
-        process = subprocess.Popen([MUSTER, *arguments], **options)
-        self.addCleanup(self.end, process)
-        return process
-
-    @staticmethod
-    def end(process):
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        for stream in (process.stdout, process.stderr):
-            if stream:
-                stream.close()
+        self.server, self.address = self.start_server()
 
     def node(self, *arguments, run="run", nodes="2", conf="", last_call="1", interval=20):
         """One that stays in its round until the end of the test. Unless told otherwise, it need not say much to be
         there: no machine is so busy that it seems late."""
         conf = f"is_host=false,keep_alive_interval={interval}{conf}"
         return self.start("rendezvous", "--backend", "muster", "--endpoint", self.address, "--id", run, "--nodes",
-                          nodes, "--last-call", last_call, "--hold", "600", "--conf", conf, *arguments)
+                          nodes, "--last-call", last_call, "--hold", "600", "--conf", conf, *arguments,
+                          stderr=subprocess.DEVNULL)
 
     def names(self, *nodes):
         return [f"127.0.0.1_{node.pid}_0" for node in nodes]

@@ -5,19 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "muster/coordinated_rendezvous.h"
 #include "muster/store_server.h"
-#include "support/background.h"
+#include "rendezvous/agreement.h"
 
 namespace muster::test {
 
 using CoordinatedPtr = std::unique_ptr<CoordinatedRendezvousHandler>;
-using NextCall = Background<RendezvousInfo>;
 
 class CoordinatedTest : public ::testing::Test {
  protected:
@@ -50,30 +48,6 @@ class CoordinatedTest : public ::testing::Test {
     return nodes;
   }
 
-  static std::unique_ptr<NextCall> Next(CoordinatedRendezvousHandler& node) {
-    return std::make_unique<NextCall>([&node] { return node.NextRendezvous(); });
-  }
-  /// All of them want the next round, at once.
-  static std::vector<RendezvousInfo> NextOfAll(const std::vector<CoordinatedPtr>& nodes) {
-    std::vector<RendezvousInfo> infos(nodes.size());
-    InParallel(static_cast<int>(nodes.size()), [&](int index) {
-      const auto at = static_cast<size_t>(index);
-      infos[at] = nodes[at]->NextRendezvous();
-    });
-    return infos;
-  }
-  /// Ranks 0 to n - 1; the same size, round and master for all.
-  static void ExpectAgreement(const std::vector<RendezvousInfo>& infos) {
-    std::set<int64_t> ranks;
-    for (const RendezvousInfo& info : infos) {
-      ranks.insert(info.rank);
-      EXPECT_EQ(info.world_size, static_cast<int64_t>(infos.size()));
-      EXPECT_EQ(info.round, infos[0].round);
-      EXPECT_EQ(info.bootstrap_store_info, infos[0].bootstrap_store_info);
-    }
-    EXPECT_THAT(ranks, ::testing::SizeIs(infos.size()));
-    EXPECT_EQ(*ranks.begin(), 0);
-  }
   /// The next event, which must come.
   static MembershipEvent EventOf(CoordinatedRendezvousHandler& node) {
     return node.AwaitEvent(kPatience).value();

@@ -12,6 +12,7 @@
 #include "muster/c10d_rendezvous.h"
 #include "muster/file_store.h"
 #include "muster/tcp_store.h"
+#include "rendezvous/agreement.h"
 #include "rendezvous/handler_kit.h"
 #include "support/background.h"
 #include "support/errors.h"
@@ -29,37 +30,7 @@ using ::testing::SizeIs;
 namespace {
 
 using HandlerPtr = std::unique_ptr<DynamicRendezvousHandler>;
-using NextCall = Background<RendezvousInfo>;
-
-std::unique_ptr<NextCall> Next(DynamicRendezvousHandler& node) {
-  return std::make_unique<NextCall>([&node] { return node.NextRendezvous(); });
-}
-
-std::unique_ptr<NextCall> Next(const HandlerPtr& node) { return Next(*node); }
-
-/// All of them want the next round, at once.
-std::vector<RendezvousInfo> NextOfAll(const std::vector<HandlerPtr>& nodes) {
-  std::vector<RendezvousInfo> infos(nodes.size());
-  InParallel(static_cast<int>(nodes.size()), [&](int index) {
-    const auto at = static_cast<size_t>(index);
-    infos[at] = nodes[at]->NextRendezvous();
-  });
-  return infos;
-}
-
-/// Ranks 0 to n - 1, the same size, round and master for all.
-void ExpectAgreement(const std::vector<RendezvousInfo>& infos) {
-  std::set<int64_t> ranks;
-  for (const RendezvousInfo& info : infos) {
-    ranks.insert(info.rank);
-    EXPECT_EQ(info.world_size, static_cast<int64_t>(infos.size()));
-    EXPECT_EQ(info.round, infos[0].round);
-    EXPECT_EQ(info.bootstrap_store_info, infos[0].bootstrap_store_info);
-  }
-  EXPECT_THAT(ranks, SizeIs(infos.size()));
-  EXPECT_EQ(*ranks.begin(), 0);
-  EXPECT_EQ(*ranks.rbegin(), static_cast<int64_t>(infos.size()) - 1);
-}
+std::unique_ptr<NextCall> Next(const HandlerPtr& node) { return test::Next(*node); }
 
 class RoundsTest : public ::testing::Test {
  protected:

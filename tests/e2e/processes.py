@@ -1,0 +1,31 @@
+"""Processes of the program under test that end with their test."""
+
+import json
+import os
+import subprocess
+
+MUSTER = os.environ["MUSTER_BIN"]
+
+
+class Processes:
+    """To be mixed into a TestCase."""
+
+    def start(self, *arguments, **options):
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+        process = subprocess.Popen([MUSTER, *arguments], **options)
+        self.addCleanup(self.end, process)
+        return process
+
+    def start_server(self):
+        """And where it serves."""
+        server = self.start("serve", "--listen", "127.0.0.1:0", "--json")
+        return server, f"127.0.0.1:{json.loads(server.stdout.readline())['port']}"
+
+    @staticmethod
+    def end(process):
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream:
+                stream.close()
