@@ -37,11 +37,20 @@ constexpr WallTime operator+(WallTime t, Duration d) {
                   std::chrono::duration_cast<std::chrono::microseconds>(d).count()};
 }
 
+/// A time of the public face, which may be longer than a Duration.
+constexpr Instant After(Instant now, std::chrono::milliseconds time) {
+  constexpr auto kLongest = std::chrono::duration_cast<std::chrono::milliseconds>(Duration::max());
+  return time >= kLongest ? Instant::Never() : now + time;
+}
+
 /// The timeouts of the public face: zero or less means "no limit", on every store.
 constexpr Instant DeadlineAfter(Instant now, std::chrono::milliseconds timeout) {
-  constexpr auto kLongest = std::chrono::duration_cast<std::chrono::milliseconds>(Duration::max());
-  if (timeout.count() <= 0 || timeout >= kLongest) return Instant::Never();
-  return now + timeout;
+  return timeout.count() <= 0 ? Instant::Never() : After(now, timeout);
+}
+
+/// For messages.
+constexpr int64_t Milliseconds(Duration time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
 }
 
 }  // namespace muster

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "base/limits.h"
 #include "base/text.h"
 #include "core/rendezvous/rank_policy.h"
 #include "face/trim.h"
@@ -112,7 +111,6 @@ void CoordinatedRendezvousOptions::Validate() const {
   }
   MustBePrintable(run_id, kLabelBytesMax, "run id");
   MustBePrintable(label, kLabelBytesMax, "label");
-  MustBePrintable(local_addr, kNodeAddressBytesMax, "local address");
   MustBe(port != 0 || is_host == true, "port", port, "1 to 65535; 0 if this process serves");
   MustBe(join_timeout.count() > 0, "join_timeout in ms", join_timeout.count(), "above 0");
   MustBe(close_timeout.count() > 0, "close_timeout in ms", close_timeout.count(), "above 0");

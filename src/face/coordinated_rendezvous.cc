@@ -1,6 +1,5 @@
 #include "muster/coordinated_rendezvous.h"
 
-#include <atomic>
 #include <cstdio>
 #include <mutex>
 #include <utility>
@@ -13,10 +12,10 @@
 #include "face/coordinated_options.h"
 #include "face/event_recorder.h"
 #include "face/session_client.h"
+#include "face/this_node.h"
 #include "muster/c10d_rendezvous.h"
 #include "muster/network.h"
 #include "muster/prefix_store.h"
-#include "muster/rendezvous_registry.h"
 #include "muster/store_server.h"
 #include "muster/tcp_store.h"
 
@@ -36,11 +35,6 @@ CoordinatedRendezvousOptions Validated(CoordinatedRendezvousOptions options) {
   return options;
 }
 
-int64_t NextLocalId() {
-  static std::atomic<int64_t> made = 0;
-  return made++;
-}
-
 // c10d counts keep-alives in whole seconds.
 int64_t WholeSeconds(milliseconds time) {
   return std::max<int64_t>(1, std::chrono::ceil<std::chrono::seconds>(time).count());
@@ -55,7 +49,7 @@ struct CoordinatedRendezvousHandler::Impl {
         }) {
     Serve();
     port = server ? server->port() : options.port;
-    self = {.addr = options.local_addr, .pid = ProcessId(), .local_id = NextLocalId()};
+    self = ThisNode(options.local_addr);
   }
 
   // --- The server ---
@@ -89,9 +83,7 @@ struct CoordinatedRendezvousHandler::Impl {
                                        .settings = Settings(options),
                                        .label = options.label,
                                        .bootstrap_port = master.port()},
-                             .seed = static_cast<uint64_t>(clock.Wall()) ^
-                                     (uint64_t{ProcessId()} << 40) ^
-                                     static_cast<uint64_t>(self.local_id)},
+                             .seed = SeedOfNow(clock) ^ static_cast<uint64_t>(self.local_id)},
           clock);
     }
     return *client;
@@ -299,7 +291,7 @@ void CoordinatedRendezvousHandler::SetClosed(std::string_view reason) { impl_->C
 
 std::optional<MembershipEvent> CoordinatedRendezvousHandler::AwaitEvent(milliseconds time) {
   if (RendezvousHandler* other = impl_->Other()) return other->AwaitEvent(time);
-  return impl_->Client().AwaitEvent(std::min<milliseconds>(time, std::chrono::hours(24 * 365)));
+  return impl_->Client().AwaitEvent(After(impl_->clock.Now(), time));
 }
 
 void CoordinatedRendezvousHandler::Leave() {

@@ -7,11 +7,11 @@
 
 #include "adapters/posix/posix_clock.h"
 #include "adapters/posix/process.h"
-#include "base/limits.h"
 #include "base/text.h"
 #include "face/backend_port.h"
 #include "face/bootstrap.h"
 #include "face/event_recorder.h"
+#include "face/this_node.h"
 #include "face/wait_report.h"
 #include "muster/network.h"
 #include "muster/periodic_timer.h"
@@ -55,20 +55,6 @@ constexpr std::array kActionEvents = {
     ActionEvent{Action::kRestore, "_restore_to_participants", "was taken for dead, and is back"},
 };
 
-Node ThisNode(const std::string& local_addr) {
-  static std::atomic<int64_t> made = 0;
-  // What is not printed as it is could not be read as the master's address.
-  if (local_addr.size() > kNodeAddressBytesMax ||
-      Printable(local_addr, local_addr.size()) != local_addr) {
-    throw std::invalid_argument(Concat("the local address '", Printable(local_addr, 64),
-                                       "' must be printable UTF-8 of at most ",
-                                       HumanBytes(kNodeAddressBytesMax)));
-  }
-  return {.addr = local_addr.empty() ? FullyQualifiedName() : local_addr,
-          .pid = static_cast<int64_t>(ProcessId()),
-          .local_id = made++};
-}
-
 RendezvousRules RulesFrom(const RendezvousSettings& settings) {
   settings.Validate();
   return {.run_id = settings.run_id,
@@ -88,11 +74,6 @@ T MustBeThere(T given, std::string_view what) {
   return given;
 }
 
-uint64_t SeedFor(const Node& node, const Clock& clock) {
-  return std::hash<std::string>{}(node.ToString()) ^ static_cast<uint64_t>(clock.Wall()) ^
-         static_cast<uint64_t>(clock.Now().since_start.count());
-}
-
 }  // namespace
 
 struct DynamicRendezvousHandler::Impl {
@@ -103,8 +84,9 @@ struct DynamicRendezvousHandler::Impl {
         store(MustBeThere(std::move(its_store), "store")),
         backend(MustBeThere(std::move(its_backend), "backend")),
         document(backend, rules, clock, kCacheMax),
-        driver(document, backend, ThisNode(options.local_addr), rules, clock,
-               SeedFor({options.local_addr, ProcessId(), 0}, clock), Hooks()),
+        driver(document, backend,
+               ThisNode(options.local_addr.empty() ? FullyQualifiedName() : options.local_addr),
+               rules, clock, SeedOfNow(clock), Hooks()),
         events(std::move(options.events), settings.run_id),
         bootstrap(
             store, [this](int64_t round) { return PrefixOf(round); }, driver.self().addr, clock) {}

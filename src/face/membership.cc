@@ -29,7 +29,7 @@ std::string MembershipEvent::ToString() const {
 
 std::optional<MembershipEvent> RendezvousHandler::AwaitEvent(std::chrono::milliseconds time) {
   PosixClock clock;
-  const Instant until = clock.Now() + time;
+  const Instant until = After(clock.Now(), time);
   while (true) {
     if (!closed_told_ && IsClosed()) {
       closed_told_ = true;

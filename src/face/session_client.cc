@@ -122,11 +122,6 @@ bool SessionClient::closed() const {
   return closed_;
 }
 
-std::string SessionClient::closed_by() const {
-  const Lock lock(mutex_);
-  return closed_by_;
-}
-
 int64_t SessionClient::nodes_waiting() const {
   const Lock lock(mutex_);
   return waiting_;
@@ -147,9 +142,9 @@ bool SessionClient::plain() const {
   return plain_;
 }
 
-std::optional<MembershipEvent> SessionClient::AwaitEvent(Duration time) {
+std::optional<MembershipEvent> SessionClient::AwaitEvent(Instant until) {
   Lock lock(mutex_);
-  if (!AwaitUntil(lock, clock_.Now() + time, [&] { return !events_.empty(); })) return std::nullopt;
+  if (!AwaitUntil(lock, until, [&] { return !events_.empty(); })) return std::nullopt;
   MembershipEvent event = std::move(events_.front());
   events_.pop_front();
   return event;

@@ -51,13 +51,12 @@ class SessionClient final : private SessionLinkOwner {
   bool plain() const;
   // As the server has told so far.
   bool closed() const;
-  std::string closed_by() const;
   int64_t nodes_waiting() const;
   /// "addr_pid_id", and whether the server knows it by this.
   Node node() const;
   /// Counts connections on which the session was opened or resumed.
   uint64_t connections() const;
-  std::optional<MembershipEvent> AwaitEvent(Duration time);
+  std::optional<MembershipEvent> AwaitEvent(Instant until);
   /// Asks the server if what it said last is older than a second; does not wait for the answer.
   WaitReport Describe();
 

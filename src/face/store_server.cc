@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "adapters/posix/posix_clock.h"
-#include "adapters/posix/process.h"
 #include "adapters/uv/uv_listener.h"
 #include "adapters/uv/uv_loop.h"
 #include "base/text.h"
+#include "face/this_node.h"
 #include "face/throw.h"
 #include "runtime/session_hub.h"
 #include "runtime/store_hub.h"
@@ -49,18 +49,12 @@ ListeningSocket BindOrThrow(const StoreServerOptions& options) {
       ": ", socket.error().message));
 }
 
-// Of the tokens that tell sessions apart: those of an earlier server must mean nothing here.
-uint64_t SeedOfNow() {
-  const PosixClock clock;
-  return static_cast<uint64_t>(clock.Wall()) ^ (uint64_t{ProcessId()} << 40) ^
-         static_cast<uint64_t>(clock.Now().since_start.count());
-}
-
 CoordinatorOptions CoordinatorOptionsOf(const StoreServerOptions& options) {
   return {.runs_max = options.runs_max,
           .nodes_per_run_max = options.nodes_per_run_max,
           .ended_kept = options.run_kept_max,
-          .seed = SeedOfNow()};
+          // Of the tokens: those of an earlier server must mean nothing here.
+          .seed = SeedOfNow(PosixClock())};
 }
 
 size_t ThreadCount(const StoreServerOptions& options) {

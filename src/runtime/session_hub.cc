@@ -1,6 +1,5 @@
 #include "runtime/session_hub.h"
 
-#include <iterator>
 #include <mutex>
 #include <utility>
 

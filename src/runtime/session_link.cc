@@ -26,7 +26,7 @@ Duration Rounded(Duration time) {
 
 // How long another node with our name may be ourselves, before we started anew.
 Duration ForgottenAfter(const RunSettings& settings) {
-  return settings.keep_alive_interval * settings.keep_alive_max_attempt + settings.grace + 1s;
+  return settings.dead_after() + settings.grace + 1s;
 }
 
 }  // namespace
@@ -47,11 +47,9 @@ void SessionLink::Start() {
 
 void SessionLink::Connect() {
   step_ = Step::kConnecting;
-  const RunSettings& settings = options_.hello.settings;
   attempt_ = connector_.Connect(
       options_.server,
-      {.patience = options_.attempt_max,
-       .unanswered_max = settings.keep_alive_interval * settings.keep_alive_max_attempt},
+      {.patience = options_.attempt_max, .unanswered_max = options_.hello.settings.dead_after()},
       [this](Result<StreamPtr> stream) { OnConnected(std::move(stream)); });
 }
 
@@ -111,8 +109,11 @@ void SessionLink::OnBytes(std::string_view bytes) {
   const Result<size_t> done = Consume(bytes);
   if (!stream_) return;  // what was said has ended this connection
   if (!done) return GiveUp(done.error().message);
-  const std::string rest(bytes.substr(*done));
-  input_ = rest;
+  if (whole) {
+    input_.assign(bytes.substr(*done));
+  } else {
+    input_.erase(0, *done);
+  }
 }
 
 // ----------------------------------------------------------------------------------------------

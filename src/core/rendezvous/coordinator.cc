@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "base/limits.h"
 #include "base/text.h"
 #include "core/rendezvous/transitions.h"
 
@@ -19,10 +18,6 @@ constexpr Duration kLostPause = 100ms;
 
 WallTime Wall(Instant now) {
   return WallTime{std::chrono::duration_cast<std::chrono::microseconds>(now.since_start).count()};
-}
-
-int64_t Milliseconds(Duration time) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
 }
 
 bool InLastCall(const RendezvousState& state) {
@@ -47,19 +42,16 @@ void Coordinator::Join(SessionKey key, Duration timeout, Instant now, Pushes& ou
   if (!seat) return;
   auto [run, member] = *seat;
   if (member->joining) return TellState(*run, *member, out);  // said twice, as it was not sure
-  if (run->state.participants.contains(member->node)) {
-    if (member->place && key.round < member->place->round) {
-      out.push_back(Refuse(key, Push::Refusal::kPast,
-                           Concat("node '", member->node.ToString(), "' is in round ",
-                                  member->place->round, " already, and has not heard of it")));
-      return TellState(*run, *member, out);
-    }
+  const bool leaves = run->state.participants.contains(member->node);
+  if (leaves && member->place && key.round < member->place->round) {
+    out.push_back(Refuse(key, Push::Refusal::kPast,
+                         Concat("node '", member->node.ToString(), "' is in round ",
+                                member->place->round, " already, and has not heard of it")));
+    return TellState(*run, *member, out);
   }
   // It gives up its place and is the first to be served, before those who wait, and spares: whoever
   // comes back from a round is not to lose its place to them.
-  const Before before{run->state.complete, run->state.participants.size(),
-                      run->state.wait_list.size()};
-  const bool leaves = run->state.participants.contains(member->node);
+  const Before before(run->state);
   if (leaves)
     Apply(Action::kRemoveFromParticipants, member->node, run->rules, Wall(now), &run->state);
   if (before.complete && !run->state.complete) EndRound(*run);
@@ -146,8 +138,7 @@ void Coordinator::Advance(Run& run, Member& member, Instant now, Pushes& out) {
 }
 
 void Coordinator::Do(Run& run, Member& member, Action action, Instant now, Pushes& out) {
-  const Before before{run.state.complete, run.state.participants.size(),
-                      run.state.wait_list.size()};
+  const Before before(run.state);
   Apply(action, member.node, run.rules, Wall(now), &run.state);
   // A spare waits without limit. Once there is a place, its time to join begins anew.
   if (action == Action::kAddToRedundancyList) SetDeadline(run, member, Instant::Never());
@@ -174,8 +165,8 @@ void Coordinator::Follow(Run& run, const Before& before, Instant now, Pushes& ou
 
 void Coordinator::EndRound(Run& run) {
   run.told_waiting = 0;
-  run.lost.clear();
   run.fallen = {};
+  run.untold = {};
   run.state.round = std::max(run.state.round, run.round_floor);
 }
 
@@ -269,16 +260,13 @@ void Coordinator::Withdraw(Run& run, Member& member, Instant now, Pushes& out) {
 // All at once: whoever acts on one loss must not find others there who are lost, too.
 void Coordinator::Lose(Run& run, const std::vector<Loss>& losses, Instant now, Pushes& out) {
   if (losses.empty()) return;
-  const Before before{run.state.complete, run.state.participants.size(),
-                      run.state.wait_list.size()};
+  const Before before(run.state);
   std::set<Node> lost;
   for (const auto& [member, why] : losses) {
     Tell(run, *member, {.kind = Push::Kind::kEnded, .why = why}, out);
     if (run.state.complete && run.state.participants.contains(member->node)) {
-      if (run.lost.empty()) run.lost_why = why;
-      run.lost.push_back(member->node.ToString());
-      if (run.fallen.count++ == 0) run.fallen.why = why;
-      if (run.fallen.names.size() < kNamesTold) run.fallen.names.push_back(run.lost.back());
+      run.fallen.Add(member->node, why);
+      run.untold.Add(member->node, why);
     }
     StopJoining(run, *member);
     Detach(run, *member);
@@ -295,13 +283,12 @@ void Coordinator::Lose(Run& run, const std::vector<Loss>& losses, Instant now, P
 
 // At once; but where many die, one after the other, all others are not told of each.
 Instant Coordinator::TellLostAt(const Run& run) {
-  return run.lost.empty() ? Instant::Never() : run.told_lost + kLostPause;
+  return run.untold.count == 0 ? Instant::Never() : run.told_lost + kLostPause;
 }
 
 void Coordinator::TellLost(Run& run, Instant now, Pushes& out) {
   run.told_lost = now;
-  const std::vector<std::string> lost = std::exchange(run.lost, {});
-  const Push push = LostPush(lost, static_cast<int64_t>(lost.size()), run.lost_why);
+  const Push push = std::exchange(run.untold, {}).ToPush();
   for (const auto& [node, rank] : run.state.participants)
     Tell(run, run.members.at(node), push, out);
 }

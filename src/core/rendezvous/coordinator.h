@@ -108,16 +108,9 @@ class Coordinator {
     std::string first_addr{};       ///< Of rank 0 of the round that was completed last,
     uint16_t first_port = 0;        ///< and where it serves the workers' store.
     int64_t told_waiting = 0;       ///< What the members of the round were last told.
-    std::vector<std::string>
-        lost{};              ///< Of the members of the round, that others have not heard of,
-    std::string lost_why{};  ///< and why the first of them is.
+    Losses fallen{};                ///< Whom the round has lost,
+    Losses untold{};                ///< and whom of them its members have not heard of.
     Instant told_lost = Instant{};
-    struct Fallen {
-      int64_t count = 0;
-      std::vector<std::string> names{};  ///< The first of them.
-      std::string why{};
-    };
-    Fallen fallen{};               ///< All whom the round has lost.
     int64_t round_floor = 0;       ///< No round below this: some node has been in one before.
     int64_t completed_round = -1;  ///< The last one.
     Instant forget_at = Instant::Never();
@@ -139,6 +132,10 @@ class Coordinator {
   };
   /// What a change is judged by.
   struct Before {
+    explicit Before(const RendezvousState& state)
+        : complete(state.complete),
+          participants(state.participants.size()),
+          waiting(state.wait_list.size()) {}
     bool complete;
     size_t participants;
     size_t waiting;

@@ -122,8 +122,7 @@ void Coordinator::Resume(Run& run, Member& member, SessionId session, Instant no
   // What was said meanwhile is lost.
   TellState(run, member, out);
   const bool is_in = run.state.complete && run.state.participants.contains(member.node);
-  if (is_in && run.fallen.count > 0)
-    Tell(run, member, LostPush(run.fallen.names, run.fallen.count, run.fallen.why), out);
+  if (is_in && run.fallen.count > 0) Tell(run, member, run.fallen.ToPush(), out);
   if (is_in && run.told_waiting > 0)
     Tell(run, member, {.kind = Push::Kind::kNodesWaiting, .count = run.told_waiting}, out);
   if (run.state.closed)

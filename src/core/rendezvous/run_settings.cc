@@ -6,14 +6,6 @@
 
 namespace muster {
 
-namespace {
-
-int64_t Milliseconds(Duration time) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
-}
-
-}  // namespace
-
 RendezvousRules RunSettings::RulesOf(const std::string& run_id) const {
   return {.run_id = run_id,
           .min_nodes = min_nodes,

@@ -25,6 +25,7 @@ struct RunSettings {
   static constexpr int64_t kAttemptsMax = 10'000;
   static constexpr Duration kGraceMax = 1h;
 
+  Duration dead_after() const { return keep_alive_interval * keep_alive_max_attempt; }
   /// As the machine wants them.
   RendezvousRules RulesOf(const std::string& run_id) const;
   /// Why nobody can have meant these; empty: somebody can.

@@ -16,7 +16,12 @@ Push Refuse(const SessionKey& key, Push::Refusal refusal, std::string why) {
           .why = std::move(why)};
 }
 
-Push LostPush(const std::vector<std::string>& names, int64_t count, const std::string& why) {
+void Losses::Add(const Node& node, const std::string& its_why) {
+  if (count++ == 0) why = its_why;
+  if (names.size() < kNamesTold) names.push_back(node.ToString());
+}
+
+Push Losses::ToPush() const {
   return {.kind = Push::Kind::kLost,
           .count = count,
           .who = ListOf(names, kNamesTold, static_cast<size_t>(count)),

@@ -84,8 +84,16 @@ using Pushes = std::vector<Push>;
 
 /// The answer to a message that cannot be granted.
 Push Refuse(const SessionKey& key, Push::Refusal refusal, std::string why);
-/// That nodes were lost: so many, of whom some are named.
-Push LostPush(const std::vector<std::string>& names, int64_t count, const std::string& why);
+/// Nodes that a round has lost: how many, the first of them by name, and why the first.
+struct Losses {
+  int64_t count = 0;
+  std::vector<std::string> names{};
+  std::string why{};
+
+  void Add(const Node& node, const std::string& its_why);
+  Push ToPush() const;
+};
+/// How many nodes are named in a message.
 inline constexpr size_t kNamesTold = 8;
 
 /// An address that leads nowhere from other machines.
