@@ -18,6 +18,8 @@
 
 namespace muster {
 
+class Surroundings;
+
 struct CoordinatedRendezvousOptions {
   std::string host = "localhost";  ///< Of the server.
   uint16_t port = 29400;
@@ -56,6 +58,8 @@ class CoordinatedRendezvousHandler final : public RendezvousHandler {
   /// Serves, where that is decided; connects later, and goes on trying until a call's time is over.
   /// RendezvousConnectionError if it is told to serve and cannot.
   explicit CoordinatedRendezvousHandler(CoordinatedRendezvousOptions options);
+  /// In other surroundings than this process: a simulated one. It cannot serve.
+  CoordinatedRendezvousHandler(CoordinatedRendezvousOptions options, Surroundings& around);
   ~CoordinatedRendezvousHandler() override;
 
   /// This node, as the server knows it: "10.0.0.7_4711_0"; before the first contact: "_4711_0".

@@ -14,6 +14,8 @@
 
 namespace muster {
 
+class Surroundings;
+
 struct DynamicRendezvousOptions {
   std::string local_addr{};      ///< Empty: this machine's fully qualified name.
   RendezvousEventSink events{};  ///< Null: the process's sink.
@@ -33,6 +35,10 @@ class DynamicRendezvousHandler final : public RendezvousHandler {
   DynamicRendezvousHandler(RendezvousSettings settings, std::shared_ptr<Store> store,
                            std::unique_ptr<RendezvousBackend> backend,
                            DynamicRendezvousOptions options = {});
+  /// In other surroundings than this process: a simulated one.
+  DynamicRendezvousHandler(RendezvousSettings settings, std::shared_ptr<Store> store,
+                           std::unique_ptr<RendezvousBackend> backend,
+                           DynamicRendezvousOptions options, Surroundings& around);
   ~DynamicRendezvousHandler() override;
 
   const RendezvousSettings& settings() const;

@@ -12,6 +12,8 @@
 
 namespace muster {
 
+class Surroundings;
+
 struct TcpStoreOptions {
   uint16_t port = 29500;            ///< With is_server, 0 lets the kernel choose.
   std::optional<int> world_size{};  ///< How many TcpStores are to meet, this one included.
@@ -43,6 +45,8 @@ class TcpStore final : public Store {
   /// Connects, trying again until the timeout while nobody answers. NetworkError if it stays that
   /// way; StoreTimeoutError if the other workers do not come.
   TcpStore(std::string host, const TcpStoreOptions& options);
+  /// In other surroundings than this process: a simulated one. Without a server.
+  TcpStore(std::string host, const TcpStoreOptions& options, Surroundings& around);
   ~TcpStore() override;
 
   using Store::Barrier;

@@ -32,9 +32,9 @@ std::vector<std::string> KeysOf(const std::string& prefix) {
 std::string SignatureOf(const std::string& prefix) { return Concat(prefix, "/", kSignature); }
 
 // Whether a store is served there now.
-bool Answers(const RendezvousStoreInfo& info) {
+bool Answers(const RendezvousStoreInfo& info, Surroundings& around) {
   try {
-    TcpStore(info.master_addr, {.port = info.master_port, .timeout = kKnock}).Ping();
+    TcpStore(info.master_addr, {.port = info.master_port, .timeout = kKnock}, around).Ping();
     return true;
   } catch (const std::exception&) {
     return false;
@@ -44,11 +44,12 @@ bool Answers(const RendezvousStoreInfo& info) {
 }  // namespace
 
 Bootstrap::Bootstrap(std::shared_ptr<Store> store, std::function<std::string(int64_t)> prefix_of,
-                     std::string local_addr, Clock& clock)
+                     std::string local_addr, Surroundings& around)
     : store_(std::move(store)),
       prefix_of_(std::move(prefix_of)),
       local_addr_(std::move(local_addr)),
-      clock_(clock) {}
+      around_(around),
+      clock_(around.clock()) {}
 
 bool Bootstrap::IsShared() {
   const char* disabled = std::getenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE");
@@ -62,7 +63,10 @@ RendezvousStoreInfo Bootstrap::Of(int64_t round, int64_t rank, const std::option
 RendezvousStoreInfo Bootstrap::Publish(int64_t round) {
   uint16_t port = 0;  // not shared: worker 0 will serve, on a port that is free now
   if (IsShared()) {
-    if (!server_) server_ = std::make_unique<StoreServer>();
+    if (!server_) {
+      server_ = around_.ReservePort();
+      server_->Serve();
+    }
     port = server_->port();
   }
   PrefixStore store(prefix_of_(round), store_);
@@ -106,7 +110,7 @@ std::optional<RendezvousStoreInfo> Bootstrap::Earlier(int64_t round,
     // Each publishes its own address. Another node's store may be alive, too: it was rank 0 while
     // the present one was away, or has just been followed by one that is slow to publish.
     if (first && info.master_addr != first->addr) continue;
-    if (Answers(info)) return info;
+    if (Answers(info, around_)) return info;
     if (++knocks == kKnocksMax) break;
   }
   return std::nullopt;

@@ -11,8 +11,7 @@
 
 #include "core/rendezvous/node.h"
 #include "muster/rendezvous_handler.h"
-#include "muster/store_server.h"
-#include "ports/clock.h"
+#include "ports/surroundings.h"
 
 namespace muster {
 
@@ -20,7 +19,7 @@ class Bootstrap {
  public:
   /// `prefix_of` gives the prefix of a round's keys in `store`.
   Bootstrap(std::shared_ptr<Store> store, std::function<std::string(int64_t)> prefix_of,
-            std::string local_addr, Clock& clock);
+            std::string local_addr, Surroundings& around);
 
   /// Whether workers use the agent's store: unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
   static bool IsShared();
@@ -39,9 +38,10 @@ class Bootstrap {
   std::shared_ptr<Store> store_;
   const std::function<std::string(int64_t)> prefix_of_;
   const std::string local_addr_;
+  Surroundings& around_;
   Clock& clock_;
-  std::optional<Node> speaks_once_;      ///< A rank 0 that has published without signing.
-  std::unique_ptr<StoreServer> server_;  ///< Once started, for all rounds: workers may linger.
+  std::optional<Node> speaks_once_;       ///< A rank 0 that has published without signing.
+  std::unique_ptr<ReservedPort> server_;  ///< Once served, for all rounds: workers may linger.
 };
 
 }  // namespace muster

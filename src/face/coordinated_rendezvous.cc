@@ -5,14 +5,13 @@
 #include <utility>
 
 #include "adapters/posix/host.h"
-#include "adapters/posix/posix_clock.h"
 #include "adapters/posix/process.h"
 #include "base/text.h"
 #include "face/bootstrap.h"
 #include "face/coordinated_options.h"
 #include "face/event_recorder.h"
 #include "face/session_client.h"
-#include "face/this_node.h"
+#include "face/this_process.h"
 #include "muster/c10d_rendezvous.h"
 #include "muster/network.h"
 #include "muster/prefix_store.h"
@@ -43,13 +42,14 @@ int64_t WholeSeconds(milliseconds time) {
 }  // namespace
 
 struct CoordinatedRendezvousHandler::Impl {
-  explicit Impl(CoordinatedRendezvousOptions given)
-      : options(Validated(std::move(given))), events(options.events, options.run_id, [] {
-          return EventOrigin{.hostname = "localhost", .pid = ProcessId()};
-        }) {
+  Impl(CoordinatedRendezvousOptions given, Surroundings& its_surroundings)
+      : around(its_surroundings),
+        options(Validated(std::move(given))),
+        events(options.events, options.run_id,
+               [] { return EventOrigin{.hostname = "localhost", .pid = ProcessId()}; }) {
     Serve();
     port = server ? server->port() : options.port;
-    self = ThisNode(options.local_addr);
+    self = NewNode(around, options.local_addr);
   }
 
   // --- The server ---
@@ -82,9 +82,9 @@ struct CoordinatedRendezvousHandler::Impl {
                                        .node = self,
                                        .settings = Settings(options),
                                        .label = options.label,
-                                       .bootstrap_port = master.port()},
-                             .seed = SeedOfNow(clock) ^ static_cast<uint64_t>(self.local_id)},
-          clock);
+                                       .bootstrap_port = master->port()},
+                             .seed = around.Seed() ^ static_cast<uint64_t>(self.local_id)},
+          around);
     }
     return *client;
   }
@@ -173,7 +173,7 @@ struct CoordinatedRendezvousHandler::Impl {
     store_of = session.connections();
     try {
       store = std::make_shared<TcpStore>(
-          options.host, TcpStoreOptions{.port = port, .timeout = options.join_timeout});
+          options.host, TcpStoreOptions{.port = port, .timeout = options.join_timeout}, around);
     } catch (const std::exception& error) {
       std::throw_with_nested(RendezvousConnectionError(
           Concat("the store of the rendezvous at ", Endpoint{options.host, port}.ToString(),
@@ -184,13 +184,8 @@ struct CoordinatedRendezvousHandler::Impl {
   // Every node has had a port of its own from the start, so that the server could tell everybody
   // where rank 0 will be without asking it.
   void ServeWorkers() {
-    if (workers || master.fd() < 0) return;
-    const int fd = master.Release();
-    if (Bootstrap::IsShared()) {
-      workers = std::make_unique<StoreServer>(StoreServerOptions{.listen_fd = fd});
-    } else {
-      CloseSocket(fd);  // worker 0 will serve there
-    }
+    if (Bootstrap::IsShared()) return master->Serve();
+    master->Free();  // worker 0 will serve there
   }
 
   [[noreturn]] void Throw(const SessionClient::Outcome& outcome, SessionClient& session) const {
@@ -243,15 +238,16 @@ struct CoordinatedRendezvousHandler::Impl {
     });
   }
 
+  Surroundings& around;
   const CoordinatedRendezvousOptions options;
-  PosixClock clock;
+  Clock& clock = around.clock();
   EventRecorder events;
   std::shared_ptr<StoreServer> server;
   std::string cannot_serve;
   uint16_t port = 0;
   Node self;
-  SocketWithPort master;                 ///< Where this node would serve the workers, as rank 0.
-  std::unique_ptr<StoreServer> workers;  ///< Once started, for all rounds: workers may linger.
+  /// Where this node serves the workers once it is rank 0; then for all rounds: workers may linger.
+  const std::unique_ptr<ReservedPort> master = around.ReservePort();
   std::shared_ptr<Store> store;
   uint64_t store_of = 0;  ///< The connection of the session at whose time it was made.
   mutable std::mutex mutex;
@@ -260,7 +256,11 @@ struct CoordinatedRendezvousHandler::Impl {
 };
 
 CoordinatedRendezvousHandler::CoordinatedRendezvousHandler(CoordinatedRendezvousOptions options)
-    : impl_(std::make_unique<Impl>(std::move(options))) {}
+    : CoordinatedRendezvousHandler(std::move(options), ThisProcess()) {}
+
+CoordinatedRendezvousHandler::CoordinatedRendezvousHandler(CoordinatedRendezvousOptions options,
+                                                           Surroundings& around)
+    : impl_(std::make_unique<Impl>(std::move(options), around)) {}
 
 CoordinatedRendezvousHandler::~CoordinatedRendezvousHandler() = default;
 

@@ -5,16 +5,14 @@
 #include <mutex>
 #include <utility>
 
-#include "adapters/posix/posix_clock.h"
 #include "adapters/posix/process.h"
 #include "base/text.h"
 #include "face/backend_port.h"
 #include "face/bootstrap.h"
 #include "face/event_recorder.h"
-#include "face/this_node.h"
+#include "face/this_process.h"
 #include "face/wait_report.h"
 #include "muster/network.h"
-#include "muster/periodic_timer.h"
 #include "muster/prefix_store.h"
 #include "runtime/rendezvous_driver.h"
 #include "runtime/shared_document.h"
@@ -78,18 +76,21 @@ T MustBeThere(T given, std::string_view what) {
 
 struct DynamicRendezvousHandler::Impl {
   Impl(RendezvousSettings given, std::shared_ptr<Store> its_store,
-       std::unique_ptr<RendezvousBackend> its_backend, DynamicRendezvousOptions options)
-      : settings(std::move(given)),
+       std::unique_ptr<RendezvousBackend> its_backend, DynamicRendezvousOptions options,
+       Surroundings& its_surroundings)
+      : around(its_surroundings),
+        settings(std::move(given)),
         rules(RulesFrom(settings)),
         store(MustBeThere(std::move(its_store), "store")),
         backend(MustBeThere(std::move(its_backend), "backend")),
         document(backend, rules, clock, kCacheMax),
-        driver(document, backend,
-               ThisNode(options.local_addr.empty() ? FullyQualifiedName() : options.local_addr),
-               rules, clock, SeedOfNow(clock), Hooks()),
+        driver(
+            document, backend,
+            NewNode(around, options.local_addr.empty() ? FullyQualifiedName() : options.local_addr),
+            rules, clock, around.Seed(), Hooks()),
         events(std::move(options.events), settings.run_id),
         bootstrap(
-            store, [this](int64_t round) { return PrefixOf(round); }, driver.self().addr, clock) {}
+            store, [this](int64_t round) { return PrefixOf(round); }, driver.self().addr, around) {}
 
   ~Impl() { StopHeartbeats(); }
 
@@ -191,18 +192,14 @@ struct DynamicRendezvousHandler::Impl {
   // --- Heartbeats ---
 
   void StartHeartbeats() {
-    heartbeats = std::make_unique<PeriodicTimer>(settings.keep_alive_interval, [this] { Beat(); });
-    heartbeats->SetName(Concat("RdzvKeepAlive_", driver.self().local_id));
-    heartbeats->Start();
+    heartbeats = around.CallEvery(Concat("RdzvKeepAlive_", driver.self().local_id),
+                                  settings.keep_alive_interval, [this] { Beat(); });
   }
 
-  void StopHeartbeats() {
-    if (heartbeats) heartbeats->Cancel();
-    heartbeats.reset();
-  }
+  void StopHeartbeats() { heartbeats.reset(); }
 
   void Beat() {
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(*mutex);
     try {
       FinishOrThrow(driver.KeepAlive(place));
       events.Record({kHandlerEvents, "_keep_alive"}, NodeState::kRunning, driver.self(), [&] {
@@ -222,7 +219,7 @@ struct DynamicRendezvousHandler::Impl {
   // --- The end ---
 
   void Close(std::string_view reported_as, std::string_view reason) {
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(*mutex);
     Reporting(reported_as, [&] { FinishOrThrow(driver.Close(reason)); });
     events.Record({kHandlerEvents, "_close"}, NodeState::kSucceeded, driver.self(), [&] {
       return Concat("node '", driver.self().ToString(), "' has closed rendezvous '",
@@ -314,10 +311,11 @@ struct DynamicRendezvousHandler::Impl {
     return report;
   }
 
+  Surroundings& around;
   const RendezvousSettings settings;
   const RendezvousRules rules;
   const std::shared_ptr<Store> store;
-  PosixClock clock;
+  Clock& clock = around.clock();
   BackendPort backend;
   SharedDocument document;
   RendezvousDriver driver;
@@ -327,17 +325,26 @@ struct DynamicRendezvousHandler::Impl {
   std::atomic<Stage> stage = Stage::kResting;
   mutable std::mutex first_mutex;
   std::optional<Node> first;  ///< The round's rank 0, if it was there when this node looked.
-  std::mutex mutex;  ///< Held by heartbeats and by whoever else looks at the document meanwhile.
+  /// Held by heartbeats and by whoever else looks at the document meanwhile.
+  const std::unique_ptr<Monitor> mutex = around.MakeMonitor();
   std::optional<Place> place;
-  std::unique_ptr<PeriodicTimer> heartbeats;
+  std::unique_ptr<Timer> heartbeats;
 };
 
 DynamicRendezvousHandler::DynamicRendezvousHandler(RendezvousSettings settings,
                                                    std::shared_ptr<Store> store,
                                                    std::unique_ptr<RendezvousBackend> backend,
                                                    DynamicRendezvousOptions options)
+    : DynamicRendezvousHandler(std::move(settings), std::move(store), std::move(backend),
+                               std::move(options), ThisProcess()) {}
+
+DynamicRendezvousHandler::DynamicRendezvousHandler(RendezvousSettings settings,
+                                                   std::shared_ptr<Store> store,
+                                                   std::unique_ptr<RendezvousBackend> backend,
+                                                   DynamicRendezvousOptions options,
+                                                   Surroundings& around)
     : impl_(std::make_unique<Impl>(std::move(settings), std::move(store), std::move(backend),
-                                   std::move(options))) {}
+                                   std::move(options), around)) {}
 
 DynamicRendezvousHandler::~DynamicRendezvousHandler() = default;
 
@@ -345,7 +352,7 @@ const RendezvousSettings& DynamicRendezvousHandler::settings() const { return im
 std::string DynamicRendezvousHandler::node() const { return impl_->driver.self().ToString(); }
 
 RendezvousCost DynamicRendezvousHandler::cost() const {
-  const std::lock_guard lock(impl_->mutex);
+  const std::lock_guard lock(*impl_->mutex);
   const SharedDocument& document = impl_->document;
   return {.reads = document.reads(), .writes = document.writes(), .lost = document.lost()};
 }
@@ -357,7 +364,7 @@ bool DynamicRendezvousHandler::UseAgentStore() const { return Bootstrap::IsShare
 RendezvousInfo DynamicRendezvousHandler::NextRendezvous() { return impl_->Next(); }
 
 bool DynamicRendezvousHandler::IsClosed() {
-  const std::lock_guard lock(impl_->mutex);
+  const std::lock_guard lock(*impl_->mutex);
   return impl_->Reporting("is_closed", [this] {
     impl_->OrThrow(impl_->document.Sync(SharedDocument::Freshness::kAny));
     return impl_->document.state().closed;
@@ -369,7 +376,7 @@ void DynamicRendezvousHandler::SetClosed(std::string_view reason) {
 }
 
 int64_t DynamicRendezvousHandler::NumNodesWaiting() {
-  const std::lock_guard lock(impl_->mutex);
+  const std::lock_guard lock(*impl_->mutex);
   return impl_->Reporting("num_nodes_waiting", [this] {
     impl_->OrThrow(impl_->document.Sync(SharedDocument::Freshness::kAny));
     const RendezvousState& state = impl_->document.state();

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "face/throw.h"
 #include "face/wait_report.h"
 
 namespace muster {
@@ -19,36 +18,28 @@ constexpr Duration kLastWord = 500ms;
 
 }  // namespace
 
-SessionClient::SessionClient(SessionLinkOptions options, Clock& clock)
+SessionClient::SessionClient(SessionLinkOptions options, Surroundings& around)
     : options_(std::move(options)),
-      clock_(clock),
+      clock_(around.clock()),
+      monitor_(around.MakeMonitor()),
       node_(options_.hello.node),
-      thread_(ValueOrThrow(UvThread::Open())) {
+      thread_(around.StartLoop()) {
   thread_->RunAndWait([this] {
-    connector_ = std::make_unique<UvConnector>(thread_->loop());
     SessionLinkOwner& owner = *this;
-    link_ = std::make_unique<SessionLink>(thread_->loop(), *connector_, options_, owner);
+    link_ = std::make_unique<SessionLink>(thread_->loop(), thread_->connector(), options_, owner);
     link_->Start();
   });
 }
 
 SessionClient::~SessionClient() {
-  thread_->RunAndWait([this] {
-    link_.reset();
-    connector_.reset();
-  });
+  thread_->RunAndWait([this] { link_.reset(); });
 }
 
 template <typename Ready>
 bool SessionClient::AwaitUntil(Lock& lock, Instant until, const Ready& ready) {
   while (!ready()) {
-    if (until == Instant::Never()) {
-      changed_.wait(lock);
-      continue;
-    }
-    const Duration left = until - clock_.Now();
-    if (left <= 0s) return false;
-    changed_.wait_for(lock, left);
+    if (until != Instant::Never() && clock_.Now() >= until) return false;
+    lock.mutex()->WaitUntil(until);
   }
   return true;
 }
@@ -57,7 +48,7 @@ bool SessionClient::AwaitUntil(Lock& lock, Instant until, const Ready& ready) {
 // what callers want
 
 SessionClient::Outcome SessionClient::Join(Duration timeout) {
-  Lock lock(mutex_);
+  Lock lock(*monitor_);
   outcome_.reset();
   assignment_.reset();
   events_.clear();
@@ -96,7 +87,7 @@ SessionClient::Outcome SessionClient::Join(Duration timeout) {
 }
 
 bool SessionClient::Leave(Duration timeout) {
-  Lock lock(mutex_);
+  Lock lock(*monitor_);
   assignment_.reset();
   events_.clear();
   waiting_ = 0;
@@ -109,7 +100,7 @@ bool SessionClient::Leave(Duration timeout) {
 }
 
 bool SessionClient::Close(std::string reason, Duration timeout) {
-  Lock lock(mutex_);
+  Lock lock(*monitor_);
   thread_->loop().Post([this, reason = std::move(reason)] {
     if (link_) link_->Close(reason);
   });
@@ -118,32 +109,32 @@ bool SessionClient::Close(std::string reason, Duration timeout) {
 }
 
 bool SessionClient::closed() const {
-  const Lock lock(mutex_);
+  const Lock lock(*monitor_);
   return closed_;
 }
 
 int64_t SessionClient::nodes_waiting() const {
-  const Lock lock(mutex_);
+  const Lock lock(*monitor_);
   return waiting_;
 }
 
 Node SessionClient::node() const {
-  const Lock lock(mutex_);
+  const Lock lock(*monitor_);
   return node_;
 }
 
 uint64_t SessionClient::connections() const {
-  const Lock lock(mutex_);
+  const Lock lock(*monitor_);
   return connections_;
 }
 
 bool SessionClient::plain() const {
-  const Lock lock(mutex_);
+  const Lock lock(*monitor_);
   return plain_;
 }
 
 std::optional<MembershipEvent> SessionClient::AwaitEvent(Instant until) {
-  Lock lock(mutex_);
+  Lock lock(*monitor_);
   if (!AwaitUntil(lock, until, [&] { return !events_.empty(); })) return std::nullopt;
   MembershipEvent event = std::move(events_.front());
   events_.pop_front();
@@ -152,7 +143,7 @@ std::optional<MembershipEvent> SessionClient::AwaitEvent(Instant until) {
 
 WaitReport SessionClient::Describe() {
   using Phase = WaitReport::Phase;
-  const Lock lock(mutex_);
+  const Lock lock(*monitor_);
   const Instant now = clock_.Now();
   WaitReport report{.phase = Phase::kContact, .run_id = options_.hello.run_id};
   if (!joining_ && !assignment_ && !closed_) return {};
@@ -246,7 +237,7 @@ void SessionClient::OnClosed(const Push& push) {
 
 void SessionClient::OnPush(const Push& push) {
   using Kind = Push::Kind;
-  const Lock lock(mutex_);
+  const Lock lock(*monitor_);
   switch (push.kind) {
     case Kind::kOpened:
       open_ = true;
@@ -304,32 +295,32 @@ void SessionClient::OnPush(const Push& push) {
     case Kind::kEnded:
       break;
   }
-  changed_.notify_all();
+  monitor_->NotifyAll();
 }
 
 void SessionClient::OnReport(std::optional<RunReport> report) {
-  const Lock lock(mutex_);
+  const Lock lock(*monitor_);
   report_ = std::move(report);
   reported_at_ = clock_.Now();
 }
 
 void SessionClient::OnTrouble(const std::string& why) {
-  const Lock lock(mutex_);
+  const Lock lock(*monitor_);
   open_ = false;
   trouble_ = why;
   asked_at_.reset();
   report_.reset();
   stands_.reset();
-  changed_.notify_all();
+  monitor_->NotifyAll();
 }
 
 void SessionClient::OnPlainServer() {
-  const Lock lock(mutex_);
+  const Lock lock(*monitor_);
   plain_ = true;
   open_ = false;
   LosePlace("the server there now has no coordinator");
   Finish({.kind = Outcome::Kind::kPlain});
-  changed_.notify_all();
+  monitor_->NotifyAll();
 }
 
 }  // namespace muster

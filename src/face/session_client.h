@@ -3,7 +3,6 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -11,10 +10,8 @@
 #include <optional>
 #include <string>
 
-#include "adapters/uv/uv_connector.h"
-#include "adapters/uv/uv_loop.h"
 #include "muster/rendezvous_handler.h"
-#include "ports/clock.h"
+#include "ports/surroundings.h"
 #include "runtime/session_link.h"
 
 namespace muster {
@@ -22,7 +19,7 @@ namespace muster {
 class SessionClient final : private SessionLinkOwner {
  public:
   /// Starts to connect. StoreError, NetworkError: no thread or descriptor to be had.
-  SessionClient(SessionLinkOptions options, Clock& clock);
+  SessionClient(SessionLinkOptions options, Surroundings& around);
   ~SessionClient() override;
 
   /// How a join ended.
@@ -68,7 +65,7 @@ class SessionClient final : private SessionLinkOwner {
 
   RunReport AsReport(const Push& push) const;
 
-  using Lock = std::unique_lock<std::mutex>;
+  using Lock = std::unique_lock<Monitor>;
   /// Waits until `ready` or until `until`; whether it is.
   template <typename Ready>
   bool AwaitUntil(Lock& lock, Instant until, const Ready& ready);
@@ -81,9 +78,8 @@ class SessionClient final : private SessionLinkOwner {
 
   const SessionLinkOptions options_;
   Clock& clock_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  // Guarded by mutex_.
+  const std::unique_ptr<Monitor> monitor_;
+  // Guarded by it.
   Node node_;
   bool open_ = false;
   bool plain_ = false;
@@ -106,9 +102,8 @@ class SessionClient final : private SessionLinkOwner {
   std::optional<Instant> reported_at_;
   std::optional<Instant> asked_at_;
 
-  std::unique_ptr<UvThread> thread_;
-  std::unique_ptr<UvConnector> connector_;  // these two on the loop's thread only
-  std::unique_ptr<SessionLink> link_;
+  const std::unique_ptr<LoopThread> thread_;
+  std::unique_ptr<SessionLink> link_;  // on the loop's thread only
 };
 
 }  // namespace muster

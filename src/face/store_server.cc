@@ -11,7 +11,7 @@
 #include "adapters/uv/uv_listener.h"
 #include "adapters/uv/uv_loop.h"
 #include "base/text.h"
-#include "face/this_node.h"
+#include "face/this_process.h"
 #include "face/throw.h"
 #include "runtime/session_hub.h"
 #include "runtime/store_hub.h"
@@ -54,7 +54,7 @@ CoordinatorOptions CoordinatorOptionsOf(const StoreServerOptions& options) {
           .nodes_per_run_max = options.nodes_per_run_max,
           .ended_kept = options.run_kept_max,
           // Of the tokens: those of an earlier server must mean nothing here.
-          .seed = SeedOfNow(PosixClock())};
+          .seed = ThisProcess().Seed()};
 }
 
 size_t ThreadCount(const StoreServerOptions& options) {

@@ -5,11 +5,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "adapters/posix/posix_clock.h"
-#include "adapters/posix/posix_dialer.h"
-#include "adapters/posix/process.h"
 #include "base/limits.h"
 #include "base/text.h"
+#include "face/this_process.h"
 #include "face/throw.h"
 #include "runtime/store_client.h"
 
@@ -57,14 +55,13 @@ void TcpStoreOptions::Validate() const {
 }
 
 struct TcpStore::Impl {
-  PosixClock clock;
-  PosixDialer dialer{clock};
-  std::string host;
-  TcpStoreOptions options;
-  std::shared_ptr<StoreServer> server;  // null for a pure client
-  std::unique_ptr<StoreClient> client;
-  mutable std::mutex mutex;          // one call at a time on the client
-  mutable std::mutex timeout_mutex;  // apart: SetTimeout must not wait for a blocked Get
+  Surroundings& around;
+  std::string host{};
+  TcpStoreOptions options{};
+  std::shared_ptr<StoreServer> server{};  // null for a pure client
+  std::unique_ptr<StoreClient> client{};
+  mutable std::mutex mutex{};          // one call at a time on the client
+  mutable std::mutex timeout_mutex{};  // apart: SetTimeout must not wait for a blocked Get
   milliseconds timeout{};
 
   void Connect() {
@@ -77,10 +74,10 @@ struct TcpStore::Impl {
         .value_bytes_max = options.value_bytes_max,
         .request_bytes_max = raised ? UINT64_MAX : options.server.request_bytes_max,
         .answer_grace = options.cancel_grace,
-        .nonce = ProcessId(),
-        .seed = uint64_t{ProcessId()} ^ static_cast<uint64_t>(clock.Now().since_start.count())};
-    client = ValueOrThrow(
-        StoreClient::Connect(dialer, clock, {host, options.port}, client_options, options.timeout));
+        .nonce = around.process_id(),
+        .seed = around.Seed()};
+    client = ValueOrThrow(StoreClient::Connect(
+        around.dialer(), around.clock(), {host, options.port}, client_options, options.timeout));
   }
 
   milliseconds Timeout() const {
@@ -98,7 +95,10 @@ struct TcpStore::Impl {
 };
 
 TcpStore::TcpStore(std::string host, const TcpStoreOptions& options)
-    : impl_(std::make_unique<Impl>()) {
+    : TcpStore(std::move(host), options, ThisProcess()) {}
+
+TcpStore::TcpStore(std::string host, const TcpStoreOptions& options, Surroundings& around)
+    : impl_(new Impl{.around = around}) {
   options.Validate();
   impl_->host = std::move(host);
   impl_->options = options;
@@ -204,7 +204,7 @@ void TcpStore::Barrier(std::string_view key, int64_t world_size, milliseconds ti
 }
 
 std::shared_ptr<Store> TcpStore::Clone() {
-  auto impl = std::make_unique<Impl>();
+  std::unique_ptr<Impl> impl(new Impl{.around = impl_->around});
   impl->host = impl_->host;
   impl->options = impl_->options;
   impl->options.is_server = false;

@@ -1,0 +1,139 @@
+#include "face/this_process.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
+
+#include "adapters/posix/host.h"
+#include "adapters/posix/posix_clock.h"
+#include "adapters/posix/posix_dialer.h"
+#include "adapters/posix/process.h"
+#include "adapters/uv/uv_connector.h"
+#include "adapters/uv/uv_loop.h"
+#include "base/limits.h"
+#include "base/text.h"
+#include "face/throw.h"
+#include "muster/network.h"
+#include "muster/periodic_timer.h"
+#include "muster/store_server.h"
+
+namespace muster {
+
+namespace {
+
+class StdMonitor final : public Monitor {
+ public:
+  explicit StdMonitor(const Clock& clock) : clock_(clock) {}
+
+  void lock() override { mutex_.lock(); }
+  void unlock() override { mutex_.unlock(); }
+  void WaitUntil(Instant until) override {
+    std::unique_lock lock(mutex_, std::adopt_lock);
+    if (until == Instant::Never()) {
+      news_.wait(lock);
+    } else if (const Duration left = until - clock_.Now(); left > 0s) {
+      news_.wait_for(lock, left);
+    }
+    lock.release();  // the caller's again
+  }
+  void NotifyAll() override { news_.notify_all(); }
+
+ private:
+  const Clock& clock_;
+  std::mutex mutex_;
+  std::condition_variable news_;
+};
+
+class UvLoopThread final : public LoopThread {
+ public:
+  UvLoopThread() : thread_(ValueOrThrow(UvThread::Open())) {
+    thread_->RunAndWait([this] { connector_ = std::make_unique<UvConnector>(thread_->loop()); });
+  }
+  ~UvLoopThread() override {
+    thread_->RunAndWait([this] { connector_.reset(); });
+  }
+
+  Loop& loop() override { return thread_->loop(); }
+  Connector& connector() override { return *connector_; }
+  void RunAndWait(const std::function<void()>& work) override { thread_->RunAndWait(work); }
+
+ private:
+  std::unique_ptr<UvThread> thread_;
+  std::unique_ptr<UvConnector> connector_;  // on the loop's thread only
+};
+
+class BoundPort final : public ReservedPort {
+ public:
+  uint16_t port() const override { return socket_.port(); }
+  void Serve() override {
+    if (socket_.fd() < 0) return;
+    server_ = std::make_unique<StoreServer>(StoreServerOptions{.listen_fd = socket_.Release()});
+  }
+  void Free() override {
+    if (socket_.fd() >= 0) CloseSocket(socket_.Release());
+  }
+
+ private:
+  SocketWithPort socket_;
+  std::unique_ptr<StoreServer> server_;
+};
+
+class PeriodicCall final : public Timer {
+ public:
+  PeriodicCall(std::string name, std::chrono::milliseconds period, std::function<void()> tick)
+      : timer_(period, std::move(tick)) {
+    timer_.SetName(std::move(name));
+    timer_.Start();
+  }
+
+ private:
+  PeriodicTimer timer_;
+};
+
+class RealProcess final : public Surroundings {
+ public:
+  Clock& clock() override { return clock_; }
+  Dialer& dialer() override { return dialer_; }
+  uint32_t process_id() const override { return ProcessId(); }
+  int64_t NextNodeId() override { return nodes_++; }
+  uint64_t Seed() override {
+    return static_cast<uint64_t>(clock_.Wall()) ^ (uint64_t{ProcessId()} << 40) ^
+           static_cast<uint64_t>(clock_.Now().since_start.count());
+  }
+
+  std::unique_ptr<Monitor> MakeMonitor() override { return std::make_unique<StdMonitor>(clock_); }
+  std::unique_ptr<Timer> CallEvery(std::string name, std::chrono::milliseconds period,
+                                   std::function<void()> tick) override {
+    return std::make_unique<PeriodicCall>(std::move(name), period, std::move(tick));
+  }
+  std::unique_ptr<LoopThread> StartLoop() override { return std::make_unique<UvLoopThread>(); }
+  std::unique_ptr<ReservedPort> ReservePort() override { return std::make_unique<BoundPort>(); }
+
+ private:
+  PosixClock clock_;
+  PosixDialer dialer_{clock_};
+  std::atomic<int64_t> nodes_ = 0;
+};
+
+}  // namespace
+
+Surroundings& ThisProcess() {
+  static RealProcess process;
+  return process;
+}
+
+Node NewNode(Surroundings& around, const std::string& addr) {
+  // What is not printed as it is could not be read as the master's address.
+  if (addr.size() > kNodeAddressBytesMax || Printable(addr, addr.size()) != addr) {
+    throw std::invalid_argument(Concat("the local address '", Printable(addr, 64),
+                                       "' must be printable UTF-8 of at most ",
+                                       HumanBytes(kNodeAddressBytesMax)));
+  }
+  return {.addr = addr,
+          .pid = static_cast<int64_t>(around.process_id()),
+          .local_id = around.NextNodeId()};
+}
+
+}  // namespace muster
