@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "muster/rendezvous_backend.h"
 #include "muster/rendezvous_handler.h"
@@ -14,7 +15,8 @@ namespace muster {
 class C10dRendezvousBackend final : public RendezvousBackend {
  public:
   /// Uses `store` for itself: nobody else should block on it. std::invalid_argument if the run id
-  /// is empty or there is no store; RendezvousConnectionError.
+  /// is empty or there is no store; RendezvousConnectionError. A connection that is lost fails the
+  /// call under way; the next one takes another.
   C10dRendezvousBackend(std::shared_ptr<Store> store, const std::string& run_id);
 
   using RendezvousBackend::SetState;
@@ -26,8 +28,12 @@ class C10dRendezvousBackend final : public RendezvousBackend {
   bool AwaitNews(std::string_view news, std::chrono::milliseconds time) override;
 
  private:
+  template <typename Operation>
+  auto Reach(std::string_view what, Operation operation);
+
   std::shared_ptr<Store> store_;
   std::string key_;
+  bool lost_ = false;  ///< The store's connection.
 };
 
 struct C10dRendezvous {

@@ -25,6 +25,8 @@ constexpr const char* kAbout =
     "                                          meet other nodes, PyTorch's too; get a rank\n"
     "  muster status --server HOST:29400       who is in which round, and for whom it waits\n"
     "  muster bench store --clients 64         measure a server\n"
+    "  muster sim --seed 8123 --story          a fleet in a simulated world, and what goes wrong "
+    "there\n"
     "\n"
     "Exit status: 0 done, 1 failed, 2 the call cannot be meant, 3 timed out, 4 no server,\n"
     "5 the rendezvous is closed. A failure is told on stderr; with --json also on stdout, as\n"
@@ -80,6 +82,7 @@ int Main(int argc, char** argv) {
   AddStore(app, &run, &arguments);
   AddRendezvous(app, &run);
   AddStatus(app, &run);
+  AddSim(app, &run);
   AddBench(app, &run);
   // Looked for by hand: a command line that cannot be read has no flags.
   const bool json = std::ranges::find(arguments, "--json") != arguments.end();

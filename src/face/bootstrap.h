@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/rendezvous/node.h"
 #include "muster/rendezvous_handler.h"
@@ -23,6 +24,9 @@ class Bootstrap {
 
   /// Whether workers use the agent's store: unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
   static bool IsShared();
+
+  /// From now on: another connection to the same data.
+  void UseStore(std::shared_ptr<Store> store) { store_ = std::move(store); }
 
   /// Blocks until the round's rank 0, which is `first` if that is known, has published.
   /// RendezvousTimeoutError after the store's timeout; what the store throws.

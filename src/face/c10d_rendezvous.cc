@@ -6,8 +6,10 @@
 #include "adapters/posix/process.h"
 #include "adapters/posix/temporary_file.h"
 #include "base/base64.h"
+#include "base/planted.h"
 #include "base/text.h"
 #include "face/event_recorder.h"
+#include "face/reconnect.h"
 #include "face/trim.h"
 #include "muster/dynamic_rendezvous.h"
 #include "muster/file_store.h"
@@ -108,6 +110,23 @@ std::shared_ptr<Store> CreateFile(const RendezvousParameters& parameters) {
 
 }  // namespace
 
+template <typename Operation>
+auto C10dRendezvousBackend::Reach(std::string_view what, Operation operation) {
+  return Reaching(what, [&] {
+    if (lost_) {
+      store_ = Reconnected(*store_);
+      store_->CompareSet(key_, "", kNothing);  // another server may be there now
+      lost_ = false;
+    }
+    try {
+      return operation();
+    } catch (const NetworkError&) {
+      lost_ = true;
+      throw;
+    }
+  });
+}
+
 C10dRendezvousBackend::C10dRendezvousBackend(std::shared_ptr<Store> store,
                                              const std::string& run_id)
     : store_(std::move(store)), key_(Concat("torch.rendezvous.", run_id)) {
@@ -115,11 +134,11 @@ C10dRendezvousBackend::C10dRendezvousBackend(std::shared_ptr<Store> store,
   if (run_id.empty()) {
     throw std::invalid_argument("the run id is empty: it names the rendezvous and must not be");
   }
-  Reaching("create the key", [&] { return store_->CompareSet(key_, "", kNothing); });
+  Reach("create the key", [&] { return store_->CompareSet(key_, "", kNothing); });
 }
 
 std::optional<StoredState> C10dRendezvousBackend::GetState() {
-  std::string stored = Reaching("be read", [&] { return store_->Get(key_); });
+  std::string stored = Reach("be read", [&] { return store_->Get(key_); });
   if (stored == kNothing) return std::nullopt;
   std::string bytes = Decode(stored);
   return StoredState{std::move(bytes), std::move(stored)};
@@ -136,14 +155,15 @@ std::optional<SetStateResult> C10dRendezvousBackend::SetState(std::string_view b
   const std::string encoded = Base64Encode(bytes);
   const std::string_view fence =
       expected == nullptr || expected->empty() ? kNothing : std::string_view(*expected);
-  std::string stored =
-      Reaching("be written", [&] { return store_->CompareSet(key_, fence, encoded); });
+  const std::string present = Planted(Bug::kWriteUnfenced) ? store_->Get(key_) : "";
+  std::string stored = Reach("be written", [&] {
+    return store_->CompareSet(key_, present.empty() ? fence : present, encoded);
+  });
   if (stored == fence) {
     // Had the key held what we expected, it would hold our bytes now: it is gone, unless those are
     // the same. A store that was started anew has forgotten everything; what we know is worth
     // writing there again.
-    stored =
-        Reaching("create the key anew", [&] { return store_->CompareSet(key_, "", kNothing); });
+    stored = Reach("create the key anew", [&] { return store_->CompareSet(key_, "", kNothing); });
   }
   if (stored == kNothing) return std::nullopt;
   const bool was_set = stored == encoded;
@@ -152,14 +172,16 @@ std::optional<SetStateResult> C10dRendezvousBackend::SetState(std::string_view b
 }
 
 void C10dRendezvousBackend::Announce(std::string_view news) {
-  store_->Set(Concat(key_, ".", news), "1");
+  Reach("announce", [&] { store_->Set(Concat(key_, ".", news), "1"); });
 }
 
 bool C10dRendezvousBackend::AwaitNews(std::string_view news, std::chrono::milliseconds time) {
-  try {
-    store_->Wait({Concat(key_, ".", news)}, std::max(time, std::chrono::milliseconds(1)));
-  } catch (const StoreTimeoutError&) {
-  }
+  Reach("be waited on", [&] {
+    try {
+      store_->Wait({Concat(key_, ".", news)}, std::max(time, std::chrono::milliseconds(1)));
+    } catch (const StoreTimeoutError&) {
+    }
+  });
   return true;
 }
 

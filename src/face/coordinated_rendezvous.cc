@@ -10,6 +10,7 @@
 #include "face/bootstrap.h"
 #include "face/coordinated_options.h"
 #include "face/event_recorder.h"
+#include "face/reconnect.h"
 #include "face/session_client.h"
 #include "face/this_process.h"
 #include "muster/c10d_rendezvous.h"
@@ -169,7 +170,7 @@ struct CoordinatedRendezvousHandler::Impl {
 
   // One of before a break may be out of order.
   void ConnectStore(const SessionClient& session) {
-    if (store && store_of == session.connections()) return;
+    if (store && store_of == session.connections() && StillThere(*store)) return;
     store_of = session.connections();
     try {
       store = std::make_shared<TcpStore>(

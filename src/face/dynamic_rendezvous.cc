@@ -10,6 +10,7 @@
 #include "face/backend_port.h"
 #include "face/bootstrap.h"
 #include "face/event_recorder.h"
+#include "face/reconnect.h"
 #include "face/this_process.h"
 #include "face/wait_report.h"
 #include "muster/network.h"
@@ -273,10 +274,18 @@ struct DynamicRendezvousHandler::Impl {
                         .world_size = agreed.WorldSize(),
                         .round = agreed.round};
     SetFirst(agreed);
+    KeepStore();
     info.store = std::make_shared<PrefixStore>(PrefixOf(info.round), store);
     place = Place{.round = info.round, .rank = info.rank};
     StartHeartbeats();
     return info;
+  }
+
+  // The connection may have been lost since the last round; that must not be the end of all rounds.
+  void KeepStore() {
+    if (StillThere(*store)) return;
+    store = Reconnected(*store);
+    bootstrap.UseStore(store);
   }
 
   void SetFirst(const RendezvousState& agreed) {
@@ -314,7 +323,7 @@ struct DynamicRendezvousHandler::Impl {
   Surroundings& around;
   const RendezvousSettings settings;
   const RendezvousRules rules;
-  const std::shared_ptr<Store> store;
+  std::shared_ptr<Store> store;
   Clock& clock = around.clock();
   BackendPort backend;
   SharedDocument document;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/planted.h"
+#include "base/probe.h"
 #include "base/text.h"
 #include "face/wait_report.h"
 
@@ -59,7 +61,7 @@ SessionClient::Outcome SessionClient::Join(Duration timeout) {
   // For good, also where the server has been started anew and does not know.
   if (closed_) return {.kind = Outcome::Kind::kClosed, .why = closed_by_};
   if (plain_) return {.kind = Outcome::Kind::kPlain};
-  if (refused_) return {.kind = Outcome::Kind::kRefused, .why = *refused_};
+  refused_.reset();  // what was refused then may be granted now
   joining_ = true;
   join_by_ = clock_.Now() + timeout;
   thread_->loop().Post([this, timeout] {
@@ -207,7 +209,8 @@ bool SessionClient::InRound(int64_t round) const {
 }
 
 void SessionClient::LosePlace(const std::string& why) {
-  if (!assignment_ || joining_) return;
+  if (!assignment_ || joining_ || Planted(Bug::kPlaceLostUntold)) return;
+  MUSTER_PROBE("a node heard that it had lost its place");
   waiting_ = std::max<int64_t>(waiting_, 1);  // it is this node that has to come
   AddEvent({.kind = MembershipEvent::Kind::kPlaceLost, .round = assignment_->round, .why = why});
 }
@@ -259,7 +262,8 @@ void SessionClient::OnPush(const Push& push) {
       break;
     case Kind::kComplete:
       is_spare_ = false;
-      if (!joining_ || push.round <= last_round_) break;  // known: said again after a break
+      if (!joining_) break;
+      if (push.round <= last_round_ && !Planted(Bug::kStalePushAccepted)) break;  // said again
       last_round_ = push.round;
       assignment_ = push;
       stands_ = push;

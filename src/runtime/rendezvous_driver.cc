@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/probe.h"
 #include "base/text.h"
 #include "core/rendezvous/transitions.h"
 
@@ -112,6 +113,7 @@ Result<Decision> RendezvousDriver::Run(Operation operation) {
     Decision decision = operation.decide(outlook);
     Publish(outlook, decision);
     if (IsFinal(decision.action)) return decision;
+    if (lost) MUSTER_PROBE("a write lost to another");
     if (lost) {
       // What came back is what beat us. By the time the pause is over others have written, too.
       PauseAfterLoss(operation);

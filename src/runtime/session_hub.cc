@@ -101,6 +101,11 @@ Pushes SessionHub::Tick(size_t loop) {
   });
 }
 
+void SessionHub::Inspect(const std::function<void(const Coordinator&)>& look) {
+  const std::lock_guard lock(mutex_);
+  look(coordinator_);
+}
+
 std::vector<RunReport> SessionHub::Status(std::string_view run_id, size_t names_max) {
   const std::lock_guard lock(mutex_);
   const Instant now = clock_.Now();

@@ -43,6 +43,9 @@ class SessionHub {
   /// Has Collect() called soon, on this loop.
   void Knock(size_t loop) { knock_(loop); }
 
+  /// Shows the coordinator to `look`, between two turns.
+  void Inspect(const std::function<void(const Coordinator&)>& look);
+
   /// How runs stand: one of them, or (an empty id) all, without their nodes.
   std::vector<RunReport> Status(std::string_view run_id, size_t names_max);
 

@@ -6,6 +6,8 @@
 #include <variant>
 
 #include "base/assert.h"
+#include "base/planted.h"
+#include "base/probe.h"
 #include "base/text.h"
 
 namespace muster {
@@ -151,12 +153,16 @@ void SessionLink::Join(Duration timeout) {
   join_ = Wish{timeout, loop_.Now() + timeout};
   leave_ = false;
   if (is_open()) SayJoin();
+  if (step_ == Step::kStopped && !plain_) {
+    refused_since_.reset();
+    Connect();
+  }
 }
 
 void SessionLink::Leave() {
   join_.reset();
-  if (is_open()) return Say({.kind = Said::kLeave, .token = token_});
   leave_ = true;
+  if (is_open()) Say({.kind = Said::kLeave, .token = token_});
 }
 
 void SessionLink::Close(std::string reason) {
@@ -182,6 +188,7 @@ Result<size_t> SessionLink::Consume(std::string_view bytes) {
       ++messages_;
       if (bytes[done++] != wire::kSessionsSpoken) {
         Stop();
+        plain_ = true;
         owner_.OnPlainServer();
         return done;
       }
@@ -209,8 +216,12 @@ void SessionLink::Heed(const Push& push) {
   if (push.token != token_ || push.incarnation != incarnation_) return;  // of another time
   switch (push.kind) {
     case Kind::kComplete:
-      if (push.round <= round_) break;  // known: said again after a break
+      if (push.round <= round_ && !Planted(Bug::kStalePushAccepted)) {
+        MUSTER_PROBE("a node was told again of a round that it knew");
+        break;  // said again after a break
+      }
       round_ = push.round;
+      if (!join_) MUSTER_PROBE("a place came too late, and was given back");
       if (!join_) return Say({.kind = Said::kLeave, .token = token_});  // it came too late
       join_.reset();
       break;
@@ -227,6 +238,9 @@ void SessionLink::Heed(const Push& push) {
     case Kind::kAdmitted:
     case Kind::kWaiting:
       if (join_ && join_->until == Instant::Never()) join_->until = loop_.Now() + join_->timeout;
+      break;
+    case Kind::kLeft:
+      leave_ = false;
       break;
     case Kind::kEnded:
       token_ = 0;  // the connection ends, too, and with the next one all begins anew
@@ -248,15 +262,20 @@ void SessionLink::Opened(const Push& push) {
   timer_ = loop_.Every(options_.hello.settings.keep_alive_interval,
                        [this] { Say({.kind = Said::kKeepAlive, .token = token_}); });
   if (join_ && join_->until == Instant::Never()) join_->until = loop_.Now() + join_->timeout;
+  if (leave_ && push.resumed) MUSTER_PROBE("a node left with its next connection");
   if (leave_ && push.resumed) Say({.kind = Said::kLeave, .token = token_});
-  leave_ = false;
+  leave_ = leave_ && push.resumed;
   if (join_) SayJoin();  // maybe for the second time: that changes nothing
+  if (close_) MUSTER_PROBE("a node closed with its next connection");
   if (close_) Say({.kind = Said::kClose, .token = token_, .reason = *close_});
   owner_.OnPush(push);
 }
 
 void SessionLink::Refused(const Push& push) {
-  if (step_ == Step::kOpen) return owner_.OnPush(push);
+  if (step_ == Step::kOpen) {
+    leave_ = false;  // there was nothing to be left
+    return owner_.OnPush(push);
+  }
   const Instant now = loop_.Now();
   if (!refused_since_) refused_since_ = now;
   const bool passes = push.refusal == Push::Refusal::kLimit ||

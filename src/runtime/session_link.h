@@ -54,10 +54,11 @@ class SessionLink final : private StreamHandler {
 
   void Start();
 
-  /// Wants the next round; answered by kComplete, kClosed or kTimedOut.
+  /// Wants the next round; answered by kComplete, kClosed or kTimedOut. Tries anew where it was
+  /// refused before: another node that had our name may be gone, or those who were told otherwise.
   void Join(Duration timeout);
-  /// Gives up its place, or its wait. Answered by kLeft or kRefused; where there is no connection
-  /// now, it is said with the next.
+  /// Gives up its place, or its wait. Answered by kLeft or kRefused; said again with the next
+  /// connection where there is none now, or this one breaks.
   void Leave();
   /// Answered by kClosed.
   void Close(std::string reason);
@@ -106,6 +107,7 @@ class SessionLink final : private StreamHandler {
   std::optional<Backoff> backoff_;  // since the last time that all was well for a while
   Instant opened_at_{};
   bool ask_first_ = true;  // the server may be a plain one
+  bool plain_ = false;     // it is one
   uint64_t token_ = 0;     // 0: nothing to be taken up again
   uint32_t incarnation_ = 0;
   int64_t round_ = -1;  // the last one that the node was in
@@ -113,7 +115,7 @@ class SessionLink final : private StreamHandler {
     Duration timeout;
     Instant until;
   };
-  bool leave_ = false;                    // to be said with the next connection
+  bool leave_ = false;                    // until it is answered
   std::optional<Wish> join_;              // until it is answered
   std::optional<std::string> close_;      // its reason, until it is answered
   std::optional<Instant> refused_since_;  // another node seems to have our name

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/planted.h"
+#include "base/probe.h"
 #include "base/text.h"
 #include "core/rendezvous/transitions.h"
 #include "wire/state_reader.h"
@@ -67,10 +69,17 @@ Status SharedDocument::Adopt(std::optional<std::string> bytes) {
   // A store that stood still, or a process that did, has kept everybody's heartbeats from us. No
   // look counts for more than an interval; who changes nothing in so many of them is dead.
   const Duration gap = synced_at_ ? now - *synced_at_ : 0s;
+  if (gap > rules_.missed_after()) MUSTER_PROBE("a node could not look, and excused everybody");
   if (gap > rules_.missed_after()) observed_.Skip(gap - rules_.keep_alive_interval);
   synced_at_ = now;
   observed_.See(state_, now);
   dropped_ = observed_.Silent(state_, rules_.dead_after(), now);
+  if (Planted(Bug::kExpiryOnWallClock)) {
+    for (const auto& [node, written] : state_.last_heartbeats) {
+      if (written + rules_.dead_after() < clock_.Wall()) dropped_.insert(node);
+    }
+  }
+  if (!dropped_.empty()) MUSTER_PROBE("a node found others silent, and dropped them");
   Purge(dropped_, rules_, &state_);
   return Ok();
 }

@@ -20,6 +20,14 @@ uint64_t StoreHub::ReplyRoom() const {
   return std::min(reply_bytes_max_, std::max(room, kSmallReplyBytes));
 }
 
+std::string StoreHub::Peek(std::string_view key) {
+  const std::lock_guard lock(mutex_);
+  Released nobody;
+  machine_.LimitReplies(reply_bytes_max_);
+  const Reply reply = machine_.Step({}, {.op = Op::kGet, .key = key}, {}, nobody);
+  return std::string(reply.value);
+}
+
 StoreHub::Turn::Turn(StoreHub& hub, size_t loop) : hub_(hub), loop_(loop), lock_(hub.mutex_) {
   arrived_.swap(hub_.mailboxes_[loop_]);
   hub_.machine_.LimitReplies(hub_.ReplyRoom());

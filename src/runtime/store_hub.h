@@ -37,6 +37,9 @@ class StoreHub {
   /// What one reply may have now.
   uint64_t ReplyRoom() const;
 
+  /// What is stored under a key, as the wire names it; empty if nothing is.
+  std::string Peek(std::string_view key);
+
   /// The loop's index travels in its clients' ids.
   static ClientId MakeClientId(size_t loop, uint64_t number) {
     return static_cast<ClientId>((static_cast<uint64_t>(loop) << kLoopShift) | number);

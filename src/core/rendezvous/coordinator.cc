@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/planted.h"
+#include "base/probe.h"
 #include "base/text.h"
 #include "core/rendezvous/transitions.h"
 
@@ -43,7 +45,9 @@ void Coordinator::Join(SessionKey key, Duration timeout, Instant now, Pushes& ou
   auto [run, member] = *seat;
   if (member->joining) return TellState(*run, *member, out);  // said twice, as it was not sure
   const bool leaves = run->state.participants.contains(member->node);
-  if (leaves && member->place && key.round < member->place->round) {
+  const bool is_fenced = !Planted(Bug::kFencingIgnored);
+  if (leaves && member->place && key.round < member->place->round && is_fenced) {
+    MUSTER_PROBE("a node wanted the next round before it had heard of its present one");
     out.push_back(Refuse(key, Push::Refusal::kPast,
                          Concat("node '", member->node.ToString(), "' is in round ",
                                 member->place->round, " already, and has not heard of it")));
@@ -68,6 +72,7 @@ void Coordinator::Leave(SessionKey key, Instant now, Pushes& out) {
   if (!seat) return;
   auto [run, member] = *seat;
   if (!member->joining && key.round != run->state.round) {
+    MUSTER_PROBE("a node wanted to leave a round that was over");
     out.push_back(Refuse(key, Push::Refusal::kPast,
                          Concat("round ", key.round, " is not the present one of run '",
                                 Printable(run->id), "', which is ", run->state.round)));
@@ -124,6 +129,7 @@ void Coordinator::Advance(Run& run, Member& member, Instant now, Pushes& out) {
         TellClosed(run, member, out, decision.action == Action::kErrorGraceful);
         return StopJoining(run, member);
       case Action::kErrorTimeout:
+        MUSTER_PROBE("a join came to nothing in time");
         Tell(run, member,
              {.kind = Push::Kind::kTimedOut,
               .count = static_cast<int64_t>(run.state.participants.size()),
@@ -178,10 +184,12 @@ void Coordinator::AdvanceAll(Run& run, const std::set<Node>& nodes, Instant now,
 // a place, the rest would wait for one in a full round, its members would come together for their
 // sake, and again.)
 void Coordinator::PromoteSpares(Run& run, Instant now, Pushes& out) {
+  if (Planted(Bug::kSpareForgotten)) return;
   const RendezvousState& state = run.state;
   for (const Node& node : std::set<Node>(state.redundancy_list)) {
     const size_t taken = state.participants.size() + state.wait_list.size();
     if (taken >= static_cast<size_t>(run.rules.max_nodes)) return;
+    MUSTER_PROBE("a spare was promoted");
     Advance(run, run.members.at(node), now, out);
   }
 }
@@ -190,6 +198,7 @@ void Coordinator::PromoteSpares(Run& run, Instant now, Pushes& out) {
 void Coordinator::MakeSpares(Run& run, Pushes& out) {
   if (run.state.participants.size() < static_cast<size_t>(run.rules.max_nodes)) return;
   for (const Node& node : std::exchange(run.state.wait_list, {})) {
+    MUSTER_PROBE("a node that waited became a spare");
     run.state.redundancy_list.insert(node);
     Member& member = run.members.at(node);
     SetDeadline(run, member, Instant::Never());
@@ -209,13 +218,21 @@ void Coordinator::Complete(Run& run, Pushes& out) {
          .rank_before = was_in_last ? std::optional(member.place->rank) : std::nullopt});
   }
   run.completed_round = run.state.round;
-  const std::vector<int64_t> ranks = AssignRanks(run.settings.policy, candidates);
+  std::vector<int64_t> ranks = AssignRanks(run.settings.policy, candidates);
+  if (Planted(Bug::kRankByArrival)) {
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      const uint64_t serial = run.members.at(candidates[i].node).serial;
+      ranks[i] = std::ranges::count_if(candidates, [&](const Candidate& other) {
+        return run.members.at(other.node).serial < serial;
+      });
+    }
+  }
   size_t index = 0;
   for (auto& [node, rank] : run.state.participants) {
     rank = ranks[index++];
     Member& member = run.members.at(node);
     member.place = Place{.round = run.state.round, .rank = rank};
-    if (rank == 0) {
+    if (rank == 0 && !(Planted(Bug::kStaleAddress) && !run.first_addr.empty())) {
       run.first_addr = AddressOfFirst(run, node);
       run.first_port = member.bootstrap_port;
     }
@@ -287,8 +304,10 @@ Instant Coordinator::TellLostAt(const Run& run) {
 }
 
 void Coordinator::TellLost(Run& run, Instant now, Pushes& out) {
+  if (run.untold.count > 1) MUSTER_PROBE("several losses were told at once");
   run.told_lost = now;
   const Push push = std::exchange(run.untold, {}).ToPush();
+  if (Planted(Bug::kLossUntold)) return;
   for (const auto& [node, rank] : run.state.participants)
     Tell(run, run.members.at(node), push, out);
 }
@@ -410,6 +429,7 @@ void Coordinator::TickRun(Run& run, Instant now, Pushes& out) {
   }
   Lose(run, losses, now, out);
   if (TellLostAt(run) <= now) TellLost(run, now, out);
+  if (losses.size() > 1) MUSTER_PROBE("several nodes were given up in one moment");
   // Who is first may find that its own time is over, too, and leave that to the next.
   while (InLastCall(run.state) && LastCallEnds(run) < now) {
     Advance(run, run.members.at(run.state.participants.begin()->first), now, out);
@@ -420,6 +440,7 @@ void Coordinator::TickRun(Run& run, Instant now, Pushes& out) {
 }
 
 void Coordinator::Excuse(Duration gap, Instant now) {
+  MUSTER_PROBE("the server stood still, and excused everybody");
   for (auto& [id, run] : runs_) {
     for (Member* member : run.by_silence) member->seen_at = std::min(member->seen_at + gap, now);
     std::set<Due> broken;

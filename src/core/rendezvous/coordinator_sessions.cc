@@ -4,6 +4,8 @@
 
 #include "base/assert.h"
 #include "base/limits.h"
+#include "base/planted.h"
+#include "base/probe.h"
 #include "base/text.h"
 #include "core/rendezvous/coordinator.h"
 
@@ -74,6 +76,7 @@ void Coordinator::Open(SessionId session, const Hello& hello, Instant now, Pushe
       return Reschedule(*run, now);
     }
     if (member.session) {
+      MUSTER_PROBE("a node was refused, for its old self was still there");
       out.push_back(Refuse(
           session, hello, Push::Refusal::kIdentity,
           Concat("node '", hello.node.ToString(), "' of run '", Printable(run->id),
@@ -81,6 +84,7 @@ void Coordinator::Open(SessionId session, const Hello& hello, Instant now, Pushe
                  "same address and process id), give them a --local-addr each")));
       return;
     }
+    MUSTER_PROBE("a node started anew while its old self had its grace");
     Lose(*run, {{&member, "it started anew"}}, now, out);
   }
   if (run->members.size() >= options_.nodes_per_run_max) {
@@ -105,6 +109,7 @@ void Coordinator::OpenAnew(Run& run, SessionId session, const Hello& hello, Inst
     run.server_addr = hello.server_addr;
   // A server that was started anew must not give a round's number a second time: workers of the
   // first may still be there, and their keys.
+  if (hello.round + 1 > run.round_floor) MUSTER_PROBE("a node knew a later round than the server");
   run.round_floor = std::max(run.round_floor, hello.round + 1);
   if (!run.state.complete) run.state.round = std::max(run.state.round, run.round_floor);
   Attach(run, member, session, now);
@@ -112,6 +117,8 @@ void Coordinator::OpenAnew(Run& run, SessionId session, const Hello& hello, Inst
 }
 
 void Coordinator::Resume(Run& run, Member& member, SessionId session, Instant now, Pushes& out) {
+  if (member.session) MUSTER_PROBE("a session was taken up again before the server missed it");
+  if (member.joining) MUSTER_PROBE("a session was taken up again by a node that was joining");
   // The old connection may not have noticed yet that it is one.
   Tell(run, member,
        {.kind = Push::Kind::kEnded, .why = "the node has taken up its session elsewhere"}, out);
@@ -122,6 +129,8 @@ void Coordinator::Resume(Run& run, Member& member, SessionId session, Instant no
   // What was said meanwhile is lost.
   TellState(run, member, out);
   const bool is_in = run.state.complete && run.state.participants.contains(member.node);
+  if (is_in && run.fallen.count > 0)
+    MUSTER_PROBE("a node was told on its return whom it had missed");
   if (is_in && run.fallen.count > 0) Tell(run, member, run.fallen.ToPush(), out);
   if (is_in && run.told_waiting > 0)
     Tell(run, member, {.kind = Push::Kind::kNodesWaiting, .count = run.told_waiting}, out);
@@ -148,14 +157,20 @@ void Coordinator::Detach(Run& run, Member& member) {
 
 std::optional<Coordinator::Seat> Coordinator::Speaker(const SessionKey& key, Instant now,
                                                       Pushes& out) {
-  const auto seat = seats_.find(key.session);
+  auto seat = seats_.find(key.session);
+  if (Planted(Bug::kFencingIgnored)) {
+    seat = std::ranges::find_if(
+        seats_, [&](const auto& each) { return each.second.member->token == key.token; });
+  }
   if (seat == seats_.end()) {
+    MUSTER_PROBE("a message came through a session that was over");
     out.push_back(Refuse(key, Push::Refusal::kPast,
                          "this session is over: its node is lost, or speaks through another one"));
     return std::nullopt;
   }
   auto [run, member] = seat->second;
-  if (member->token != key.token || member->incarnation != key.incarnation) {
+  const bool is_of_now = member->token == key.token && member->incarnation == key.incarnation;
+  if (!is_of_now && !Planted(Bug::kFencingIgnored)) {
     out.push_back(
         Refuse(key, Push::Refusal::kPast,
                Concat("the message is of another session of node '", member->node.ToString(),
@@ -173,7 +188,8 @@ void Coordinator::Disconnect(SessionId session, Instant now) {
   auto [run, member] = seat->second;
   Detach(*run, *member);
   member->grace_ends = now + run->settings.grace;
-  run->broken.insert({member->grace_ends, member->serial, member});
+  if (!Planted(Bug::kGraceForever))
+    run->broken.insert({member->grace_ends, member->serial, member});
   Reschedule(*run, now);
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/planted.h"
+#include "base/probe.h"
 #include "base/text.h"
 
 namespace muster {
@@ -27,7 +29,8 @@ bool LastCallOver(const Outlook& o) {
 }
 
 bool MayComplete(const Outlook& o) {
-  return Count(o) >= o.rules.min_nodes && Count(o) <= o.rules.max_nodes && LastCallOver(o);
+  const int64_t enough = o.rules.min_nodes - (Planted(Bug::kLastCallOffByOne) ? 1 : 0);
+  return Count(o) >= enough && Count(o) <= o.rules.max_nodes && LastCallOver(o);
 }
 
 bool RankTaken(const RendezvousState& state, int64_t rank) {
@@ -63,6 +66,7 @@ Decision DecideAsSpare(const Outlook& o) {
 }
 
 Decision DecideWhenComplete(const Outlook& o) {
+  if (Planted(Bug::kDoubleCompletion) && !Full(o)) return {Action::kAddToParticipants, "let in"};
   if (Waits(o)) return Linger(o, Concat("waiting for the end of round ", o.state.round));
   if (Full(o)) return {Action::kAddToRedundancyList, "the round is complete and full"};
   return {Action::kAddToWaitList, "the round is complete"};
@@ -107,6 +111,7 @@ Decision DecideJoin(const Outlook& o) {
   if (Late(o) && !Hopeless(o) && Waits(o)) {  // J8
     return {Action::kRemoveFromWaitList, "too late: taking ourselves out"};
   }
+  if (Hopeless(o)) MUSTER_PROBE("it was too late to clean up");
   if (Late(o)) return {Action::kErrorTimeout, Concat("too late, with ", Here(o))};  // J9
   return o.state.complete ? DecideWhenComplete(o)                                   // J10-J12
                           : DecideWhenForming(o);                                   // J13-J17
@@ -126,6 +131,7 @@ Decision DecideClose(const Outlook& o) {
 
 Decision DecideKeepAlive(const Outlook& o) {
   if (WasTakenForDead(o)) {
+    MUSTER_PROBE("a node that was taken for dead came back");
     if (Late(o)) return {Action::kErrorTimeout, "taken for dead, and too late to come back"};
     return {Action::kRestore, Concat("taken for dead in round ", o.state.round, ": coming back")};
   }

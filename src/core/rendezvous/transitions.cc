@@ -1,6 +1,8 @@
 #include "core/rendezvous/transitions.h"
 
 #include "base/assert.h"
+#include "base/planted.h"
+#include "base/probe.h"
 
 namespace muster {
 
@@ -25,8 +27,9 @@ void AfterRemoval(const RendezvousRules& rules, RendezvousState* state) {
     if (!state->participants.empty()) return;
     state->complete = false;
     state->completion.reset();
-    ++state->round;
+    if (!Planted(Bug::kRoundNotCounted)) ++state->round;
   } else if (Count(*state) < rules.min_nodes) {
+    if (state->deadline) MUSTER_PROBE("a last call was called off");
     state->deadline.reset();
   }
 }
@@ -36,8 +39,10 @@ void AddToParticipants(const Node& self, const RendezvousRules& rules, WallTime 
   state->wait_list.erase(self);
   state->participants[self] = 0;
   state->last_heartbeats[self] = now;
-  if (Count(*state) == rules.min_nodes) state->deadline = now + rules.timeout.last_call;
-  if (Count(*state) == rules.max_nodes) Complete(state);
+  const int64_t enough = rules.min_nodes - (Planted(Bug::kLastCallOffByOne) ? 1 : 0);
+  const int64_t most = rules.max_nodes + (Planted(Bug::kOneTooMany) ? 1 : 0);
+  if (Count(*state) == enough) state->deadline = now + rules.timeout.last_call;
+  if (Count(*state) == most) Complete(state);
 }
 
 }  // namespace
@@ -46,6 +51,7 @@ void Apply(Action action, const Node& self, const RendezvousRules& rules, WallTi
            RendezvousState* state) {
   switch (action) {
     case Action::kKeepAlive:
+      if (Planted(Bug::kClosedForgotten)) state->closed = false;
       state->last_heartbeats[self] = now;
       return;
     case Action::kAddToParticipants:

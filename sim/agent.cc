@@ -1,0 +1,221 @@
+#include "sim/agent.h"
+
+#include <utility>
+
+#include "base/text.h"
+#include "muster/c10d_rendezvous.h"
+#include "muster/coordinated_rendezvous.h"
+#include "muster/dynamic_rendezvous.h"
+#include "muster/rendezvous_error.h"
+#include "muster/tcp_store.h"
+#include "sim/faulty_backend.h"
+#include "sim/sockets.h"
+#include "sim/stranger.h"
+#include "sim/world.h"
+
+namespace muster::sim {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kWorkStep{250};
+constexpr Duration kWorkersPatience = 3s;
+
+milliseconds Ms(Duration time) { return std::chrono::duration_cast<milliseconds>(time); }
+
+}  // namespace
+
+Agent::Agent(World& world, SimProcess& process, size_t index, bool is_stranger, uint64_t seed)
+    : world_(world), process_(process), index_(index), is_stranger_(is_stranger), prng_(seed) {}
+
+void Agent::Main() {
+  try {
+    while (process_.alive() && stage_ != Stage::kEnded) {
+      lost_ = false;
+      std::unique_ptr<RendezvousHandler> handler;
+      while (process_.alive() && !handler) handler = MakeHandler();
+      while (process_.alive() && !lost_ && Join(*handler)) Work(*handler);
+    }
+  } catch (const ProcessIsDead&) {
+  }
+}
+
+void Agent::Rest(Duration longest) {
+  const auto most = static_cast<uint64_t>(longest.count());
+  process_.clock().SleepUntil(process_.Now() + Duration(static_cast<int64_t>(prng_.Below(most))));
+}
+
+// A connection that is lost is lost for good to PyTorch's agents: they die of it, and are started
+// anew.
+void Agent::Trouble(const std::exception& error) {
+  last_error_ = error.what();
+  world_.Say(index_, last_error_);
+  Rest(200ms);
+  lost_ = is_stranger_ && dynamic_cast<const RendezvousTimeoutError*>(&error) == nullptr;
+}
+
+std::unique_ptr<RendezvousHandler> Agent::MakeHandler() {
+  const Plan& plan = world_.plan();
+  const RunSettings& settings = plan.settings;
+  const std::string& addr = process_.network().address(process_.host());
+  if (plan.driver == Driver::kCoordinator) {
+    constexpr const char* kPolicies[] = {"natural", "text", "stable", "label"};
+    auto handler = std::make_unique<CoordinatedRendezvousHandler>(
+        CoordinatedRendezvousOptions{.host = World::kServer,
+                                     .port = World::kPort,
+                                     .is_host = false,
+                                     .run_id = World::kRun,
+                                     .min_nodes = settings.min_nodes,
+                                     .max_nodes = settings.max_nodes,
+                                     .last_call = Ms(settings.last_call),
+                                     .keep_alive_interval = Ms(settings.keep_alive_interval),
+                                     .keep_alive_max_attempt = settings.keep_alive_max_attempt,
+                                     .grace = Ms(settings.grace),
+                                     .rank_policy = kPolicies[static_cast<size_t>(settings.policy)],
+                                     .label = Concat("rack", index_ % 3),
+                                     .join_timeout = Ms(plan.join_timeout),
+                                     .close_timeout = milliseconds(5'000)},
+        process_);
+    node_ = {addr, process_.process_id(), 0};
+    return handler;
+  }
+  const RendezvousSettings told{.run_id = World::kRun,
+                                .min_nodes = settings.min_nodes,
+                                .max_nodes = settings.max_nodes,
+                                .timeout = {.join = Ms(plan.join_timeout),
+                                            .last_call = Ms(settings.last_call),
+                                            .close = milliseconds(5'000),
+                                            .heartbeat = milliseconds(2'000)},
+                                .keep_alive_interval = Ms(settings.keep_alive_interval),
+                                .keep_alive_max_attempt = settings.keep_alive_max_attempt};
+  try {
+    const auto store =
+        std::make_shared<TcpStore>(World::kServer,
+                                   TcpStoreOptions{.port = World::kPort,
+                                                   .timeout = World::kStoreTimeout,
+                                                   .cancel_grace = milliseconds(2'000)},
+                                   process_);
+    auto backend = std::make_unique<FaultyBackend>(
+        std::make_unique<C10dRendezvousBackend>(store->Clone(), World::kRun), world_, process_,
+        prng_.Next());
+    if (is_stranger_) {
+      node_ = {addr, process_.process_id(), process_.NextNodeId()};
+      return std::make_unique<Stranger>(told, store, std::move(backend), node_, process_);
+    }
+    node_ = {addr, process_.process_id(), 0};
+    return std::make_unique<DynamicRendezvousHandler>(
+        told, store, std::move(backend), DynamicRendezvousOptions{.local_addr = addr}, process_);
+  } catch (const std::exception& error) {
+    last_error_ = error.what();
+    Rest(200ms);
+    return nullptr;
+  }
+}
+
+bool Agent::Join(RendezvousHandler& handler) {
+  while (process_.alive()) {
+    stage_ = Stage::kJoining;
+    out_since_.reset();
+    try {
+      const RendezvousInfo info = handler.NextRendezvous();
+      if (!process_.alive()) return false;
+      out_since_.reset();
+      world_.NodeJoined(index_, node_, round_, info);
+      incomplete_since_.reset();
+      round_ = info.round;
+      world_size_ = info.world_size;
+      stage_ = Stage::kWorking;
+      return true;
+    } catch (const RendezvousClosedError&) {
+      stage_ = Stage::kEnded;
+    } catch (const RendezvousGracefulExitError&) {
+      stage_ = Stage::kEnded;
+    } catch (const std::exception& error) {
+      if (!process_.alive()) return false;
+      Trouble(error);
+      if (lost_) return false;
+    }
+    if (stage_ == Stage::kEnded) {
+      if (process_.alive()) world_.NodeEnded(index_);
+      return false;
+    }
+  }
+  return false;
+}
+
+void Agent::Work(RendezvousHandler& handler) {
+  while (process_.alive()) {
+    try {
+      if (Await(handler) || ActOnItsOwn(handler)) return;
+    } catch (const std::exception& error) {
+      Trouble(error);  // out of reach for now: the work goes on
+      if (lost_) return;
+    }
+  }
+}
+
+bool Agent::Await(RendezvousHandler& handler) {
+  if (world_.plan().driver == Driver::kCoordinator) {
+    const std::optional<MembershipEvent> event = handler.AwaitEvent(kWorkStep);
+    if (!process_.alive()) return true;
+    world_.checkers().SeeClosed(Concat("node ", index_), handler.IsClosed(), knew_closed_);
+    if (event && event->kind != MembershipEvent::Kind::kClosed && event->round != round_)
+      world_.checkers().Violate(
+          Concat("node ", index_, " in round ", round_, " hears of round ", event->round));
+    if (event) world_.Say(index_, event->ToString());
+    if (!event && out_since_) {
+      // Nothing happened, says its handler.
+      world_.checkers().SeeWork(Concat("node ", index_), round_,
+                                process_.scheduler().now() - *out_since_);
+    }
+    return event.has_value();
+  }
+  process_.clock().SleepUntil(process_.Now() + kWorkStep * 2);
+  if (!process_.alive()) return true;
+  const bool closed = handler.IsClosed();
+  world_.checkers().SeeClosed(Concat("node ", index_), closed, knew_closed_);
+  return closed || handler.NumNodesWaiting() > 0 || WorkersFail();
+}
+
+// Nobody tells the nodes of a shared document that a member is gone; but their workers wait for its
+// workers in vain, and fail.
+bool Agent::WorkersFail() {
+  const WorldTime now = process_.scheduler().now();
+  if (world_.WorkingIn(round_) >= world_size_)
+    incomplete_since_.reset();
+  else if (!incomplete_since_)
+    incomplete_since_ = now;
+  return incomplete_since_ && now - *incomplete_since_ > kWorkersPatience;
+}
+
+bool Agent::ActOnItsOwn(RendezvousHandler& handler) {
+  if (!world_.is_troubled()) return false;
+  const Faults& faults = world_.plan().faults;
+  if (faults.close && OneIn(100)) {
+    world_.Say(index_, "closes");
+    handler.SetClosed("the work is done");
+    return true;
+  }
+  if (faults.leave && OneIn(5)) {
+    world_.Say(index_, "leaves");
+    try {
+      handler.Leave();
+    } catch (const std::exception& error) {
+      Trouble(error);  // its place is given up all the same
+    }
+    Rest(OneIn(2) ? 100ms : 2s);
+    return true;
+  }
+  if (faults.restart && OneIn(8)) {
+    world_.Say(index_, "comes again by itself");
+    return true;
+  }
+  return false;
+}
+
+void Agent::ToldOut() {
+  if (stage_ == Stage::kWorking && !out_since_) out_since_ = process_.scheduler().now();
+}
+
+}  // namespace muster::sim

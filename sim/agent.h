@@ -1,0 +1,70 @@
+// An agent as a launcher would be: it joins, works, heeds what its handler tells it, joins again.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/prng.h"
+#include "core/rendezvous/node.h"
+#include "muster/rendezvous_handler.h"
+#include "sim/process.h"
+
+namespace muster::sim {
+
+class World;
+
+class Agent {
+ public:
+  enum class Stage {
+    kStarting,
+    kJoining,
+    kWorking,
+    kEnded,  ///< The rendezvous is closed, or has no use for it.
+  };
+
+  Agent(World& world, SimProcess& process, size_t index, bool is_stranger, uint64_t seed);
+
+  /// The body of its process.
+  void Main();
+
+  Stage stage() const { return stage_; }
+  int64_t round() const { return round_; }
+  int64_t world_size() const { return world_size_; }
+  const std::string& last_error() const { return last_error_; }
+  /// The network has just told it that it is out of its round.
+  void ToldOut();
+
+ private:
+  std::unique_ptr<RendezvousHandler> MakeHandler();
+  /// Whether there may be another round.
+  bool Join(RendezvousHandler& handler);
+  void Work(RendezvousHandler& handler);
+  /// Waits for something to happen; whether it is time for the next round.
+  bool Await(RendezvousHandler& handler);
+  /// What an agent may do by itself; whether it does.
+  bool ActOnItsOwn(RendezvousHandler& handler);
+  bool WorkersFail();
+  void Trouble(const std::exception& error);
+  void Rest(Duration longest);
+  bool OneIn(uint64_t n) { return prng_.Below(n) == 0; }
+
+  World& world_;
+  SimProcess& process_;
+  const size_t index_;
+  const bool is_stranger_;
+  Prng prng_;
+  Stage stage_ = Stage::kStarting;
+  Node node_{};
+  int64_t round_ = -1;
+  int64_t world_size_ = 0;
+  bool knew_closed_ = false;
+  std::optional<WorldTime> out_since_;
+  std::optional<WorldTime> incomplete_since_;
+  bool lost_ = false;  ///< Its handler is of no use any more.
+  std::string last_error_;
+};
+
+}  // namespace muster::sim

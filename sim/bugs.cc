@@ -1,0 +1,36 @@
+#include "sim/bugs.h"
+
+namespace muster::sim {
+
+namespace {
+constexpr PlantedBug kBugs[] = {
+    {Bug::kFencingIgnored, "fencing-ignored", Driver::kCoordinator},
+    {Bug::kLastCallOffByOne, "last-call-off-by-one", Driver::kCoordinator},
+    {Bug::kExpiryOnWallClock, "expiry-on-wall-clock", Driver::kDocument},
+    {Bug::kStalePushAccepted, "stale-push-accepted", Driver::kCoordinator},
+    {Bug::kRankByArrival, "rank-by-arrival", Driver::kCoordinator},
+    {Bug::kDoubleCompletion, "double-completion", Driver::kDocument},
+    {Bug::kClosedForgotten, "closed-forgotten", Driver::kDocument},
+    {Bug::kRoundNotCounted, "round-not-counted", Driver::kCoordinator},
+    {Bug::kGraceForever, "grace-forever", Driver::kCoordinator},
+    {Bug::kSpareForgotten, "spare-forgotten", Driver::kCoordinator},
+    {Bug::kWriteUnfenced, "write-unfenced", Driver::kDocument},
+    {Bug::kOneTooMany, "one-too-many", Driver::kCoordinator},
+    {Bug::kStaleAddress, "stale-address", Driver::kCoordinator},
+    {Bug::kPlaceLostUntold, "place-lost-untold", Driver::kCoordinator},
+    {Bug::kLossUntold, "loss-untold", Driver::kCoordinator},
+};
+}  // namespace
+
+std::span<const PlantedBug> AllBugs() { return kBugs; }
+
+bool Plant([[maybe_unused]] Bug bug) {
+#ifdef MUSTER_INSTRUMENTED
+  planted_bug = bug;
+  return true;
+#else
+  return false;
+#endif
+}
+
+}  // namespace muster::sim

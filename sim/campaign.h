@@ -1,0 +1,50 @@
+// Many runs, one seed each, on several threads.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "sim/plan.h"
+#include "sim/world.h"
+
+namespace muster::sim {
+
+struct CampaignOptions {
+  uint64_t first_seed = 1;
+  uint64_t runs = 1'000;
+  Wishes wishes{};
+  bool twice = false;  ///< Every run a second time: it must be the same to the byte.
+  unsigned jobs = 1;
+  size_t findings_max = 5;  ///< Then it stops.
+  /// Called from time to time, on any thread, one at a time.
+  std::function<void(uint64_t done)> progress{};
+};
+
+struct Finding {
+  Plan plan;
+  std::string what;
+};
+
+struct DriverFigures {
+  uint64_t runs = 0;
+  uint64_t rounds = 0;
+  uint64_t steps = 0;
+  uint64_t messages = 0;
+  uint64_t bytes = 0;
+  Duration virtual_time{};
+  Duration healed_in{};  ///< The slowest.
+  uint64_t slowest = 0;  ///< Its seed.
+};
+
+struct CampaignReport {
+  uint64_t runs = 0;
+  std::array<DriverFigures, 3> drivers{};  ///< By Driver.
+  std::vector<Finding> findings{};         ///< By seed.
+};
+
+CampaignReport RunCampaign(const CampaignOptions& options);
+
+}  // namespace muster::sim

@@ -1,0 +1,82 @@
+// What must hold at every step of every run.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/rendezvous/node.h"
+#include "core/rendezvous/state.h"
+#include "muster/rendezvous_handler.h"
+#include "sim/plan.h"
+#include "sim/scheduler.h"
+
+namespace muster::sim {
+
+/// A life of the server: what it knew ends with it.
+using Epoch = uint32_t;
+
+class Checkers {
+ public:
+  explicit Checkers(const Plan& plan)
+      : settings_(plan.settings),
+        has_strangers_(plan.driver == Driver::kMixed),
+        ranks_by_name_(plan.driver != Driver::kCoordinator) {}
+
+  /// The state that all nodes share, after every step that may have changed it.
+  void SeeState(Epoch epoch, const RendezvousState& state);
+  /// A node's handler has returned from NextRendezvous(). `known`: of which lives of the server it
+  /// may speak.
+  struct Joined {
+    std::string who;
+    Node node;
+    bool is_stranger;
+    Epoch known_to;
+    int64_t round_before;  ///< Of this process; -1: none.
+    RendezvousInfo info;
+  };
+  void SeeJoined(const Joined& joined);
+  /// A node goes on in a round, so long after it was told that it is out of it.
+  void SeeWork(const std::string& who, int64_t round, Duration out_for);
+  void SeeClosed(const std::string& who, bool closed, bool& was_closed);
+  /// A message of before: what is shared must be the same as before it came.
+  void SeeStale(const RendezvousState& before, const RendezvousState& after);
+
+  void Violate(const std::string& what) {
+    if (violation_.empty()) violation_ = what;
+  }
+  const std::string& violation() const { return violation_; }
+  /// Rounds that were completed.
+  size_t rounds() const { return rounds_.size(); }
+
+ private:
+  struct Round {
+    std::map<Node, int64_t> ranks;
+    std::optional<RendezvousStoreInfo> master{};
+    std::map<int64_t, std::string> joined{};
+  };
+
+  void CheckMembers(const RendezvousState& state);
+  void CheckCompleted(Epoch epoch, const RendezvousState& state);
+  void CheckRunning(Epoch epoch, const RendezvousState& state);
+
+  const RunSettings settings_;
+  const bool has_strangers_;  // whoever completed a round may not have said how many were in it
+  const bool ranks_by_name_;
+  std::string violation_;
+  std::map<std::pair<Epoch, int64_t>, Round> rounds_;
+  struct Seen {
+    Epoch epoch = 0;
+    int64_t round = -1;
+    bool complete = false;
+    bool closed = false;
+    size_t participants = 0;
+  };
+  Seen last_;
+};
+
+}  // namespace muster::sim

@@ -1,0 +1,33 @@
+// A body of code with a stack of its own, that runs until it waits, and goes on when it is told to:
+// a thread of a simulated process. All fibers of a world share one real thread.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+namespace muster::sim {
+
+class Fiber {
+ public:
+  explicit Fiber(std::function<void()> body);
+  /// Only a fiber that is done, or was never resumed, may go.
+  ~Fiber();
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  /// Runs the body until it yields or ends. Not from inside a fiber.
+  void Resume();
+  bool done() const;
+
+  /// The one that runs now on this thread; null outside of all.
+  static Fiber* Current();
+  /// Goes back to whoever resumed the current fiber.
+  static void Yield();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace muster::sim

@@ -1,0 +1,343 @@
+#include "sim/network.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+#include "base/text.h"
+#include "sim/process.h"
+
+namespace muster::sim {
+
+namespace {
+
+constexpr Duration kRetransmit = 200ms;
+constexpr Duration kSynAgain = 1s;
+// What may be on its way, and in the buffers of both systems.
+constexpr uint64_t kWindow = 256 * 1024;
+constexpr int64_t kMillion = 1'000'000;
+
+}  // namespace
+
+// ----------------------------------------------------------------------------------------------
+// sockets
+
+Connection::Connection(Network& network, uint64_t its_id, SimProcess& client, SimProcess& server,
+                       uint16_t port)
+    : id(its_id),
+      network_(network),
+      hosts_{client.host(), server.host()},
+      ports_{static_cast<uint16_t>(30'000 + its_id % 30'000), port},
+      sockets_{Socket(*this, kClient), Socket(*this, kServer)} {
+  sockets_[kClient].owner_ = &client;
+  sockets_[kServer].owner_ = &server;
+}
+
+std::shared_ptr<Socket> Connection::socket(size_t side) {
+  return {shared_from_this(), &sockets_[side]};
+}
+
+std::string Connection::address(size_t side) const {
+  return Concat(network_.address(hosts_[side]), ":", ports_[side]);
+}
+
+void Socket::Write(std::string_view bytes) {
+  if (ended || closed_ || bytes.empty() || !owner_->alive()) return;
+  written_ += bytes.size();
+  outstanding_ += bytes.size();
+  if (queued() > 0) was_full_ = true;
+  Network& network = connection_.network_;
+  const auto connection = connection_.shared_from_this();
+  while (!bytes.empty()) {
+    size_t piece = bytes.size();
+    if (network.options_.fragment && piece > 1 && network.prng_.Below(4) == 0)
+      piece = 1 + network.prng_.Below(piece);
+    network.Send(connection, side_, {.bytes = std::string(bytes.substr(0, piece))});
+    bytes.remove_prefix(piece);
+  }
+  if (unanswered_max > 0s && !watched_) network.WatchPatience(*this);
+}
+
+void Socket::Close() {
+  if (closed_) return;
+  closed_ = true;
+  on_news = nullptr;
+  if (!ended && owner_ != nullptr && owner_->alive())
+    connection_.network_.Send(connection_.shared_from_this(), side_,
+                              {.kind = Network::Packet::Kind::kEnd});
+  connection_.network_.Forget(connection_);
+}
+
+void Socket::Consumed(size_t bytes) {
+  Socket& sender = connection_.sockets_[1 - side_];
+  sender.outstanding_ -= std::min<uint64_t>(sender.outstanding_, bytes);
+  if (!sender.was_full_ || sender.queued() > 0) return;
+  sender.was_full_ = false;
+  sender.drained = true;
+  if (sender.owner_ == nullptr || sender.closed_) return;
+  sender.owner_->DoAt(connection_.network_.scheduler_.now(),
+                      [connection = connection_.shared_from_this(), &sender] {
+                        if (sender.on_news) sender.on_news();
+                      });
+}
+
+size_t Socket::queued() const {
+  return outstanding_ > kWindow ? static_cast<size_t>(outstanding_ - kWindow) : 0;
+}
+
+// ----------------------------------------------------------------------------------------------
+// the network
+
+Network::Network(Scheduler& scheduler, const NetworkOptions& options, uint64_t seed, Trace& trace)
+    : scheduler_(scheduler), options_(options), prng_(seed), trace_(trace) {}
+
+Network::~Network() = default;
+
+HostId Network::AddHost(std::string address) {
+  const auto id = static_cast<HostId>(hosts_.size());
+  by_address_[address] = id;
+  hosts_.push_back(std::move(address));
+  return id;
+}
+
+bool Network::IsCut(HostId from, HostId to) const {
+  const auto link = links_.find({from, to});
+  return link != links_.end() && link->second.cut;
+}
+
+Duration Network::Latency() {
+  Duration latency = options_.latency;
+  if (options_.jitter > 0s)
+    latency +=
+        Duration(static_cast<int64_t>(prng_.Below(static_cast<uint64_t>(options_.jitter.count()))));
+  Duration again = kRetransmit;
+  while (options_.loss_ppm > 0 &&
+         prng_.Below(kMillion) < static_cast<uint64_t>(options_.loss_ppm)) {
+    latency += again;
+    again *= 2;
+  }
+  return latency;
+}
+
+void Network::Send(const std::shared_ptr<Connection>& connection, size_t from, Packet packet) {
+  if (connection->silent_[from]) return;
+  const HostId sender = connection->hosts_[from];
+  const HostId receiver = connection->hosts_[1 - from];
+  auto& held = connection->held_[from];
+  if (!held.empty() || IsCut(sender, receiver)) {
+    if (held.empty()) {
+      connection->held_since_[from] = scheduler_.now();
+      LinkOf(sender, receiver).held.emplace_back(connection, from);
+    }
+    held.push_back(std::move(packet));
+    return;
+  }
+  Deliver(connection, 1 - from, std::move(packet));
+}
+
+void Network::Deliver(const std::shared_ptr<Connection>& connection, size_t to, Packet packet) {
+  WorldTime at = scheduler_.now() + Latency();
+  const auto link = links_.find({connection->hosts_[1 - to], connection->hosts_[to]});
+  if (link != links_.end()) at = std::max(at, link->second.clogged_until);
+  at = std::max(at, connection->last_arrival_[to]);
+  connection->last_arrival_[to] = at;
+  ++messages_;
+  bytes_ += packet.bytes.size();
+  scheduler_.At(
+      at, [this, connection, to, packet = std::move(packet)] { Arrive(*connection, to, packet); });
+}
+
+void Network::Arrive(Connection& connection, size_t to, const Packet& packet) {
+  Socket& socket = connection.sockets_[to];
+  trace_.Note(scheduler_.now(), connection.id * 8 + to * 4 + static_cast<uint64_t>(packet.kind),
+              packet.bytes);
+  if (connection.silent_[to]) return;
+  if (socket.owner_ == nullptr || socket.closed_ || socket.ended) {
+    // Nobody is there (any more), and the system says so.
+    if (packet.kind == Packet::Kind::kBytes)
+      Send(connection.shared_from_this(), to, {.kind = Packet::Kind::kReset});
+    return;
+  }
+  socket.owner_->Do([this, &socket, to, kind = packet.kind, bytes = packet.bytes,
+                     keep = connection.shared_from_this()] {
+    if (socket.closed_ || socket.ended) return;
+    if (kind != Packet::Kind::kBytes) return End(*keep, to, kind == Packet::Kind::kEnd);
+    if (on_arrival) on_arrival(*keep, to, bytes);
+    socket.inbox += bytes;
+    if (socket.on_news) socket.on_news();
+  });
+}
+
+void Network::End(Connection& connection, size_t side, bool orderly) {
+  Socket& socket = connection.sockets_[side];
+  if (socket.ended) return;
+  socket.ended = true;
+  socket.orderly = orderly;
+  Forget(connection);
+  if (socket.on_news && !socket.closed_) socket.on_news();
+}
+
+void Network::Forget(Connection& connection) { connections_.erase(connection.id); }
+
+void Network::WatchPatience(Socket& socket) {
+  socket.watched_ = true;
+  const WorldTime since = scheduler_.now();
+  scheduler_.After(socket.unanswered_max, [this, since, &socket,
+                                           connection = socket.connection_.shared_from_this()] {
+    socket.watched_ = false;
+    if (socket.ended || socket.closed_ || socket.owner_ == nullptr) return;
+    const size_t side = socket.side_;
+    const bool stuck = !connection->held_[side].empty() && connection->held_since_[side] <= since;
+    const auto back = links_.find({connection->hosts_[1 - side], connection->hosts_[side]});
+    const bool unheard =
+        back != links_.end() && back->second.cut && back->second.cut_since <= since;
+    const bool nobody = connection->silent_[1 - side];
+    if (!stuck && !unheard && !nobody) {
+      if (!connection->held_[side].empty()) WatchPatience(socket);
+      return;
+    }
+    socket.owner_->Do([this, side, connection] { End(*connection, side, false); });
+  });
+}
+
+// ----------------------------------------------------------------------------------------------
+// connecting
+
+void Network::Listen(SimProcess& process, uint16_t port, Accept accept) {
+  doors_[{process.host(), port}] = {&process, std::move(accept)};
+}
+
+void Network::StopListening(const SimProcess& process, uint16_t port) {
+  const auto door = doors_.find({process.host(), port});
+  if (door != doors_.end() && door->second.process == &process) doors_.erase(door);
+}
+
+void Network::Connect(SimProcess& from, const Endpoint& to, Duration patience, Connected done) {
+  TryConnect(from, to, scheduler_.now() + patience, 0,
+             std::make_shared<Connected>(std::move(done)));
+}
+
+void Network::TryConnect(SimProcess& from, const Endpoint& to, WorldTime until, int attempt,
+                         std::shared_ptr<Connected> done) {
+  const auto host = by_address_.find(to.host);
+  const auto fail = [&](WorldTime at, Code code, const char* why) {
+    from.DoAt(at,
+              [done, error = Error{code, Concat(to.ToString(), ": ", why)}] { (*done)(error); });
+  };
+  if (host == by_address_.end())
+    return fail(scheduler_.now() + 1ms, Code::kUnavailable, "no such name");
+  if (!from.alive()) return;
+  if (IsCut(from.host(), host->second) || IsCut(host->second, from.host())) {
+    const WorldTime again = scheduler_.now() + kSynAgain * (1 << std::min(attempt, 6));
+    if (again >= until) return fail(until, Code::kTimeout, "no answer");
+    from.DoAt(again, [this, &from, to, until, attempt, done] {
+      TryConnect(from, to, until, attempt + 1, done);
+    });
+    return;
+  }
+  const WorldTime there = scheduler_.now() + Latency();
+  if (there >= until) return fail(until, Code::kTimeout, "no answer");
+  scheduler_.At(there, [this, &from, to, done] { Meet(from, to, done); });
+}
+
+void Network::Meet(SimProcess& from, const Endpoint& to, const std::shared_ptr<Connected>& done) {
+  const WorldTime back = scheduler_.now() + Latency();
+  const auto door = doors_.find({by_address_.at(to.host), to.port});
+  if (door == doors_.end()) {
+    return from.DoAt(back, [done, where = to.ToString()] {
+      (*done)(Error{Code::kUnavailable, Concat(where, ": connection refused")});
+    });
+  }
+  SimProcess& server = *door->second.process;
+  if (!from.alive()) return;
+  const auto connection = std::make_shared<Connection>(*this, ++made_, from, server, to.port);
+  connections_[connection->id] = connection;
+  trace_.Note(scheduler_.now(), connection->id * 8 + 3);
+  server.Do([connection, accept = door->second.accept] {
+    accept(connection->socket(Connection::kServer));
+  });
+  from.DoAt(back, [done, connection] { (*done)(connection->socket(Connection::kClient)); });
+}
+
+// ----------------------------------------------------------------------------------------------
+// what goes wrong
+
+void Network::EndAllOf(SimProcess& process, Ending ending) {
+  std::erase_if(doors_, [&](const auto& door) { return door.second.process == &process; });
+  std::vector<std::shared_ptr<Connection>> its;
+  for (const auto& [id, connection] : connections_) {
+    if (connection->sockets_[0].owner_ == &process || connection->sockets_[1].owner_ == &process)
+      its.push_back(connection);
+  }
+  for (const auto& connection : its) {
+    for (const size_t side : {Connection::kClient, Connection::kServer}) {
+      Socket& socket = connection->sockets_[side];
+      if (socket.owner_ != &process) continue;
+      if (ending == Ending::kTold && !socket.closed_ && !socket.ended)
+        Send(connection, side, {.kind = Packet::Kind::kReset});
+      connection->silent_[side] = ending == Ending::kSilent;
+      socket.owner_ = nullptr;
+      socket.ended = true;
+      socket.on_news = nullptr;
+    }
+    Forget(*connection);
+  }
+}
+
+void Network::Cut(HostId from, HostId to) {
+  Link& link = LinkOf(from, to);
+  if (std::exchange(link.cut, true)) return;
+  link.cut_since = scheduler_.now();
+}
+
+void Network::Mend(HostId from, HostId to) {
+  Link& link = LinkOf(from, to);
+  if (!std::exchange(link.cut, false)) return;
+  for (const auto& [weak, side] : std::exchange(link.held, {})) {
+    const auto connection = weak.lock();
+    if (!connection) continue;
+    for (Packet& packet : std::exchange(connection->held_[side], {}))
+      Deliver(connection, 1 - side, std::move(packet));
+  }
+}
+
+void Network::Clog(HostId from, HostId to, WorldTime until) {
+  Link& link = LinkOf(from, to);
+  link.clogged_until = std::max(link.clogged_until, until);
+}
+
+void Network::ResetOne(Prng& prng) {
+  if (connections_.empty()) return;
+  auto found = connections_.begin();
+  std::advance(found, static_cast<std::ptrdiff_t>(prng.Below(connections_.size())));
+  const std::shared_ptr<Connection> connection = found->second;
+  // Something in between has lost its memory. Each side learns of it by itself, or when it sends.
+  const uint64_t who = prng.Below(3);
+  for (const size_t side : {Connection::kClient, Connection::kServer}) {
+    if (who != 2 && who != side) continue;
+    if (SimProcess* owner = connection->sockets_[side].owner_)
+      owner->DoAt(scheduler_.now() + Latency(),
+                  [this, side, connection] { End(*connection, side, false); });
+  }
+}
+
+void Network::LoseUnread() {
+  std::shared_ptr<Connection> most;
+  const auto unread = [](Connection& connection) {
+    return connection.sockets_[Connection::kServer].inbox.size();
+  };
+  for (const auto& [id, connection] : connections_) {
+    if (unread(*connection) > (most ? unread(*most) : 0)) most = connection;
+  }
+  if (!most || most->sockets_[Connection::kClient].owner_ == nullptr) return;
+  most->sockets_[Connection::kClient].owner_->Do(
+      [this, most] { End(*most, Connection::kClient, false); });
+}
+
+void Network::MendAll() {
+  for (auto& [ends, link] : links_) {
+    link.clogged_until = std::min(link.clogged_until, scheduler_.now());
+    if (link.cut) Mend(ends.first, ends.second);
+  }
+}
+
+}  // namespace muster::sim

@@ -1,0 +1,207 @@
+// The simulated network: hosts, the links between them, and connections that behave like TCP's.
+//
+// Bytes of one direction arrive in order or not at all. A lost packet is a late one; a link that is
+// cut holds what is sent until it is mended, or until the sender's patience ends the connection. A
+// process that dies ends its connections, a machine that dies does not: the others learn of it when
+// they send, once it is back.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/endpoint.h"
+#include "base/prng.h"
+#include "base/result.h"
+#include "sim/scheduler.h"
+#include "sim/trace.h"
+
+namespace muster::sim {
+
+enum class HostId : uint32_t {};
+
+class SimProcess;
+class Connection;
+
+struct NetworkOptions {
+  Duration latency = 100us;  ///< One way, at least.
+  Duration jitter = 100us;   ///< And up to so much more.
+  int64_t loss_ppm = 0;      ///< Of packets; each comes again after kRetransmit, then twice that.
+  bool fragment = false;     ///< What was written at once may arrive in pieces.
+};
+
+/// One end of a connection. Lives as long as anybody has a share in it.
+class Socket {
+ public:
+  Socket(Connection& connection, size_t side) : connection_(connection), side_(side) {}
+
+  void Write(std::string_view bytes);
+  /// This end is gone: the other one is told.
+  void Close();
+  /// The owner has taken bytes out of the inbox.
+  void Consumed(size_t bytes);
+
+  /// Bytes came, the connection ended, or there is room again: look at these.
+  std::function<void()> on_news{};
+  std::string inbox{};
+  bool ended = false;
+  bool orderly = false;  ///< The other side closed.
+  bool drained = false;  ///< There was no room, and there is now. Taken by the owner.
+  Duration unanswered_max{};
+
+  /// Beyond what the network takes.
+  size_t queued() const;
+  uint64_t written() const { return written_; }
+  Connection& connection() { return connection_; }
+  size_t side() const { return side_; }
+  SimProcess* owner() const { return owner_; }
+
+ private:
+  friend class Network;
+  friend class Connection;
+
+  Connection& connection_;
+  const size_t side_;
+  SimProcess* owner_ = nullptr;
+  bool closed_ = false;  // by the owner
+  uint64_t written_ = 0;
+  uint64_t outstanding_ = 0;  // written, and not taken by the other side
+  bool was_full_ = false;
+  bool watched_ = false;  // its patience is being looked after
+};
+
+class Network {
+ public:
+  Network(Scheduler& scheduler, const NetworkOptions& options, uint64_t seed, Trace& trace);
+  ~Network();
+
+  HostId AddHost(std::string address);
+  const std::string& address(HostId host) const { return hosts_[static_cast<size_t>(host)]; }
+
+  // --- What programs do.
+
+  using Accept = std::function<void(std::shared_ptr<Socket>)>;
+  void Listen(SimProcess& process, uint16_t port, Accept accept);
+  void StopListening(const SimProcess& process, uint16_t port);
+  /// `done` is called once, in the process, unless it has died: a socket, kUnavailable or kTimeout.
+  using Connected = std::function<void(Result<std::shared_ptr<Socket>>)>;
+  void Connect(SimProcess& from, const Endpoint& to, Duration patience, Connected done);
+
+  /// How the connections of a process end with it.
+  enum class Ending {
+    kTold,    ///< Its system says so to the others.
+    kSilent,  ///< Its machine has no power.
+  };
+  void EndAllOf(SimProcess& process, Ending ending);
+
+  // --- What goes wrong.
+
+  void set_options(const NetworkOptions& options) { options_ = options; }
+  const NetworkOptions& options() const { return options_; }
+  /// From one host to another, until mended.
+  void Cut(HostId from, HostId to);
+  void Mend(HostId from, HostId to);
+  /// Nothing arrives there before then; then all of it.
+  void Clog(HostId from, HostId to, WorldTime until);
+  /// One of the connections, if there are any; the sides hear of it at different times.
+  void ResetOne(Prng& prng);
+  /// A client loses its connection while the server has not yet read what it said: the one who has
+  /// said most.
+  void LoseUnread();
+  void MendAll();
+
+  /// Bytes are about to arrive: for whoever watches. `side` receives.
+  std::function<void(Connection&, size_t side, std::string_view bytes)> on_arrival{};
+
+  /// A program is about to read what arrived.
+  std::function<void(Connection&, size_t side)> before_read{};
+
+  uint64_t messages() const { return messages_; }
+  uint64_t bytes() const { return bytes_; }
+  size_t connections() const { return connections_.size(); }
+
+ private:
+  friend class Socket;
+  friend class Connection;
+
+  struct Link {
+    bool cut = false;
+    WorldTime cut_since{};
+    WorldTime clogged_until{};
+    std::vector<std::pair<std::weak_ptr<Connection>, size_t>> held;  // directions with held packets
+  };
+  struct Packet {
+    enum class Kind { kBytes, kEnd, kReset };
+    Kind kind = Kind::kBytes;
+    std::string bytes{};
+  };
+
+  Link& LinkOf(HostId from, HostId to) { return links_[{from, to}]; }
+  bool IsCut(HostId from, HostId to) const;
+  Duration Latency();
+  void Send(const std::shared_ptr<Connection>& connection, size_t from, Packet packet);
+  void Deliver(const std::shared_ptr<Connection>& connection, size_t to, Packet packet);
+  void Arrive(Connection& connection, size_t to, const Packet& packet);
+  /// This side of the connection is over, for its owner.
+  void End(Connection& connection, size_t side, bool orderly);
+  void Forget(Connection& connection);
+  /// Ends the connection if what was sent is still not there.
+  void WatchPatience(Socket& socket);
+  void TryConnect(SimProcess& from, const Endpoint& to, WorldTime until, int attempt,
+                  std::shared_ptr<Connected> done);
+  void Meet(SimProcess& from, const Endpoint& to, const std::shared_ptr<Connected>& done);
+
+  Scheduler& scheduler_;
+  NetworkOptions options_;
+  Prng prng_;
+  Trace& trace_;
+  std::vector<std::string> hosts_;
+  std::map<std::string, HostId, std::less<>> by_address_;
+  struct Door {
+    SimProcess* process;
+    Accept accept;
+  };
+  std::map<std::pair<HostId, uint16_t>, Door> doors_;
+  std::map<std::pair<HostId, HostId>, Link> links_;
+  std::map<uint64_t, std::shared_ptr<Connection>> connections_;  // neither side has heard its end
+  uint64_t made_ = 0;
+  uint64_t messages_ = 0;
+  uint64_t bytes_ = 0;
+};
+
+/// Two sockets, and what is on its way between them.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(Network& network, uint64_t id, SimProcess& client, SimProcess& server, uint16_t port);
+
+  const uint64_t id;
+  static constexpr size_t kClient = 0;
+  static constexpr size_t kServer = 1;
+  std::shared_ptr<Socket> socket(size_t side);
+  HostId host(size_t side) const { return hosts_[side]; }
+  SimProcess* owner(size_t side) const { return sockets_[side].owner_; }
+  /// "10.0.0.1:29400": as the other side sees it.
+  std::string address(size_t side) const;
+
+ private:
+  friend class Network;
+  friend class Socket;
+
+  Network& network_;
+  std::array<HostId, 2> hosts_;
+  std::array<uint16_t, 2> ports_;
+  std::array<Socket, 2> sockets_;
+  std::array<WorldTime, 2> last_arrival_{};            // by receiving side
+  std::array<std::deque<Network::Packet>, 2> held_{};  // by sending side: its link is cut
+  std::array<WorldTime, 2> held_since_{};
+  std::array<bool, 2> silent_{};  // this side's machine is gone and tells nobody
+};
+
+}  // namespace muster::sim

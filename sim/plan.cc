@@ -1,0 +1,200 @@
+#include "sim/plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/prng.h"
+#include "base/text.h"
+
+namespace muster::sim {
+
+namespace {
+
+struct Switch {
+  const char* name;
+  bool Faults::*on;
+};
+constexpr Switch kSwitches[] = {
+    {"loss", &Faults::loss},
+    {"delay", &Faults::delay},
+    {"fragment", &Faults::fragment},
+    {"cut", &Faults::cut},
+    {"clog", &Faults::clog},
+    {"reset", &Faults::reset},
+    {"crash", &Faults::crash},
+    {"power", &Faults::power},
+    {"pause", &Faults::pause},
+    {"server-crash", &Faults::server_crash},
+    {"server-pause", &Faults::server_pause},
+    {"skew", &Faults::skew},
+    {"jump", &Faults::jump},
+    {"drift", &Faults::drift},
+    {"slow-write", &Faults::slow_write},
+    {"lost-write", &Faults::lost_write},
+    {"same-pid", &Faults::same_pid},
+    {"leave", &Faults::leave},
+    {"restart", &Faults::restart},
+    {"close", &Faults::close},
+};
+
+class Drawer {
+ public:
+  explicit Drawer(uint64_t seed) : prng_(seed) {}
+
+  bool OneIn(uint64_t n) { return prng_.Below(n) == 0; }
+  int64_t Between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(prng_.Below(static_cast<uint64_t>(high - low + 1)));
+  }
+  Duration Ms(int64_t low, int64_t high) { return std::chrono::milliseconds(Between(low, high)); }
+
+ private:
+  Prng prng_;
+};
+
+Faults DrawFaults(Drawer& draw, Driver driver) {
+  Faults faults;
+  const bool calm = draw.OneIn(8);  // and now and then nearly nothing
+  for (const Switch& each : kSwitches) faults.*each.on = draw.OneIn(calm ? 10 : 3);
+  faults.close = faults.close && draw.OneIn(2);
+  // A document that is gone with its store is gone: that ends a rendezvous, with PyTorch as here.
+  if (driver != Driver::kCoordinator) faults.server_crash = false;
+  // PyTorch's nodes compare the wall clocks of others with their own, and fall out with everybody.
+  if (driver == Driver::kMixed) faults.skew = faults.jump = false;
+  if (driver == Driver::kCoordinator) faults.slow_write = faults.lost_write = false;
+  return faults;
+}
+
+Driver DrawDriver(Drawer& draw) {
+  const int64_t die = draw.Between(0, 9);
+  if (die < 7) return Driver::kCoordinator;
+  return die < 9 ? Driver::kDocument : Driver::kMixed;
+}
+
+int64_t Ms(Duration time) { return Milliseconds(time); }
+
+}  // namespace
+
+const char* NameOf(Driver driver) {
+  switch (driver) {
+    case Driver::kCoordinator:
+      return "coordinator";
+    case Driver::kDocument:
+      return "document";
+    case Driver::kMixed:
+      return "mixed";
+  }
+  return "";
+}
+
+std::optional<Driver> DriverOf(std::string_view name) {
+  for (const Driver driver : {Driver::kCoordinator, Driver::kDocument, Driver::kMixed}) {
+    if (name == NameOf(driver)) return driver;
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+constexpr int64_t kFewNodes = 64;
+
+// Thousands of nodes, as a cluster has them: most come within seconds, one in two hundred is hit by
+// something.
+Plan DrawMany(uint64_t seed, const Wishes& wishes) {
+  Drawer draw(seed);
+  Plan plan{.seed = seed, .driver = wishes.driver.value_or(Driver::kCoordinator)};
+  plan.nodes = *wishes.nodes;
+  plan.settings = {.min_nodes = plan.nodes - plan.nodes / 20,
+                   .max_nodes = plan.nodes,
+                   .last_call = draw.Ms(400, 800),
+                   .keep_alive_interval = 1s,
+                   .keep_alive_max_attempt = 3,
+                   .grace = 300ms};
+  plan.join_timeout = 60s;
+  plan.server_loops = 2;
+  plan.arrival = 2s;
+  plan.trouble = 5s;
+  plan.fault_every = plan.trouble / (plan.nodes / 200);
+  plan.network = {.latency = 100us, .jitter = 2ms};
+  if (!wishes.faults) return plan;
+  plan.network.loss_ppm = 1'000;
+  plan.network.fragment = plan.faults.fragment = true;
+  plan.faults.loss = plan.faults.cut = plan.faults.clog = plan.faults.reset = true;
+  plan.faults.crash = plan.faults.power = plan.faults.pause = plan.faults.drift = true;
+  return plan;
+}
+
+}  // namespace
+
+Plan Draw(uint64_t seed, const Wishes& wishes) {
+  if (wishes.nodes.value_or(0) > kFewNodes) return DrawMany(seed, wishes);
+  Drawer draw(seed);
+  Plan plan{.seed = seed};
+  const Driver drawn = DrawDriver(draw);
+  plan.driver = wishes.driver.value_or(drawn);
+  const int64_t nodes = draw.Between(2, 7);
+  plan.nodes = wishes.nodes.value_or(nodes);
+  plan.settings.max_nodes = draw.OneIn(4) ? std::max<int64_t>(1, plan.nodes - draw.Between(1, 2))
+                                          : plan.nodes + (draw.OneIn(3) ? 1 : 0);
+  plan.settings.min_nodes = draw.Between(1, std::min(plan.nodes, plan.settings.max_nodes));
+  plan.settings.last_call = draw.Ms(50, 1'000);
+  plan.settings.keep_alive_interval = draw.Ms(200, 1'000);
+  plan.settings.keep_alive_max_attempt = draw.Between(2, 4);
+  plan.settings.grace = draw.OneIn(4) ? 0ms : draw.Ms(50, 800);
+  plan.settings.policy = static_cast<RankPolicy>(draw.Between(0, 3));
+  plan.join_timeout = draw.Ms(2'000, 12'000);
+  plan.server_loops = static_cast<size_t>(draw.Between(1, 3));
+  plan.arrival = draw.Ms(0, 2'000);
+  plan.trouble = draw.Ms(3'000, 12'000);
+  plan.fault_every = draw.Ms(100, 1'500);
+  if (plan.driver == Driver::kMixed) {
+    // PyTorch's nodes look once a second: they need a last call that is longer, and more than a
+    // second between two signs of life.
+    // Where there are spares, their rounds may never rest (docs/rendezvous.md).
+    plan.strangers = draw.Between(1, plan.nodes - 1);
+    plan.settings.max_nodes = std::max(plan.settings.max_nodes, plan.nodes);
+    plan.settings.last_call = draw.Ms(1'500, 3'000);
+    plan.settings.keep_alive_interval = draw.Ms(1'000, 2'000);
+    plan.settings.keep_alive_max_attempt = draw.Between(3, 4);
+    plan.join_timeout = draw.Ms(8'000, 20'000);
+  }
+  Faults faults = DrawFaults(draw, plan.driver);
+  if (wishes.faults) plan.faults = faults;
+  plan.network.fragment = plan.faults.fragment;
+  if (plan.faults.delay) {
+    plan.network.latency = draw.Ms(1, 20);
+    plan.network.jitter = draw.Ms(1, 300);
+  }
+  if (plan.faults.loss) plan.network.loss_ppm = draw.Between(1'000, 100'000);
+  return plan;
+}
+
+std::string Plan::ToString() const {
+  std::string text = Concat(
+      "seed=", seed, " driver=", NameOf(driver), " nodes=", nodes, " strangers=", strangers,
+      " min=", settings.min_nodes, " max=", settings.max_nodes,
+      " last_call=", Ms(settings.last_call), "ms keep_alive=", Ms(settings.keep_alive_interval),
+      "ms*", settings.keep_alive_max_attempt, " grace=", Ms(settings.grace),
+      "ms policy=", static_cast<int>(settings.policy), " join_timeout=", Ms(join_timeout),
+      "ms loops=", server_loops, " arrival=", Ms(arrival), "ms trouble=", Ms(trouble),
+      "ms fault_every=", Ms(fault_every), "ms latency=", network.latency.count() / 1000, "us+",
+      network.jitter.count() / 1000, "us loss=", network.loss_ppm, "ppm faults=");
+  const char* comma = "";
+  for (const Switch& each : kSwitches) {
+    if (!(faults.*each.on)) continue;
+    text += Concat(comma, each.name);
+    comma = ",";
+  }
+  return text;
+}
+
+// Whoever waits for somebody who is gone waits until that one is given up; whoever tried to join
+// meanwhile gives up first, and tries again; then a last call runs, and maybe another for those
+// who came during the first. The document's nodes look once a second, and some wait for rank 0 to
+// publish (3 s, then twice that).
+Duration Plan::HealBound() const {
+  const Duration once = settings.dead_after() + settings.grace + settings.last_call + 2s;
+  const Duration looks = driver == Driver::kCoordinator ? Duration(2s) : Duration(20s);
+  return join_timeout + 4 * once + looks;
+}
+
+}  // namespace muster::sim

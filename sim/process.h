@@ -1,0 +1,131 @@
+// A simulated process: clocks that may be wrong, threads that are fibers, and an end that can come
+// at any moment. What runs in it meets the same ports as in a real one.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/prng.h"
+#include "ports/surroundings.h"
+#include "sim/fiber.h"
+#include "sim/network.h"
+#include "sim/scheduler.h"
+
+namespace muster::sim {
+
+struct ClockError {
+  Duration start{};        ///< What the monotonic clock shows when the world begins.
+  int64_t drift_ppm = 0;   ///< How much faster it runs.
+  Duration wall_offset{};  ///< Of the wall clock; may change at any time.
+};
+
+class SimProcess final : public Surroundings {
+ public:
+  SimProcess(Scheduler& scheduler, Network& network, HostId host, uint32_t pid,
+             const ClockError& clock, uint64_t seed);
+  ~SimProcess() override;
+
+  /// Starts a thread.
+  void Start(std::function<void()> body);
+  /// As SIGSTOP and SIGCONT do: what happens meanwhile is seen afterwards.
+  void Pause();
+  void Resume();
+  /// As SIGKILL does. What the process still does unwinding, in a world where nothing can be
+  /// reached and no wait lasts, nobody sees. Not from inside the process.
+  void Kill(Network::Ending ending);
+  bool alive() const { return !dead_; }
+  bool paused() const { return paused_; }
+  void JumpWallClock(Duration by) { error_.wall_offset += by; }
+
+  /// Called after everything that happens in the process: for whoever watches.
+  std::function<void()> after_event{};
+
+  HostId host() const { return host_; }
+  Network& network() { return network_; }
+  Scheduler& scheduler() { return scheduler_; }
+  Instant Now() const;
+  WallTime Wall() const;
+
+  /// Something happens to the process: now, or once it goes on. Never, if it is dead.
+  void Do(std::function<void()> work);
+  void DoAt(WorldTime when, std::function<void()> work);
+  /// When the monotonic clock of this process will show that.
+  WorldTime ToWorld(Instant local) const;
+
+  // --- For what blocks, inside a thread of this process.
+
+  class Strand;
+  /// The thread that runs now; null in an event.
+  Strand* current() const { return current_; }
+  /// Blocks until woken, or until then: whether it was woken.
+  bool Park(Instant until);
+  void Wake(Strand& strand);
+  /// Lets the others finish, where this process is dead; blocks otherwise.
+  void ParkForOthers();
+
+  // --- Surroundings
+  Clock& clock() override { return *clock_; }
+  Dialer& dialer() override { return *dialer_; }
+  uint32_t process_id() const override { return pid_; }
+  int64_t NextNodeId() override { return nodes_++; }
+  uint64_t Seed() override { return prng_.Next(); }
+  std::unique_ptr<Monitor> MakeMonitor() override;
+  std::unique_ptr<Timer> CallEvery(std::string name, std::chrono::milliseconds period,
+                                   std::function<void()> tick) override;
+  std::unique_ptr<LoopThread> StartLoop() override;
+  std::unique_ptr<ReservedPort> ReservePort() override;
+
+ private:
+  void Run(Strand& strand);
+  void ReapStrands();
+
+  Scheduler& scheduler_;
+  Network& network_;
+  const HostId host_;
+  const uint32_t pid_;
+  ClockError error_;
+  Prng prng_;
+  int64_t nodes_ = 0;
+  uint16_t next_port_ = 40'000;
+  bool dead_ = false;
+  bool paused_ = false;
+  Instant leapt_{};  // a dead process's clock: no wait lasts
+  Strand* current_ = nullptr;
+  std::vector<std::unique_ptr<Strand>> strands_;
+  std::deque<std::function<void()>> held_;  // until the process goes on
+  std::unique_ptr<Clock> clock_;
+  std::unique_ptr<Dialer> dialer_;
+};
+
+/// A loop of a simulated process. Everything there is its thread.
+class SimLoop final : public Loop {
+ public:
+  explicit SimLoop(SimProcess& process) : process_(process) {}
+  ~SimLoop() override { posted_->clear(); }
+
+  Instant Now() const override { return process_.Now(); }
+  bool IsCurrent() const override { return true; }
+  void Post(std::function<void()> work) override;
+  std::unique_ptr<Timer> Every(Duration period, std::function<void()> tick) override;
+  /// Its thread does not get to run before then.
+  void BeLate(WorldTime until) { late_until_ = until; }
+  bool IsLate() const { return process_.scheduler().now() < late_until_; }
+  WorldTime OnTime(WorldTime when) const { return std::max(when, late_until_); }
+  /// Runs what was posted.
+  void Drain() { Drain(*posted_); }
+
+ private:
+  using Queue = std::deque<std::function<void()>>;
+  static void Drain(Queue& queue);
+
+  SimProcess& process_;
+  WorldTime late_until_{};
+  const std::shared_ptr<Queue> posted_ = std::make_shared<Queue>();
+};
+
+}  // namespace muster::sim

@@ -1,0 +1,45 @@
+// Virtual time: what is to happen, in order. Nothing else moves the clock.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/time.h"
+
+namespace muster::sim {
+
+/// The time of the world, since its beginning. Clocks of processes differ from it.
+using WorldTime = Duration;
+
+class Scheduler {
+ public:
+  WorldTime now() const { return now_; }
+  uint64_t steps() const { return steps_; }
+
+  /// Ties happen in the order in which they were scheduled. What is past happens now.
+  void At(WorldTime when, std::function<void()> work);
+  void After(Duration time, std::function<void()> work) { At(now_ + time, std::move(work)); }
+
+  /// Everything that is due until then; the clock ends there.
+  void RunUntil(WorldTime when);
+  /// One event, if there is one until then.
+  bool Step(WorldTime until);
+
+ private:
+  struct Event {
+    WorldTime when;
+    uint64_t number;
+    std::function<void()> work;
+    bool operator>(const Event& other) const {
+      return when != other.when ? when > other.when : number > other.number;
+    }
+  };
+
+  WorldTime now_{};
+  uint64_t made_ = 0;
+  uint64_t steps_ = 0;
+  std::vector<Event> events_;  // a heap: the next one first
+};
+
+}  // namespace muster::sim

@@ -1,0 +1,42 @@
+// The ports of a process that lead into the simulated network.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "ports/dialer.h"
+#include "ports/transport.h"
+#include "sim/network.h"
+
+namespace muster::sim {
+
+class SimProcess;
+
+/// Thrown by a wait without end in a process that is dead: nothing else could end it.
+struct ProcessIsDead {};
+
+class SimLoop;
+
+/// Of a loop whose thread may be late, if one is given.
+std::unique_ptr<Stream> MakeStream(std::shared_ptr<Socket> socket, const SimLoop* loop = nullptr);
+
+class SimConnector final : public Connector {
+ public:
+  explicit SimConnector(SimProcess& process) : process_(process) {}
+  std::unique_ptr<Attempt> Connect(const Endpoint& to, const ConnectOptions& options,
+                                   std::function<void(Result<StreamPtr>)> done) override;
+
+ private:
+  SimProcess& process_;
+};
+
+class SimDialer final : public Dialer {
+ public:
+  explicit SimDialer(SimProcess& process) : process_(process) {}
+  Result<std::unique_ptr<BlockingStream>> Dial(const Endpoint& to, Instant deadline) override;
+
+ private:
+  SimProcess& process_;
+};
+
+}  // namespace muster::sim

@@ -1,0 +1,49 @@
+// The server of muster in a simulated process: the real hubs and services on simulated loops.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/rendezvous/coordinator.h"
+#include "runtime/session_hub.h"
+#include "runtime/store_hub.h"
+#include "runtime/store_service.h"
+#include "sim/process.h"
+
+namespace muster::sim {
+
+struct StoreHostOptions {
+  size_t loops = 1;
+  CoordinatorOptions coordinator{};
+};
+
+class StoreHost {
+ public:
+  StoreHost(SimProcess& process, uint16_t port, const StoreHostOptions& options);
+  ~StoreHost();
+
+  /// What is stored under an application's key; empty if nothing is.
+  std::string Peek(const std::string& key);
+  SessionHub& sessions() { return sessions_; }
+  size_t loops() const { return loops_.size(); }
+  /// One of its threads does not get to run before then.
+  void BeLate(size_t loop, WorldTime until) { loops_[loop]->BeLate(until); }
+
+ private:
+  void Adopt(std::shared_ptr<Socket> socket);
+  void Knock(size_t loop, void (StoreService::*collect)());
+
+  SimProcess& process_;
+  const uint16_t port_;
+  StoreHub hub_;
+  SessionHub sessions_;
+  std::vector<std::unique_ptr<SimLoop>> loops_;
+  std::vector<std::unique_ptr<StoreService>> services_;
+  size_t next_loop_ = 0;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace muster::sim

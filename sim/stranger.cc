@@ -1,0 +1,223 @@
+#include "sim/stranger.h"
+
+#include <utility>
+
+#include "base/text.h"
+#include "core/rendezvous/transitions.h"
+#include "muster/prefix_store.h"
+#include "muster/rendezvous_error.h"
+#include "wire/state_reader.h"
+#include "wire/state_writer.h"
+
+namespace muster::sim {
+
+namespace {
+
+constexpr Duration kLook = 1s + 100us;  // nobody sleeps for exactly as long as the cache lasts
+constexpr Duration kCache = 1s;
+constexpr Duration kRollback = 5s;
+
+Duration Since(WallTime then, WallTime now) {
+  return std::chrono::microseconds(static_cast<int64_t>(now) - static_cast<int64_t>(then));
+}
+
+RendezvousRules RulesFrom(const RendezvousSettings& settings) {
+  return {.run_id = settings.run_id,
+          .min_nodes = settings.min_nodes,
+          .max_nodes = settings.max_nodes,
+          .timeout = {.join = settings.timeout.join,
+                      .last_call = settings.timeout.last_call,
+                      .close = settings.timeout.close,
+                      .heartbeat = settings.timeout.heartbeat},
+          .keep_alive_interval = settings.keep_alive_interval,
+          .keep_alive_max_attempt = settings.keep_alive_max_attempt};
+}
+
+}  // namespace
+
+Stranger::Stranger(const RendezvousSettings& settings, std::shared_ptr<Store> store,
+                   std::unique_ptr<RendezvousBackend> backend, Node self, SimProcess& process)
+    : process_(process),
+      rules_(RulesFrom(settings)),
+      store_(std::move(store)),
+      backend_(std::move(backend)),
+      self_(std::move(self)),
+      mutex_(process.MakeMonitor()),
+      port_(process.ReservePort()) {}
+
+Stranger::~Stranger() { heartbeats_.reset(); }
+
+std::optional<bool> Stranger::Sync() {
+  std::optional<bool> stored;
+  std::optional<std::string> bytes;
+  if (dirty_) {
+    stored = false;
+    bytes = wire::WriteState(state_);
+    if (auto answer = backend_->SetState(*bytes, token_)) {
+      bytes = answer->bytes;
+      token_ = answer->token;
+      stored = answer->was_set;
+    } else {
+      token_.reset();
+    }
+  } else {
+    if (synced_at_ && process_.Now() - *synced_at_ <= kCache) return std::nullopt;
+    auto found = backend_->GetState();
+    token_ = found ? found->token : std::any();
+    if (found) bytes = found->bytes;
+  }
+  if (bytes) {
+    Result<RendezvousState> state = wire::ReadState(*bytes);
+    if (!state) throw RendezvousStateError(state.error().message);
+    state_ = std::move(*state);
+  } else {
+    state_ = {};
+  }
+  dirty_ = false;
+  synced_at_ = process_.Now();
+  Purge();
+  return stored;
+}
+
+// Only in its own copy: what others see is what it writes next.
+void Stranger::Purge() {
+  std::set<Node> dead;
+  for (const auto& [node, at] : state_.last_heartbeats) {
+    if (Since(at, process_.Wall()) > rules_.dead_after()) dead.insert(node);
+  }
+  muster::Purge(dead, rules_, &state_);
+}
+
+bool Stranger::HeartbeatDue() const {
+  const auto last = state_.last_heartbeats.find(self_);
+  return last != state_.last_heartbeats.end() &&
+         Since(last->second, process_.Wall()) >= rules_.keep_alive_interval;
+}
+
+Action Stranger::DecideJoin(Instant deadline) const {
+  const auto count = static_cast<int64_t>(state_.participants.size());
+  const bool is_in = state_.participants.contains(self_);
+  const bool waits = state_.wait_list.contains(self_);
+  const Instant now = process_.Now();
+  if (state_.redundancy_list.contains(self_)) {
+    if (state_.closed) return Action::kErrorGraceful;
+    if (count != rules_.max_nodes) return Action::kRemoveFromRedundancyList;
+    return HeartbeatDue() ? Action::kKeepAlive : Action::kSync;
+  }
+  if (state_.closed) return Action::kErrorClosed;
+  if (state_.complete && is_in) return Action::kFinish;
+  if (now > deadline) {
+    if (now <= deadline + kRollback && is_in) return Action::kRemoveFromParticipants;
+    if (now <= deadline + kRollback && waits) return Action::kRemoveFromWaitList;
+    return Action::kErrorTimeout;
+  }
+  if (state_.complete && !waits)
+    return count < rules_.max_nodes ? Action::kAddToWaitList : Action::kAddToRedundancyList;
+  if (!state_.complete && !is_in) return Action::kAddToParticipants;
+  if (!state_.complete && count >= rules_.min_nodes && count <= rules_.max_nodes &&
+      state_.deadline && *state_.deadline < process_.Wall()) {
+    return Action::kMarkComplete;
+  }
+  return HeartbeatDue() ? Action::kKeepAlive : Action::kSync;
+}
+
+Action Stranger::Decide(Operation operation, Instant deadline) const {
+  const bool late = process_.Now() > deadline;
+  switch (operation) {
+    case Operation::kJoin:
+      return DecideJoin(deadline);
+    case Operation::kExit:
+      if (!state_.participants.contains(self_)) return Action::kFinish;
+      return late ? Action::kErrorTimeout : Action::kRemoveFromParticipants;
+    case Operation::kClose:
+      if (state_.closed) return Action::kFinish;
+      return late ? Action::kErrorTimeout : Action::kMarkClosed;
+    case Operation::kKeepAlive:
+      if (!HeartbeatDue()) return Action::kFinish;
+      return late ? Action::kErrorTimeout : Action::kKeepAlive;
+  }
+  return Action::kFinish;
+}
+
+// It knows nothing of what muster's nodes write beside the state, and hands it on as it was.
+void Stranger::Perform(Action action) {
+  const auto completion = state_.completion;
+  Apply(action, self_, rules_, process_.Wall(), &state_);
+  state_.completion = completion;
+  dirty_ = true;
+}
+
+void Stranger::Run(Operation operation, Instant deadline) {
+  while (true) {
+    Sync();
+    const Action action = Decide(operation, deadline);
+    switch (action) {
+      case Action::kFinish:
+        return;
+      case Action::kErrorClosed:
+        throw RendezvousClosedError("closed");
+      case Action::kErrorGraceful:
+        throw RendezvousGracefulExitError("closed while a spare");
+      case Action::kErrorTimeout:
+        throw RendezvousTimeoutError("time is up");
+      case Action::kSync:
+        process_.clock().SleepUntil(process_.Now() + kLook);
+        break;
+      default:
+        Perform(action);
+        if (action == Action::kRemoveFromRedundancyList)
+          deadline = process_.Now() + rules_.timeout.join;
+    }
+  }
+}
+
+RendezvousInfo Stranger::NextRendezvous() {
+  heartbeats_.reset();
+  const Instant deadline = process_.Now() + rules_.timeout.join;
+  Run(Operation::kExit, deadline);
+  Run(Operation::kJoin, deadline);
+  heartbeats_ = process_.CallEvery(
+      "", std::chrono::duration_cast<std::chrono::milliseconds>(rules_.keep_alive_interval),
+      [this] {
+        const std::lock_guard lock(*mutex_);
+        try {
+          Run(Operation::kKeepAlive, process_.Now() + rules_.timeout.heartbeat);
+        } catch (const std::exception&) {
+        }
+      });
+  RendezvousInfo info{.store = std::make_shared<PrefixStore>(
+                          Concat("torch.rendezvous.", rules_.run_id, ".", state_.round), store_),
+                      .rank = state_.participants.at(self_),
+                      .world_size = static_cast<int64_t>(state_.participants.size()),
+                      .round = state_.round};
+  // With sharing disabled, as TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 has it: rank 0 publishes in
+  // every round. (Otherwise PyTorch's nodes do not agree among themselves.)
+  info.bootstrap_store_info =
+      RendezvousStoreInfo::Build(info.rank, *info.store, self_.addr, port_->port());
+  return info;
+}
+
+bool Stranger::IsClosed() {
+  const std::lock_guard lock(*mutex_);
+  Sync();
+  return state_.closed;
+}
+
+int64_t Stranger::NumNodesWaiting() {
+  const std::lock_guard lock(*mutex_);
+  Sync();
+  return static_cast<int64_t>(state_.wait_list.size());
+}
+
+void Stranger::SetClosed(std::string_view) {
+  const std::lock_guard lock(*mutex_);
+  Run(Operation::kClose, process_.Now() + rules_.timeout.close);
+}
+
+bool Stranger::Shutdown() {
+  heartbeats_.reset();
+  SetClosed("");
+  return true;
+}
+
+}  // namespace muster::sim

@@ -1,0 +1,60 @@
+// A node that behaves as PyTorch's do (shared spec, section 2): it looks once a second, believes
+// the wall clocks of others, retries lost writes at once, and says nothing of what muster adds.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/rendezvous/node.h"
+#include "core/rendezvous/operations.h"
+#include "core/rendezvous/rules.h"
+#include "core/rendezvous/state.h"
+#include "muster/rendezvous_backend.h"
+#include "muster/rendezvous_handler.h"
+#include "muster/rendezvous_parameters.h"
+#include "sim/process.h"
+
+namespace muster::sim {
+
+class Stranger final : public RendezvousHandler {
+ public:
+  Stranger(const RendezvousSettings& settings, std::shared_ptr<Store> store,
+           std::unique_ptr<RendezvousBackend> backend, Node self, SimProcess& process);
+  ~Stranger() override;
+
+  std::string GetBackend() const override { return "c10d"; }
+  std::string GetRunId() const override { return rules_.run_id; }
+  RendezvousInfo NextRendezvous() override;
+  bool IsClosed() override;
+  void SetClosed(std::string_view reason) override;
+  int64_t NumNodesWaiting() override;
+  bool Shutdown() override;
+
+ private:
+  enum class Operation { kJoin, kExit, kClose, kKeepAlive };
+
+  /// nullopt: there was nothing to be written. Otherwise whether what was written is stored.
+  std::optional<bool> Sync();
+  void Purge();
+  void Run(Operation operation, Instant deadline);
+  Action Decide(Operation operation, Instant deadline) const;
+  Action DecideJoin(Instant deadline) const;
+  void Perform(Action action);
+  bool HeartbeatDue() const;
+
+  SimProcess& process_;
+  const RendezvousRules rules_;
+  const std::shared_ptr<Store> store_;
+  const std::unique_ptr<RendezvousBackend> backend_;
+  const Node self_;
+  RendezvousState state_;
+  std::any token_;
+  bool dirty_ = false;
+  std::optional<Instant> synced_at_;
+  std::unique_ptr<Monitor> mutex_;
+  std::unique_ptr<Timer> heartbeats_;
+  std::unique_ptr<ReservedPort> port_;
+};
+
+}  // namespace muster::sim

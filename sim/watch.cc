@@ -1,0 +1,62 @@
+#include "sim/watch.h"
+
+#include <utility>
+#include <variant>
+
+#include "wire/session_codec.h"
+
+namespace muster::sim {
+
+void Watch::OnArrival(Connection& connection, size_t side, std::string_view bytes) {
+  if (side != Connection::kClient) return;
+  Session& session = sessions_[connection.id];
+  if (session.ignored) return;
+  session.pending += bytes;
+  if (connection.owner(side) != nullptr) Read(session, *connection.owner(side));
+}
+
+// Either a frame comes first, or the one byte that says that sessions are spoken; everything else
+// is a store's.
+void Watch::Read(Session& session, SimProcess& node) {
+  std::string_view bytes = session.pending;
+  while (!bytes.empty()) {
+    if (static_cast<uint8_t>(bytes[0]) != wire::kSessionOpcode) {
+      if (session.greeted || bytes[0] != wire::kSessionsSpoken) {
+        session.ignored = true;
+        session.pending.clear();
+        return;
+      }
+      session.greeted = true;
+      bytes.remove_prefix(1);
+      continue;
+    }
+    session.greeted = true;
+    const Result<size_t> size = wire::SessionFrameSize(bytes);
+    if (!size || *size == 0 || *size > bytes.size()) break;
+    const auto reply = wire::ReadSessionReply(bytes.substr(0, *size));
+    bytes.remove_prefix(*size);
+    const Push* push = reply ? std::get_if<Push>(&*reply) : nullptr;
+    if (push == nullptr) continue;
+    if (push->kind == Push::Kind::kOpened) {
+      session.token = push->token;
+      session.incarnation = push->incarnation;
+      if (!push->resumed) told_out_(node);
+    }
+  }
+  session.pending.erase(0, session.pending.size() - bytes.size());
+}
+
+bool Watch::IsStale(const Connection& connection, const Coordinator& coordinator,
+                    std::string_view run_id) const {
+  const auto session = sessions_.find(connection.id);
+  if (session == sessions_.end() || session->second.token == 0) return false;
+  const Coordinator::Run* run = coordinator.Find(run_id);
+  if (run == nullptr) return false;
+  for (const auto& [node, member] : run->members) {
+    if (member.token == session->second.token)
+      return member.incarnation != session->second.incarnation;
+  }
+  return true;
+}
+
+}  // namespace muster::sim

@@ -1,0 +1,264 @@
+#include "sim/world.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/base64.h"
+#include "base/text.h"
+#include "sim/mischief.h"
+#include "wire/state_reader.h"
+
+namespace muster::sim {
+
+namespace {
+
+constexpr Duration kLookAtAll = 100ms;
+constexpr uint32_t kFirstPid = 1'000;
+constexpr size_t kFewNodes = 64;
+
+std::string AddressOf(size_t index) {
+  return Concat("10.", 1 + index / 65'536, ".", index / 256 % 256, ".", index % 256);
+}
+
+ClockError DrawClock(const Faults& faults, Prng& prng) {
+  const auto within = [&](Duration most) {
+    return Duration(static_cast<int64_t>(prng.Below(2 * static_cast<uint64_t>(most.count())))) -
+           most;
+  };
+  return {.start = 1h + within(30min),
+          .drift_ppm = faults.drift ? static_cast<int64_t>(prng.Below(20'001)) - 10'000 : 0,
+          .wall_offset = faults.skew ? within(1h) : Duration(0)};
+}
+
+}  // namespace
+
+World::World(const Plan& plan)
+    : plan_(plan),
+      prng_(plan.seed ^ 0x5eed),
+      network_(scheduler_, plan.network, prng_.Next(), trace_),
+      checkers_(plan) {
+  server_host_ = network_.AddHost(kServer);
+  for (size_t i = 0; i < static_cast<size_t>(plan.nodes); ++i)
+    places_.push_back({.host = network_.AddHost(AddressOf(i))});
+  if (plan.driver == Driver::kCoordinator && places_.size() <= kFewNodes) {
+    watch_.emplace([this](SimProcess& process) {
+      for (const Place& place : places_) {
+        if (place.process == &process) place.agent->ToldOut();
+      }
+    });
+  }
+}
+
+World::~World() {
+  network_.on_arrival = nullptr;
+  network_.before_read = nullptr;
+  for (const auto& process : processes_) process->Kill(Network::Ending::kSilent);
+  host_.reset();
+}
+
+void World::Say(size_t node, const std::string& line) {
+  trace_.Say(scheduler_.now(), [&] { return Concat("node ", node, ": ", line); });
+}
+
+// ----------------------------------------------------------------------------------------------
+// processes
+
+void World::StartServer() {
+  trace_.Say(scheduler_.now(), [] { return std::string("the server starts"); });
+  processes_.push_back(std::make_unique<SimProcess>(scheduler_, network_, server_host_, 1,
+                                                    DrawClock(plan_.faults, prng_), prng_.Next()));
+  server_ = processes_.back().get();
+  server_->after_event = [this] { LookAtState(); };
+  ++epoch_;
+  host_ = std::make_unique<StoreHost>(
+      *server_, kPort,
+      StoreHostOptions{.loops = plan_.server_loops, .coordinator = {.seed = server_->Seed()}});
+  if (!watch_) return;
+  network_.on_arrival = [this](Connection& connection, size_t side, std::string_view bytes) {
+    watch_->OnArrival(connection, side, bytes);
+  };
+  network_.before_read = [this](Connection& connection, size_t side) {
+    if (side == Connection::kServer && connection.owner(side) == server_) NoteIfStale(connection);
+  };
+}
+
+void World::EndServer(Network::Ending ending) {
+  trace_.Say(scheduler_.now(), [] { return std::string("the server dies"); });
+  server_->Kill(ending);
+  host_.reset();
+  server_ = nullptr;
+}
+
+void World::StartNode(size_t index) {
+  Place& place = places_[index];
+  const uint32_t pid = kFirstPid + (plan_.faults.same_pid ? 0 : place.lives);
+  ++place.lives;
+  trace_.Say(scheduler_.now(), [&] { return Concat("node ", index, " starts, pid ", pid); });
+  processes_.push_back(std::make_unique<SimProcess>(scheduler_, network_, place.host, pid,
+                                                    DrawClock(plan_.faults, prng_), prng_.Next()));
+  place.process = processes_.back().get();
+  const bool is_stranger = static_cast<int64_t>(index) < plan_.strangers;
+  agents_.push_back(
+      std::make_unique<Agent>(*this, *place.process, index, is_stranger, prng_.Next()));
+  place.agent = agents_.back().get();
+  place.process->Start([agent = place.agent] { agent->Main(); });
+}
+
+void World::EndNode(size_t index, Network::Ending ending) {
+  Place& place = places_[index];
+  trace_.Say(scheduler_.now(), [&] { return Concat("node ", index, " dies"); });
+  place.process->Kill(ending);
+  place.process = nullptr;
+  place.agent = nullptr;
+}
+
+// ----------------------------------------------------------------------------------------------
+// what is seen
+
+void World::NoteIfStale(const Connection& connection) {
+  host_->sessions().Inspect([&](const Coordinator& coordinator) {
+    if (watch_->IsStale(connection, coordinator, kRun))
+      before_stale_ = coordinator.Find(kRun)->state;
+  });
+}
+
+void World::LookAtState() {
+  if (plan_.driver == Driver::kCoordinator) {
+    host_->sessions().Inspect([this](const Coordinator& coordinator) {
+      const Coordinator::Run* run = coordinator.Find(kRun);
+      if (run == nullptr) return;
+      checkers_.SeeState(epoch_, run->state);
+      if (before_stale_) checkers_.SeeStale(*before_stale_, run->state);
+      before_stale_.reset();
+    });
+    return;
+  }
+  std::string stored = host_->Peek(Concat("torch.rendezvous.", kRun));
+  if (stored == document_) return;
+  document_ = std::move(stored);
+  if (document_.empty()) return;  // a server that was just started
+  const Result<std::string> bytes = Base64Decode(document_);
+  if (!bytes) return checkers_.Violate("the document is not base64");
+  if (*bytes == "canimadam") return;  // "nothing is stored", as PyTorch says it
+  const Result<RendezvousState> state = wire::ReadState(*bytes);
+  if (!state) return checkers_.Violate(Concat("the document: ", state.error().message));
+  checkers_.SeeState(epoch_, *state);
+}
+
+void World::NodeJoined(size_t index, const Node& node, int64_t round_before,
+                       const RendezvousInfo& info) {
+  Say(index, Concat("is rank ", info.rank, " of ", info.world_size, " in round ", info.round));
+  trace_.Note(scheduler_.now(), index, Concat("joined ", info.round, " ", info.rank));
+  checkers_.SeeJoined({.who = Concat("node ", index),
+                       .node = node,
+                       .is_stranger = static_cast<int64_t>(index) < plan_.strangers,
+                       .known_to = epoch_,
+                       .round_before = round_before,
+                       .info = info});
+}
+
+void World::NodeEnded(size_t index) {
+  Say(index, "is not needed any more");
+  trace_.Note(scheduler_.now(), index, "ended");
+  places_[index].ended = true;
+  if (!closed_in_) closed_in_ = epoch_;
+}
+
+int64_t World::WorkingIn(int64_t round) const {
+  return std::ranges::count_if(places_, [&](const Place& place) {
+    return place.agent != nullptr && place.agent->stage() == Agent::Stage::kWorking &&
+           place.agent->round() == round;
+  });
+}
+
+bool World::IsTogether() const {
+  const Agent* first = nullptr;
+  int64_t working = 0;
+  int64_t living = 0;
+  for (const Place& place : places_) {
+    if (place.ended) continue;
+    ++living;
+    if (place.agent->stage() != Agent::Stage::kWorking) continue;
+    if (first == nullptr) first = place.agent;
+    if (place.agent->round() != first->round()) return false;
+    ++working;
+  }
+  // Closed: all have heard of it; unless the server has died since, and with it that it was closed.
+  // Otherwise a round of all, or as many as may be.
+  if (closed_in_) return living == 0 || *closed_in_ < epoch_;
+  // What PyTorch's nodes believe about the size of a round is their own affair.
+  return first != nullptr && working == std::min(living, plan_.settings.max_nodes) &&
+         (plan_.strangers > 0 || working == first->world_size());
+}
+
+std::string World::HowItStands() const {
+  std::string text;
+  for (size_t i = 0; i < std::min(places_.size(), kFewNodes); ++i) {
+    constexpr const char* kStages[] = {"starts", "joins", "works", "has ended"};
+    const Place& place = places_[i];
+    text += Concat(
+        i == 0 ? "" : "; ", "node ", i, " ",
+        place.agent == nullptr ? "is dead" : kStages[static_cast<size_t>(place.agent->stage())]);
+    if (place.agent != nullptr)
+      text += Concat(" (round ", place.agent->round(), ", last error '", place.agent->last_error(),
+                     "')");
+  }
+  return text;
+}
+
+// ----------------------------------------------------------------------------------------------
+// the run
+
+void World::Heal() {
+  trace_.Say(scheduler_.now(), [] { return std::string("all is mended"); });
+  troubled_ = false;
+  network_.set_options({});
+  network_.MendAll();
+  if (server_ == nullptr) StartServer();
+  server_->Resume();
+  for (size_t i = 0; i < places_.size(); ++i) {
+    Place& place = places_[i];
+    if (place.process == nullptr && !place.ended) StartNode(i);
+    if (place.process == nullptr) continue;
+    place.process->Resume();
+  }
+}
+
+RunOutcome World::Run() {
+  StartServer();
+  const auto spread = static_cast<uint64_t>(plan_.arrival.count()) + 1;
+  for (size_t i = 0; i < places_.size(); ++i) {
+    scheduler_.After(Duration(static_cast<int64_t>(prng_.Below(spread))), [this, i] {
+      if (places_[i].lives == 0) StartNode(i);
+    });
+  }
+  Mischief mischief(*this, prng_.Next());
+  mischief.Begin();
+  while (checkers_.violation().empty() && scheduler_.Step(plan_.trouble)) {
+  }
+  scheduler_.RunUntil(checkers_.violation().empty() ? plan_.trouble : scheduler_.now());
+  Heal();
+  const WorldTime healed = scheduler_.now();
+  const WorldTime until = healed + plan_.HealBound();
+  bool together = false;
+  while (checkers_.violation().empty() && !together && scheduler_.now() < until) {
+    const WorldTime look = scheduler_.now() + kLookAtAll;
+    while (checkers_.violation().empty() && scheduler_.Step(look)) {
+    }
+    if (checkers_.violation().empty()) scheduler_.RunUntil(look);
+    together = IsTogether();
+  }
+  if (!together)
+    checkers_.Violate(Concat("not together ", Milliseconds(scheduler_.now() - healed),
+                             " ms after all was mended: ", HowItStands()));
+  return {.violation = checkers_.violation(),
+          .hash = trace_.hash(),
+          .virtual_time = scheduler_.now(),
+          .healed_in = scheduler_.now() - healed,
+          .steps = scheduler_.steps(),
+          .messages = network_.messages(),
+          .bytes = network_.bytes(),
+          .rounds = checkers_.rounds()};
+}
+
+}  // namespace muster::sim

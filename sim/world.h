@@ -1,0 +1,108 @@
+// One run: a server, its nodes, what goes wrong, how it is mended, and whether all came together.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/prng.h"
+#include "muster/rendezvous_handler.h"
+#include "sim/agent.h"
+#include "sim/checkers.h"
+#include "sim/network.h"
+#include "sim/plan.h"
+#include "sim/process.h"
+#include "sim/store_host.h"
+#include "sim/trace.h"
+#include "sim/watch.h"
+
+namespace muster::sim {
+
+struct RunOutcome {
+  std::string violation{};  ///< Empty: none.
+  uint64_t hash = 0;
+  WorldTime virtual_time{};
+  Duration healed_in{};  ///< From the mending to the day when all were together.
+  uint64_t steps = 0;
+  uint64_t messages = 0;
+  uint64_t bytes = 0;
+  size_t rounds = 0;
+};
+
+class World {
+ public:
+  static constexpr const char* kServer = "10.0.0.1";
+  static constexpr uint16_t kPort = 29400;
+  static constexpr const char* kRun = "sim";
+  static constexpr std::chrono::milliseconds kStoreTimeout{5'000};
+
+  explicit World(const Plan& plan);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  /// Until all have come together again, or something is wrong.
+  RunOutcome Run();
+
+  const Plan& plan() const { return plan_; }
+  /// Faults happen now.
+  bool is_troubled() const { return troubled_; }
+  Checkers& checkers() { return checkers_; }
+  Trace& trace() { return trace_; }
+  void Say(size_t node, const std::string& line);
+
+  // --- What agents report.
+  void NodeJoined(size_t index, const Node& node, int64_t round_before, const RendezvousInfo& info);
+  void NodeEnded(size_t index);
+  /// Nodes whose workers are at work in that round.
+  int64_t WorkingIn(int64_t round) const;
+
+ private:
+  friend class Mischief;
+
+  struct Place {
+    HostId host;
+    uint32_t lives = 0;
+    SimProcess* process = nullptr;
+    Agent* agent = nullptr;
+    bool ended = false;  ///< Its agent was told that there will be no further round.
+  };
+
+  void StartServer();
+  void EndServer(Network::Ending ending);
+  void StartNode(size_t index);
+  void EndNode(size_t index, Network::Ending ending);
+  void Heal();
+  /// After every step that the server has taken.
+  void LookAtState();
+  /// A message is about to be heard that must not change anything.
+  void NoteIfStale(const Connection& connection);
+  /// All who can be are in one round, and know it.
+  bool IsTogether() const;
+  std::string HowItStands() const;
+
+  const Plan plan_;
+  Prng prng_;
+  Trace trace_;
+  Scheduler scheduler_;
+  Network network_;
+  Checkers checkers_;
+  HostId server_host_{};
+  std::vector<std::unique_ptr<SimProcess>> processes_;  ///< The dead, too: what is due finds them.
+  std::vector<std::unique_ptr<Agent>> agents_;
+  std::vector<Place> places_;
+  SimProcess* server_ = nullptr;
+  std::unique_ptr<StoreHost> host_;
+  Epoch epoch_ = 0;
+  std::optional<Epoch> closed_in_;
+  std::string document_;  ///< As it was last seen.
+  std::optional<Watch> watch_;
+  std::optional<RendezvousState> before_stale_;
+  bool troubled_ = true;
+};
+
+}  // namespace muster::sim

@@ -1,0 +1,36 @@
+// Bugs, planted on purpose: a test that cannot find them proves nothing. One at a time, chosen by
+// whoever tests; in builds without MUSTER_INSTRUMENTED (what users run) there are none.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace muster {
+
+enum class Bug : uint8_t {
+  kNone,
+  kFencingIgnored,     ///< A message of an earlier connection, or of an earlier round, is obeyed.
+  kLastCallOffByOne,   ///< A round is completed with one node too few.
+  kExpiryOnWallClock,  ///< A node whose wall clock is behind is taken for dead.
+  kStalePushAccepted,  ///< What was said of the last round answers the call for the next.
+  kRankByArrival,      ///< Who comes first is the first.
+  kDoubleCompletion,   ///< Whoever comes to a complete round is let in.
+  kClosedForgotten,    ///< A heartbeat opens what was closed.
+  kRoundNotCounted,    ///< The next round has the number of the last.
+  kGraceForever,       ///< A node whose connection broke is waited for without end.
+  kSpareForgotten,     ///< A place that becomes free stays so.
+  kWriteUnfenced,      ///< The document is written over whatever is there.
+  kOneTooMany,         ///< A round has one node more than allowed.
+  kStaleAddress,       ///< Workers are sent to rank 0 of an earlier round.
+  kPlaceLostUntold,    ///< A node that was given up does not hear of it.
+  kLossUntold,         ///< The others do not.
+};
+
+#ifdef MUSTER_INSTRUMENTED
+inline std::atomic<Bug> planted_bug = Bug::kNone;
+inline bool Planted(Bug bug) { return planted_bug.load(std::memory_order_relaxed) == bug; }
+#else
+constexpr bool Planted(Bug) { return false; }
+#endif
+
+}  // namespace muster

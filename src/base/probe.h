@@ -1,0 +1,28 @@
+// Rare branches leave a mark here, so that whoever tests can tell whether they were ever taken.
+// In builds without MUSTER_INSTRUMENTED (what users run) none of this exists.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace muster {
+
+struct Probe {
+  const char* name;
+  std::atomic<uint64_t> hits;
+};
+
+}  // namespace muster
+
+#ifdef MUSTER_INSTRUMENTED
+// All of them lie side by side in a section of the program: those never reached, too.
+#define MUSTER_PROBE(text)                                                                   \
+  do {                                                                                       \
+    __attribute__((section("muster_probes"), used)) static ::muster::Probe probe{text, {0}}; \
+    probe.hits.fetch_add(1, std::memory_order_relaxed);                                      \
+  } while (false)
+#else
+#define MUSTER_PROBE(text) \
+  do {                     \
+  } while (false)
+#endif
