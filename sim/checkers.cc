@@ -8,9 +8,6 @@ namespace muster::sim {
 
 namespace {
 
-// Beyond this many nodes only what can be told at a glance is checked at every step; the rest when
-// a round is completed.
-constexpr size_t kFewNodes = 64;
 // A node that was told works on for as long as it takes to hear it: its thread is woken at once.
 constexpr Duration kHearing = 1ms;
 
@@ -26,12 +23,12 @@ void Checkers::SeeState(Epoch epoch, const RendezvousState& state) {
   if (same_life && before.closed && !state.closed) Violate("closed, and open again");
   if (count > static_cast<size_t>(settings_.max_nodes))
     Violate(Concat(count, " participants, max_nodes is ", settings_.max_nodes));
-  if (count <= kFewNodes) CheckMembers(state);
+  if (few_nodes_) CheckMembers(state);
   if (!state.complete) return;
   const bool is_new = !before.complete || !same_life || before.round != state.round;
   if (is_new) {
     CheckCompleted(epoch, state);
-  } else if (count <= kFewNodes) {
+  } else if (few_nodes_) {
     CheckRunning(epoch, state);
   }
 }
@@ -61,6 +58,7 @@ void Checkers::CheckCompleted(Epoch epoch, const RendezvousState& state) {
     if (taken[static_cast<size_t>(rank)])
       return Violate(Concat("rank ", rank, " twice in round ", state.round));
     taken[static_cast<size_t>(rank)] = true;
+    if (rank == 0) round->second.first = node;
   }
   // In the order of their names, unless there are other wishes. (Beyond nine hosts "natural" and
   // "text" differ.)
@@ -113,11 +111,9 @@ void Checkers::SeeJoined(const Joined& joined) {
   if (!agrees) complain(Concat("it believes in ", info.world_size, " nodes of ", count));
   const auto [place, is_first] = round->joined.try_emplace(info.rank, joined.node.ToString());
   if (!is_first) complain(Concat("rank ", info.rank, " was given to ", place->second, " already"));
-  for (const auto& [node, its_rank] : round->ranks) {
-    if (its_rank == 0 && node.addr != info.bootstrap_store_info.master_addr)
-      complain(Concat("its workers meet at ", info.bootstrap_store_info.master_addr,
-                      ", and rank 0 is ", node.ToString()));
-  }
+  if (info.bootstrap_store_info.master_addr != round->first.addr)
+    complain(Concat("its workers meet at ", info.bootstrap_store_info.master_addr,
+                    ", and rank 0 is ", round->first.ToString()));
   if (!round->master) round->master = info.bootstrap_store_info;
   if (*round->master != info.bootstrap_store_info)
     complain(Concat("its workers meet at ", info.bootstrap_store_info.master_addr, ":",

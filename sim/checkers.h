@@ -25,7 +25,8 @@ class Checkers {
   explicit Checkers(const Plan& plan)
       : settings_(plan.settings),
         has_strangers_(plan.driver == Driver::kMixed),
-        ranks_by_name_(plan.driver != Driver::kCoordinator) {}
+        ranks_by_name_(plan.driver != Driver::kCoordinator),
+        few_nodes_(plan.nodes <= kFewNodes) {}
 
   /// The state that all nodes share, after every step that may have changed it.
   void SeeState(Epoch epoch, const RendezvousState& state);
@@ -56,6 +57,7 @@ class Checkers {
  private:
   struct Round {
     std::map<Node, int64_t> ranks;
+    Node first{};  ///< Rank 0.
     std::optional<RendezvousStoreInfo> master{};
     std::map<int64_t, std::string> joined{};
   };
@@ -67,6 +69,9 @@ class Checkers {
   const RunSettings settings_;
   const bool has_strangers_;  // whoever completed a round may not have said how many were in it
   const bool ranks_by_name_;
+  // Of many only what can be told at a glance is checked at every step; the rest when a round is
+  // completed.
+  const bool few_nodes_;
   std::string violation_;
   std::map<std::pair<Epoch, int64_t>, Round> rounds_;
   struct Seen {

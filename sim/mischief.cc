@@ -30,7 +30,7 @@ void Mischief::Begin() {
 void Mischief::Next() {
   const Duration every = world_.plan_.fault_every;
   Later(Draw(every / 10, 2 * every), [this] {
-    kinds_[prng_.Below(kinds_.size())]();
+    for (int64_t i = 0; i < world_.plan_.faults_at_once; ++i) kinds_[prng_.Below(kinds_.size())]();
     Next();
   });
 }

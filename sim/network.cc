@@ -251,6 +251,12 @@ void Network::Meet(SimProcess& from, const Endpoint& to, const std::shared_ptr<C
   if (!from.alive()) return;
   const auto connection = std::make_shared<Connection>(*this, ++made_, from, server, to.port);
   connections_[connection->id] = connection;
+  for (SimProcess* end : {&from, &server}) {
+    // Those that are over are forgotten when there are twice as many.
+    if (end->connections.size() == end->connections.capacity())
+      std::erase_if(end->connections, [](const auto& weak) { return weak.expired(); });
+    end->connections.push_back(connection);
+  }
   trace_.Note(scheduler_.now(), connection->id * 8 + 3);
   server.Do([connection, accept = door->second.accept] {
     accept(connection->socket(Connection::kServer));
@@ -263,12 +269,9 @@ void Network::Meet(SimProcess& from, const Endpoint& to, const std::shared_ptr<C
 
 void Network::EndAllOf(SimProcess& process, Ending ending) {
   std::erase_if(doors_, [&](const auto& door) { return door.second.process == &process; });
-  std::vector<std::shared_ptr<Connection>> its;
-  for (const auto& [id, connection] : connections_) {
-    if (connection->sockets_[0].owner_ == &process || connection->sockets_[1].owner_ == &process)
-      its.push_back(connection);
-  }
-  for (const auto& connection : its) {
+  for (const auto& weak : std::exchange(process.connections, {})) {
+    const std::shared_ptr<Connection> connection = weak.lock();
+    if (!connection || !connections_.contains(connection->id)) continue;
     for (const size_t side : {Connection::kClient, Connection::kServer}) {
       Socket& socket = connection->sockets_[side];
       if (socket.owner_ != &process) continue;

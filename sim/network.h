@@ -8,7 +8,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -198,8 +197,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::array<HostId, 2> hosts_;
   std::array<uint16_t, 2> ports_;
   std::array<Socket, 2> sockets_;
-  std::array<WorldTime, 2> last_arrival_{};            // by receiving side
-  std::array<std::deque<Network::Packet>, 2> held_{};  // by sending side: its link is cut
+  std::array<WorldTime, 2> last_arrival_{};             // by receiving side
+  std::array<std::vector<Network::Packet>, 2> held_{};  // by sending side: its link is cut
   std::array<WorldTime, 2> held_since_{};
   std::array<bool, 2> silent_{};  // this side's machine is gone and tells nobody
 };

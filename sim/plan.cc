@@ -95,10 +95,8 @@ std::optional<Driver> DriverOf(std::string_view name) {
 
 namespace {
 
-constexpr int64_t kFewNodes = 64;
-
-// Thousands of nodes, as a cluster has them: most come within seconds, one in two hundred is hit by
-// something.
+// Thousands of nodes, as a cluster has them: all come within seconds, and every second one in two
+// hundred is hit by something.
 Plan DrawMany(uint64_t seed, const Wishes& wishes) {
   Drawer draw(seed);
   Plan plan{.seed = seed, .driver = wishes.driver.value_or(Driver::kCoordinator)};
@@ -113,7 +111,8 @@ Plan DrawMany(uint64_t seed, const Wishes& wishes) {
   plan.server_loops = 2;
   plan.arrival = 2s;
   plan.trouble = 5s;
-  plan.fault_every = plan.trouble / (plan.nodes / 200);
+  plan.fault_every = 1s;
+  plan.faults_at_once = std::max<int64_t>(1, plan.nodes / 200);
   plan.network = {.latency = 100us, .jitter = 2ms};
   if (!wishes.faults) return plan;
   plan.network.loss_ppm = 1'000;
@@ -176,8 +175,9 @@ std::string Plan::ToString() const {
       "ms*", settings.keep_alive_max_attempt, " grace=", Ms(settings.grace),
       "ms policy=", static_cast<int>(settings.policy), " join_timeout=", Ms(join_timeout),
       "ms loops=", server_loops, " arrival=", Ms(arrival), "ms trouble=", Ms(trouble),
-      "ms fault_every=", Ms(fault_every), "ms latency=", network.latency.count() / 1000, "us+",
-      network.jitter.count() / 1000, "us loss=", network.loss_ppm, "ppm faults=");
+      "ms faults_at_once=", faults_at_once, " fault_every=", Ms(fault_every),
+      "ms latency=", network.latency.count() / 1000, "us+", network.jitter.count() / 1000,
+      "us loss=", network.loss_ppm, "ppm faults=");
   const char* comma = "";
   for (const Switch& each : kSwitches) {
     if (!(faults.*each.on)) continue;

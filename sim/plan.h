@@ -13,6 +13,9 @@
 
 namespace muster::sim {
 
+/// Beyond this many, a run is about scale.
+inline constexpr int64_t kFewNodes = 64;
+
 enum class Driver {
   kCoordinator,
   kDocument,
@@ -55,8 +58,9 @@ struct Plan {
   size_t server_loops = 1;
   NetworkOptions network{};
   Faults faults{};
-  Duration arrival = 0s;         ///< Nodes start at any time within this.
-  Duration trouble = 10s;        ///< Then all is mended.
+  Duration arrival = 0s;   ///< Nodes start at any time within this.
+  Duration trouble = 10s;  ///< Then all is mended.
+  int64_t faults_at_once = 1;
   Duration fault_every = 500ms;  ///< On average.
 
   /// "seed=8123 driver=coordinator nodes=7 min=4 …": everything.

@@ -212,7 +212,7 @@ class SimMonitor final : public Monitor {
  private:
   SimProcess& process_;
   bool held_ = false;
-  std::deque<SimProcess::Strand*> lockers_;
+  std::vector<SimProcess::Strand*> lockers_;
   std::vector<SimProcess::Strand*> waiters_;
 };
 
@@ -327,7 +327,7 @@ void SimLoop::Post(std::function<void()> work) {
 void SimLoop::Drain(Queue& queue) {
   while (!queue.empty()) {
     const auto work = std::move(queue.front());
-    queue.pop_front();
+    queue.erase(queue.begin());
     work();
   }
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -44,6 +43,9 @@ class SimProcess final : public Surroundings {
 
   /// Called after everything that happens in the process: for whoever watches.
   std::function<void()> after_event{};
+
+  /// The network's business: connections that this process is an end of, and some that it was.
+  std::vector<std::weak_ptr<Connection>> connections{};
 
   HostId host() const { return host_; }
   Network& network() { return network_; }
@@ -97,7 +99,7 @@ class SimProcess final : public Surroundings {
   Instant leapt_{};  // a dead process's clock: no wait lasts
   Strand* current_ = nullptr;
   std::vector<std::unique_ptr<Strand>> strands_;
-  std::deque<std::function<void()>> held_;  // until the process goes on
+  std::vector<std::function<void()>> held_;  // until the process goes on
   std::unique_ptr<Clock> clock_;
   std::unique_ptr<Dialer> dialer_;
 };
@@ -120,7 +122,7 @@ class SimLoop final : public Loop {
   void Drain() { Drain(*posted_); }
 
  private:
-  using Queue = std::deque<std::function<void()>>;
+  using Queue = std::vector<std::function<void()>>;
   static void Drain(Queue& queue);
 
   SimProcess& process_;

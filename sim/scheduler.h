@@ -30,7 +30,7 @@ class Scheduler {
   struct Event {
     WorldTime when;
     uint64_t number;
-    std::function<void()> work;
+    size_t slot;  ///< Of its work, which stays where it is while the heap is ordered.
     bool operator>(const Event& other) const {
       return when != other.when ? when > other.when : number > other.number;
     }
@@ -40,6 +40,8 @@ class Scheduler {
   uint64_t made_ = 0;
   uint64_t steps_ = 0;
   std::vector<Event> events_;  // a heap: the next one first
+  std::vector<std::function<void()>> works_;
+  std::vector<size_t> free_slots_;
 };
 
 }  // namespace muster::sim

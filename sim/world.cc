@@ -14,7 +14,6 @@ namespace {
 
 constexpr Duration kLookAtAll = 100ms;
 constexpr uint32_t kFirstPid = 1'000;
-constexpr size_t kFewNodes = 64;
 
 std::string AddressOf(size_t index) {
   return Concat("10.", 1 + index / 65'536, ".", index / 256 % 256, ".", index % 256);
@@ -40,7 +39,7 @@ World::World(const Plan& plan)
   server_host_ = network_.AddHost(kServer);
   for (size_t i = 0; i < static_cast<size_t>(plan.nodes); ++i)
     places_.push_back({.host = network_.AddHost(AddressOf(i))});
-  if (plan.driver == Driver::kCoordinator && places_.size() <= kFewNodes) {
+  if (plan.driver == Driver::kCoordinator && plan.nodes <= kFewNodes) {
     watch_.emplace([this](SimProcess& process) {
       for (const Place& place : places_) {
         if (place.process == &process) place.agent->ToldOut();
@@ -193,7 +192,7 @@ bool World::IsTogether() const {
 
 std::string World::HowItStands() const {
   std::string text;
-  for (size_t i = 0; i < std::min(places_.size(), kFewNodes); ++i) {
+  for (size_t i = 0; i < std::min(places_.size(), size_t{kFewNodes}); ++i) {
     constexpr const char* kStages[] = {"starts", "joins", "works", "has ended"};
     const Place& place = places_[i];
     text += Concat(

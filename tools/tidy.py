@@ -42,7 +42,8 @@ ARROWS = {
     "adapters/uv": _ADAPTERS,
     "face": _ADAPTERS | {"face", "muster"},
     "load": _ADAPTERS | {"load"},
-    "cli": _ADAPTERS | {"face", "load", "cli", "muster"},
+    "cli": _ADAPTERS | {"face", "load", "cli", "muster", "sim"},
+    "sim": _RUNTIME | {"face", "muster", "sim"},
 }
 
 # Third-party headers and the folders of src that may include them.
@@ -56,7 +57,7 @@ ROOMS = [
 # Test libraries: only in files that are tests.
 TEST_LIBRARIES = r"(gtest|gmock|rapidcheck)(/|\.h)"
 # System headers (all <...> that are neither C++'s nor a guest's).
-SYSTEM_ROOMS = ("adapters/posix", "adapters/uv", "load", "cli")
+SYSTEM_ROOMS = ("adapters/posix", "adapters/uv", "load", "cli", "sim")
 # Those that unit tests may include everywhere: to measure memory.
 SYSTEM_FOR_TESTS = {"malloc.h"}
 
@@ -167,8 +168,10 @@ class SourceFile:
         return self.text.count("\n", 0, offset) + 1
 
     def folder(self):
-        """The part of the architecture it belongs to, "core" or "adapters/uv"; None outside src."""
+        """The part of the architecture it belongs to, "core", "adapters/uv" or "sim"; None elsewhere."""
         parts = self.path.split("/")
+        if parts[0] == "sim":
+            return "sim"
         if parts[0] != "src" or len(parts) < 3:
             return None
         return folder_of(parts[1:])

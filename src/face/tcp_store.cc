@@ -55,6 +55,8 @@ void TcpStoreOptions::Validate() const {
 }
 
 struct TcpStore::Impl {
+  explicit Impl(Surroundings& its) : around(its) {}
+
   Surroundings& around;
   std::string host{};
   TcpStoreOptions options{};
@@ -98,7 +100,7 @@ TcpStore::TcpStore(std::string host, const TcpStoreOptions& options)
     : TcpStore(std::move(host), options, ThisProcess()) {}
 
 TcpStore::TcpStore(std::string host, const TcpStoreOptions& options, Surroundings& around)
-    : impl_(new Impl{.around = around}) {
+    : impl_(std::make_unique<Impl>(around)) {
   options.Validate();
   impl_->host = std::move(host);
   impl_->options = options;
@@ -204,7 +206,7 @@ void TcpStore::Barrier(std::string_view key, int64_t world_size, milliseconds ti
 }
 
 std::shared_ptr<Store> TcpStore::Clone() {
-  std::unique_ptr<Impl> impl(new Impl{.around = impl_->around});
+  auto impl = std::make_unique<Impl>(impl_->around);
   impl->host = impl_->host;
   impl->options = impl_->options;
   impl->options.is_server = false;

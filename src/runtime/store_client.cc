@@ -16,7 +16,7 @@ namespace {
 
 constexpr Duration kFirstRetry = 20ms;
 constexpr Duration kLongestRetry = 2s;
-constexpr size_t kReceiveBytes = 16 * 1024;
+constexpr size_t kReceiveBytes = 4 * 1024;  // larger values are received where they belong
 // The counter of joined workers: the one key without a leading '/'.
 constexpr std::string_view kWorkersKey = "init/";
 
