@@ -156,6 +156,10 @@ Plan Draw(uint64_t seed, const Wishes& wishes) {
     plan.settings.keep_alive_max_attempt = draw.Between(3, 4);
     plan.join_timeout = draw.Ms(8'000, 20'000);
   }
+  // Each node that gives up and tries again calls a last call off. Where all of them give up more
+  // often than a last call lasts, no round can ever form.
+  plan.join_timeout =
+      std::max<Duration>(plan.join_timeout, plan.settings.last_call * (plan.nodes + 2));
   Faults faults = DrawFaults(draw, plan.driver);
   if (wishes.faults) plan.faults = faults;
   plan.network.fragment = plan.faults.fragment;

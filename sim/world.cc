@@ -127,6 +127,7 @@ void World::LookAtState() {
       const Coordinator::Run* run = coordinator.Find(kRun);
       if (run == nullptr) return;
       checkers_.SeeState(epoch_, run->state);
+      if (run->state.closed && !closed_in_) closed_in_ = epoch_;
       if (before_stale_) checkers_.SeeStale(*before_stale_, run->state);
       before_stale_.reset();
     });
@@ -141,7 +142,9 @@ void World::LookAtState() {
   if (*bytes == "canimadam") return;  // "nothing is stored", as PyTorch says it
   const Result<RendezvousState> state = wire::ReadState(*bytes);
   if (!state) return checkers_.Violate(Concat("the document: ", state.error().message));
+  document_round_ = state->round;
   checkers_.SeeState(epoch_, *state);
+  if (state->closed && !closed_in_) closed_in_ = epoch_;
 }
 
 void World::NodeJoined(size_t index, const Node& node, int64_t round_before,
@@ -160,7 +163,7 @@ void World::NodeEnded(size_t index) {
   Say(index, "is not needed any more");
   trace_.Note(scheduler_.now(), index, "ended");
   places_[index].ended = true;
-  if (!closed_in_) closed_in_ = epoch_;
+  if (!closed_in_) checkers_.Violate(Concat("node ", index, " was turned away, and nobody closed"));
 }
 
 int64_t World::WorkingIn(int64_t round) const {
@@ -171,23 +174,34 @@ int64_t World::WorkingIn(int64_t round) const {
 }
 
 bool World::IsTogether() const {
-  const Agent* first = nullptr;
-  int64_t working = 0;
+  const Agent* last = nullptr;  // whoever is in the latest round
   int64_t living = 0;
   for (const Place& place : places_) {
     if (place.ended) continue;
     ++living;
     if (place.agent->stage() != Agent::Stage::kWorking) continue;
-    if (first == nullptr) first = place.agent;
-    if (place.agent->round() != first->round()) return false;
-    ++working;
+    if (last == nullptr || place.agent->round() > last->round()) last = place.agent;
   }
   // Closed: all have heard of it; unless the server has died since, and with it that it was closed.
   // Otherwise a round of all, or as many as may be.
   if (closed_in_) return living == 0 || *closed_in_ < epoch_;
+  if (last == nullptr) return false;
+  const int64_t together = WorkingIn(last->round());
   // What PyTorch's nodes believe about the size of a round is their own affair.
-  return first != nullptr && working == std::min(living, plan_.settings.max_nodes) &&
-         (plan_.strangers > 0 || working == first->world_size());
+  return together == std::min(living, plan_.settings.max_nodes) &&
+         (plan_.strangers > 0 || together == last->world_size());
+}
+
+// PyTorch's nodes do not notice that the others, who took them for dead, have gone on without them:
+// nothing brings those together.
+bool World::AStrangerIsLost() const {
+  for (size_t i = 0; i < static_cast<size_t>(plan_.strangers); ++i) {
+    const Agent* agent = places_[i].agent;
+    if (agent != nullptr && agent->stage() == Agent::Stage::kWorking &&
+        agent->round() < document_round_)
+      return true;
+  }
+  return false;
 }
 
 std::string World::HowItStands() const {
@@ -247,7 +261,7 @@ RunOutcome World::Run() {
     if (checkers_.violation().empty()) scheduler_.RunUntil(look);
     together = IsTogether();
   }
-  if (!together)
+  if (!together && !AStrangerIsLost())
     checkers_.Violate(Concat("not together ", Milliseconds(scheduler_.now() - healed),
                              " ms after all was mended: ", HowItStands()));
   return {.violation = checkers_.violation(),

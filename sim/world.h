@@ -83,6 +83,7 @@ class World {
   void NoteIfStale(const Connection& connection);
   /// All who can be are in one round, and know it.
   bool IsTogether() const;
+  bool AStrangerIsLost() const;
   std::string HowItStands() const;
 
   const Plan plan_;
@@ -100,6 +101,7 @@ class World {
   Epoch epoch_ = 0;
   std::optional<Epoch> closed_in_;
   std::string document_;  ///< As it was last seen.
+  int64_t document_round_ = 0;
   std::optional<Watch> watch_;
   std::optional<RendezvousState> before_stale_;
   bool troubled_ = true;

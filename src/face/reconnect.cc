@@ -22,9 +22,14 @@ bool StillThere(Store& store) {
 std::shared_ptr<Store> Reconnected(Store& lost) {
   const milliseconds timeout = lost.Timeout();
   lost.SetTimeout(timeout.count() > 0 ? std::min(timeout, kTry) : kTry);
-  std::shared_ptr<Store> fresh = lost.Clone();
-  fresh->SetTimeout(timeout);
-  return fresh;
+  try {
+    std::shared_ptr<Store> fresh = lost.Clone();
+    fresh->SetTimeout(timeout);
+    return fresh;
+  } catch (...) {
+    lost.SetTimeout(timeout);  // for the next try
+    throw;
+  }
 }
 
 }  // namespace muster

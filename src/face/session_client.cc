@@ -80,9 +80,9 @@ SessionClient::Outcome SessionClient::Join(Duration timeout) {
     }
   }
   joining_ = false;
-  if (outcome_->kind != Outcome::Kind::kComplete) {
+  if (outcome_->kind == Outcome::Kind::kUnreachable) {
     thread_->loop().Post([this] {
-      if (link_) link_->Leave();  // should it have been heard after all
+      if (link_) link_->Abandon();
     });
   }
   return *std::exchange(outcome_, std::nullopt);

@@ -151,7 +151,6 @@ void SessionLink::SayJoin() {
 
 void SessionLink::Join(Duration timeout) {
   join_ = Wish{timeout, loop_.Now() + timeout};
-  leave_ = false;
   if (is_open()) SayJoin();
   if (step_ == Step::kStopped && !plain_) {
     refused_since_.reset();
@@ -163,6 +162,13 @@ void SessionLink::Leave() {
   join_.reset();
   leave_ = true;
   if (is_open()) Say({.kind = Said::kLeave, .token = token_});
+}
+
+void SessionLink::Abandon() {
+  MUSTER_PROBE("a join was given up without an answer");
+  join_.reset();
+  leave_ = true;
+  if (is_open()) GiveUp("it did not answer in time");
 }
 
 void SessionLink::Close(std::string reason) {
@@ -218,12 +224,13 @@ void SessionLink::Heed(const Push& push) {
     case Kind::kComplete:
       if (push.round <= round_ && !Planted(Bug::kStalePushAccepted)) {
         MUSTER_PROBE("a node was told again of a round that it knew");
-        break;  // said again after a break
+        return;  // said again after a break; its owner has heard it, or had given up
       }
       round_ = push.round;
       if (!join_) MUSTER_PROBE("a place came too late, and was given back");
       if (!join_) return Say({.kind = Said::kLeave, .token = token_});  // it came too late
       join_.reset();
+      leave_ = false;  // that was about what came before
       break;
     case Kind::kTimedOut:
       join_.reset();

@@ -60,6 +60,9 @@ class SessionLink final : private StreamHandler {
   /// Gives up its place, or its wait. Answered by kLeft or kRefused; said again with the next
   /// connection where there is none now, or this one breaks.
   void Leave();
+  /// Gives the join under way up: it was not answered in time. What is said of it later must not be
+  /// taken for the answer to another one, and goes with this connection.
+  void Abandon();
   /// Answered by kClosed.
   void Close(std::string reason);
   void AskHowItStands(uint32_t names_max);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/base64.h"
+#include "face/reconnect.h"
 #include "muster/c10d_rendezvous.h"
 #include "muster/file_store.h"
 #include "muster/hash_store.h"
@@ -20,6 +21,7 @@
 #include "rendezvous/handler_kit.h"
 #include "support/background.h"
 #include "support/errors.h"
+#include "support/proxy.h"
 #include "support/raw_socket.h"
 #include "support/state_pickles.h"
 #include "support/temp_dir.h"
@@ -279,6 +281,45 @@ TEST(C10dBackendTest, Rdzv145ABrokenConnectionIsAConnectionError) {
   EXPECT_THROW(backend.SetState("next", token), RendezvousConnectionError);
   EXPECT_THROW(backend.SetState("next", std::any(7)), RendezvousConnectionError);
   EXPECT_THROW(C10dRendezvousBackend(store, "other"), RendezvousConnectionError);
+}
+
+TEST(C10dBackendTest, ABrokenConnectionCostsOneCall) {
+  const StoreServer server({.host = "127.0.0.1", .threads = 1});
+  Proxy proxy(server.port());
+  const auto store = std::make_shared<TcpStore>("127.0.0.1", TcpStoreOptions{.port = proxy.port()});
+  C10dRendezvousBackend backend(store, "run");
+  const std::any token = backend.SetState("state")->token;
+  proxy.Cut();
+  EXPECT_THROW(backend.GetState(), RendezvousConnectionError);
+  EXPECT_EQ(backend.GetState()->bytes, "state");
+  proxy.Block(true);
+  proxy.Cut();
+  EXPECT_THROW(backend.SetState("next", token), RendezvousConnectionError);
+  EXPECT_THROW(backend.SetState("next", token), RendezvousConnectionError);
+  proxy.Block(false);
+  EXPECT_TRUE(backend.SetState("next", token)->was_set);
+  EXPECT_EQ(Reconnected(*store)->Timeout(), store->Timeout()) << "tries in vain cost no patience";
+}
+
+TEST(C10dBackendTest, AHandlerWhoseConnectionsBrokeJoinsTheNextRound) {
+  const StoreServer server({.host = "127.0.0.1", .threads = 1});
+  Proxy proxy(server.port());
+  const auto store = std::make_shared<TcpStore>("127.0.0.1", TcpStoreOptions{.port = proxy.port()});
+  DynamicRendezvousHandler node(QuickSettings(1, 1), store,
+                                std::make_unique<C10dRendezvousBackend>(store->Clone(), "run"),
+                                {.local_addr = "127.0.0.1"});
+  node.NextRendezvous();
+  proxy.Cut();
+  const RendezvousInfo info = [&] {
+    try {
+      return node.NextRendezvous();
+    } catch (const RendezvousConnectionError&) {
+      return node.NextRendezvous();  // the break cost the first try, unless a heartbeat paid
+    }
+  }();
+  EXPECT_EQ(info.world_size, 1);
+  info.store->Set("key", "value");
+  EXPECT_EQ(info.store->Get("key"), "value");
 }
 
 TEST(C10dBackendTest, AHandlerOnALostCellFailsInTimeAndOnANewBackendWorks) {

@@ -72,6 +72,43 @@ TEST_F(CoordinatedNetworkTest, AJoinSurvivesACut) {
   EXPECT_EQ(waits->Result().world_size, 2);
 }
 
+TEST_F(CoordinatedNetworkTest, ALeaveWhoseConnectionBreaksIsSaidAgainWithTheNext) {
+  const auto nodes = TwoNodes(kPatience);
+  ExpectAgreement(NextOfAll(nodes));
+  proxy_.Block(true);
+  proxy_.Cut();
+  nodes[1]->Leave();  // nobody hears it
+  const auto waits = Next(*nodes[0]);
+  proxy_.Block(false);
+  EXPECT_EQ(waits->Result().world_size, 1) << "the round of two is over only when both have left";
+}
+
+TEST_F(CoordinatedNetworkTest, LeavingTwiceOrAPlaceThatIsLostIsAnsweredAtOnce) {
+  CoordinatedRendezvousOptions options = Options(1, 1);
+  options.close_timeout = kPatience * 10;  // a test that waits for it does not end
+  const auto node = Node(options);
+  node->NextRendezvous();
+  node->Leave();
+  node->Leave();
+  EXPECT_EQ(node->NextRendezvous().round, 1);
+}
+
+TEST_F(CoordinatedTest, WhoWasRefusedMayTryAgain) {
+  auto first = Node(1, 2);
+  const auto waits = Next(*first);
+  const auto other = Node(1, 3);
+  EXPECT_THAT(ErrorOf<RendezvousError>([&] { other->NextRendezvous(); }), HasSubstr("max_nodes"));
+  EXPECT_EQ(waits->Result().world_size, 1);
+  first.reset();  // and with it those who were told otherwise
+  EXPECT_TRUE(EventuallyTrue([&] {
+    try {
+      return other->NextRendezvous().world_size == 1;
+    } catch (const RendezvousError&) {
+      return false;
+    }
+  }));
+}
+
 TEST_F(CoordinatedTest, NodesComeBackToAServerThatWasStartedAnew) {
   const auto nodes = Nodes(3, 3, 3);
   ExpectAgreement(NextOfAll(nodes));

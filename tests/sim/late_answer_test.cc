@@ -1,0 +1,74 @@
+// What the simulator found, as small stories.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "muster/coordinated_rendezvous.h"
+#include "muster/rendezvous_error.h"
+#include "sim/network.h"
+#include "sim/process.h"
+#include "sim/store_host.h"
+
+namespace muster::sim {
+namespace {
+
+class LateAnswerTest : public testing::Test {
+ protected:
+  // Joins, and joins again whenever somebody waits, or it is out, or its time is up.
+  void StartNode(SimProcess& process, std::vector<RendezvousInfo>& joined) {
+    process.Start([&process, &joined] {
+      CoordinatedRendezvousHandler handler({.host = "10.0.0.1",
+                                            .port = 29400,
+                                            .is_host = false,
+                                            .run_id = "run",
+                                            .min_nodes = 2,
+                                            .max_nodes = 2,
+                                            .join_timeout = std::chrono::milliseconds(1'000)},
+                                           process);
+      while (process.alive()) {
+        try {
+          joined.push_back(handler.NextRendezvous());
+          while (process.alive() && !handler.AwaitEvent(std::chrono::milliseconds(100))) {
+          }
+        } catch (const RendezvousError&) {
+        }
+      }
+    });
+  }
+
+  Scheduler scheduler;
+  Trace trace;
+  Network network{scheduler, {}, 1, trace};
+  HostId server_host = network.AddHost("10.0.0.1");
+  HostId host_a = network.AddHost("10.1.0.1");
+  HostId host_b = network.AddHost("10.1.0.2");
+  SimProcess server{scheduler, network, server_host, 1, {}, 1};
+  std::unique_ptr<StoreHost> store = std::make_unique<StoreHost>(server, 29400, StoreHostOptions{});
+  SimProcess a{scheduler, network, host_a, 2, {}, 2};
+  SimProcess b{scheduler, network, host_b, 3, {}, 3};
+  std::vector<RendezvousInfo> joined_a;
+  std::vector<RendezvousInfo> joined_b;
+};
+
+// Found by seed 10752127: the assignment to a round that was over was taken for the answer to the
+// next call, and its node worked on in that round alone, for ever.
+TEST_F(LateAnswerTest, AnAnswerThatComesTooLateIsNotTakenForThatToTheNextCall) {
+  StartNode(a, joined_a);
+  scheduler.RunUntil(100ms);
+  network.Clog(server_host, host_a, 4s);
+  StartNode(b, joined_b);  // the round is complete, and a does not hear of it
+  scheduler.RunUntil(3s);
+  ASSERT_EQ(joined_b.size(), 1u);
+  EXPECT_TRUE(joined_a.empty());
+  scheduler.RunUntil(20s);
+  ASSERT_FALSE(joined_a.empty());
+  EXPECT_EQ(joined_a.back().round, joined_b.back().round);
+  a.Kill(Network::Ending::kTold);
+  b.Kill(Network::Ending::kTold);
+  server.Kill(Network::Ending::kTold);
+  store.reset();
+}
+
+}  // namespace
+}  // namespace muster::sim

@@ -1,0 +1,106 @@
+#include "sim/world.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "sim/bugs.h"
+#include "sim/campaign.h"
+#include "sim/probes.h"
+
+namespace muster::sim {
+namespace {
+
+// From the commit, in make test: every commit plays other games.
+uint64_t Seed() {
+  const char* given = std::getenv("MUSTER_SEED");
+  return given == nullptr ? 8123 : std::strtoull(given, nullptr, 10);
+}
+
+std::string Tell(const CampaignReport& report) {
+  std::string text;
+  for (const Finding& finding : report.findings)
+    text += finding.what + "\n  " + finding.plan.ToString() + "\n";
+  return text;
+}
+
+class DriversTest : public testing::TestWithParam<Driver> {};
+
+TEST_P(DriversTest, WhateverHappensNothingIsWrongAndAllComeTogether) {
+  const CampaignReport report =
+      RunCampaign({.first_seed = Seed(), .runs = 2'000, .wishes = {.driver = GetParam()}});
+  EXPECT_EQ(report.runs, 2'000u);
+  EXPECT_TRUE(report.findings.empty()) << Tell(report);
+}
+
+TEST_P(DriversTest, ASeedIsARun) {
+  const CampaignReport report = RunCampaign({.first_seed = Seed() + 1'000'000,
+                                             .runs = 300,
+                                             .wishes = {.driver = GetParam()},
+                                             .twice = true});
+  EXPECT_TRUE(report.findings.empty()) << Tell(report);
+}
+
+TEST_P(DriversTest, WithoutFaultsOneRoundIsEnough) {
+  // Those who come after the last call of the first round are in the second.
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Plan plan = Draw(seed, {.driver = GetParam(), .faults = false});
+    plan.settings.min_nodes = plan.settings.max_nodes = plan.nodes;
+    const RunOutcome outcome = World(plan).Run();
+    EXPECT_EQ(outcome.violation, "") << plan.ToString();
+    EXPECT_EQ(outcome.rounds, 1u) << plan.ToString();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DriversTest,
+                         testing::Values(Driver::kCoordinator, Driver::kDocument, Driver::kMixed),
+                         [](const auto& info) { return std::string(NameOf(info.param)); });
+
+TEST(PlanTest, TheSamePlanFromTheSameSeed) {
+  for (uint64_t seed = 1; seed < 100; ++seed)
+    EXPECT_EQ(Draw(seed, {}).ToString(), Draw(seed, {}).ToString());
+  EXPECT_NE(Draw(1, {}).ToString(), Draw(2, {}).ToString());
+}
+
+TEST(ScaleTest, AThousandNodesAndTheirTroubles) {
+  const RunOutcome outcome = World(Draw(Seed(), {.nodes = 1'000})).Run();
+  EXPECT_EQ(outcome.violation, "");
+  EXPECT_GE(outcome.rounds, 1u);
+}
+
+#ifdef MUSTER_INSTRUMENTED
+
+class PlantedBugTest : public testing::TestWithParam<PlantedBug> {
+ protected:
+  void TearDown() override { Plant(Bug::kNone); }
+};
+
+TEST_P(PlantedBugTest, IsFoundWithinAThousandSeeds) {
+  ASSERT_TRUE(Plant(GetParam().bug));
+  const CampaignReport report = RunCampaign({.first_seed = Seed(),
+                                             .runs = 1'000,
+                                             .wishes = {.driver = GetParam().driver},
+                                             .findings_max = 1});
+  EXPECT_EQ(report.findings.size(), 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PlantedBugTest, testing::ValuesIn(AllBugs()), [](const auto& info) {
+  std::string name(info.param.name);
+  std::ranges::replace(name, '-', '_');
+  return name;
+});
+
+TEST(ProbesTest, AreListedAlsoWhereNobodyWent) {
+  EXPECT_GT(AllProbes().size(), 20u);
+  const auto is_named = [](const Probe& probe) {
+    return std::string(probe.name) == "a spare was promoted";
+  };
+  EXPECT_TRUE(std::ranges::any_of(AllProbes(), is_named));
+}
+
+#endif
+
+}  // namespace
+}  // namespace muster::sim
