@@ -75,7 +75,7 @@ class Reader {
     if (size > bytes_.size()) return Complain("it ends within a text");
     text = bytes_.substr(0, size);
     bytes_.remove_prefix(size);
-    if (ReplaceInvalidUtf8(text) != text) Complain("a text is not UTF-8");
+    if (!IsUtf8(text)) Complain("a text is not UTF-8");
   }
   void operator()(Duration& time) {
     // A century is more than anybody waits, and far from where sums overflow.
