@@ -1,9 +1,11 @@
 # The commands of this repository. Each one installs what it needs first (scripts/setup) and can be repeated.
-.PHONY: help run test compare format clean
+.PHONY: help run test fuzz coverage compare format clean
 
 help:
 	@echo 'make run       build muster, start its server, let four processes meet through it'
 	@echo 'make test      build and run all tests, plain and under the sanitizers'
+	@echo 'make fuzz      run every fuzzer for ten million executions (FUZZ_RUNS, FUZZ_SECONDS)'
+	@echo 'make coverage  report which lines the tests reach'
 	@echo 'make compare   measure the server beside those of PyTorch and Redis'
 	@echo 'make format    format the C++ files'
 	@echo 'make clean     remove everything that was built'
@@ -13,6 +15,12 @@ run:
 
 test:
 	@scripts/test
+
+fuzz:
+	@scripts/fuzz
+
+coverage:
+	@scripts/coverage
 
 compare:
 	@scripts/setup compare
