@@ -59,7 +59,7 @@ Event EventFrom(Input& input) {
   event.time = kTimes[number % std::size(kTimes)];
   // Up to four keys of two bits each, and as many values.
   uint8_t list = input.Byte();
-  for (int count = key >> 4 & 7; count > 0 && count < 5; --count, list >>= 2) {
+  for (int count = (key >> 4) % 5; count > 0; --count, list >>= 2) {
     event.keys.emplace_back(kKeys[list & 3]);
     event.values.emplace_back(kValues[(value + list) % std::size(kValues)]);
   }
