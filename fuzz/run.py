@@ -18,6 +18,7 @@ Standard library only.
 
 import argparse
 import pathlib
+import platform
 import random
 import re
 import shutil
@@ -35,6 +36,17 @@ STORIES = {"coordinator", "machine"}
 PROGRESS_SECONDS = 60
 
 
+def without_randomisation():
+    """What a fuzzer is started through: its sanitizers cannot place their shadow memory under the address randomisation
+    of some newer kernels. Where switching that off is not allowed, they have to do with it."""
+    command = ["setarch", platform.machine(), "-R"]
+    try:
+        works = subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        works = False
+    return command if works else []
+
+
 def say(text):
     print(f"fuzz: {text}", flush=True)
 
@@ -42,8 +54,9 @@ def say(text):
 class Fuzzer:
     """One of them: its files, its process and how it went."""
 
-    def __init__(self, name, build, folder):
+    def __init__(self, name, build, folder, wrapper):
         self.name = name
+        self.wrapper = wrapper
         self.program = build / f"{name}_fuzzer"
         self.tree = HERE / "corpus" / name
         self.grown = folder / name
@@ -54,7 +67,7 @@ class Fuzzer:
             place.mkdir(parents=True, exist_ok=True)
 
     def start(self, runs, seconds, seed):
-        command = [self.program, f"-seed={seed}", f"-runs={runs}", f"-max_total_time={seconds}",
+        command = [*self.wrapper, self.program, f"-seed={seed}", f"-runs={runs}", f"-max_total_time={seconds}",
                    f"-max_len={LENGTHS[self.name]}", "-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1",
                    f"-artifact_prefix={self.findings}/{self.name}-"]
         if self.name in STORIES:
@@ -103,7 +116,7 @@ class Fuzzer:
         print("\n".join("    " + line for line in lines[first:first + 40]))
         kept = re.findall(r"Test unit written to (\S+)", self.text())
         if kept:
-            say(f"{self.name}: replay it with: {self.program} {kept[-1]}")
+            say(f"{self.name}: replay it with: {' '.join([*self.wrapper, str(self.program), kept[-1]])}")
 
     def stop(self):
         if self.process and self.process.poll() is None:
@@ -134,8 +147,9 @@ def print_table(fuzzers):
     print(f"{'fuzzer':<16} {'executions':>12} {'seconds':>8} {'per second':>11} {'coverage':>9}  findings")
     for fuzzer in fuzzers:
         executions = fuzzer.executions()
-        print(f"{fuzzer.name:<16} {executions:>12,} {fuzzer.seconds:>8.0f} {executions / max(fuzzer.seconds, 1):>11.0f} "
-              f"{fuzzer.coverage():>9}  {fuzzer.verdict() or 'none'}")
+        rate = executions / max(fuzzer.seconds, 1)
+        print(f"{fuzzer.name:<16} {executions:>12,} {fuzzer.seconds:>8.0f} {rate:>11.0f} {fuzzer.coverage():>9}  "
+              f"{fuzzer.verdict() or 'none'}")
 
 
 def minimise(fuzzer):
@@ -145,8 +159,8 @@ def minimise(fuzzer):
         for path in fuzzer.tree.iterdir():
             if re.fullmatch(r"[0-9a-f]{40}", path.name):
                 shutil.move(path, folder)
-        command = [fuzzer.program, "-set_cover_merge=1", "-use_counters=0", f"-max_len={LENGTHS[fuzzer.name]}",
-                   fuzzer.tree, folder, fuzzer.grown]
+        command = [*fuzzer.wrapper, fuzzer.program, "-set_cover_merge=1", "-use_counters=0",
+                   f"-max_len={LENGTHS[fuzzer.name]}", fuzzer.tree, folder, fuzzer.grown]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     say(f"{fuzzer.name}: {len(list(fuzzer.tree.iterdir()))} inputs")
 
@@ -174,7 +188,8 @@ def main():
         signal.signal(number, lambda *_: sys.exit(130))
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch) if options.fresh else options.build / "corpus"
-        fuzzers = [Fuzzer(name, options.build, folder) for name in options.names or LENGTHS]
+        wrapper = without_randomisation()
+        fuzzers = [Fuzzer(name, options.build, folder, wrapper) for name in options.names or LENGTHS]
         if options.minimise:
             for fuzzer in fuzzers:
                 minimise(fuzzer)

@@ -47,11 +47,12 @@ class FuzzRunner(unittest.TestCase):
 
     def test_a_finding_fails_the_run_and_comes_with_the_command_that_replays_it(self):
         self.fuzzer("requests", DONE)
-        self.fuzzer("state", 'echo "x.cc:7: does not hold: a == b"; echo "Test unit written to /some/state-crash-1"; exit 77')
+        self.fuzzer("state", 'echo "x.cc:7: does not hold: a == b"\n'
+                             'echo "Test unit written to /some/state-crash-1"\nexit 77')
         done = self.run_it("requests", "state")
         self.assertEqual(done.returncode, 1, done)
         self.assertIn("does not hold: a == b", done.stdout)
-        self.assertIn(f"replay it with: {self.build}/state_fuzzer /some/state-crash-1", done.stdout)
+        self.assertRegex(done.stdout, f"replay it with: .*{self.build}/state_fuzzer /some/state-crash-1\n")
         self.assertIn("fuzz: FAILED: state", done.stdout)
 
     def test_a_fuzzer_that_ends_before_its_share_is_done_fails_the_run(self):
