@@ -1,7 +1,8 @@
 // The coordinator against nodes that say anything, in any order: they come, vanish, come back, join
 // twice, forge tokens, speak of other rounds and stay silent. After every event its books balance;
-// whatever it says can be read by a node; ranks of a round are distinct and below its size, all of
-// its members are told the same size and address, rounds only grow, and closed stays closed.
+// a message of another session or time changes nothing; whatever it says can be read by a node;
+// ranks of a round are distinct and below its size, all of its members are told the same size and
+// address, rounds only grow, and closed stays closed.
 //
 // An input is options and a story, four bytes for each event.
 #include <cstdint>
@@ -37,6 +38,8 @@ struct Talker {
   uint64_t token = 0;
   uint32_t incarnation = 0;
   int64_t round = -1;
+  int64_t said = -1;   ///< The last round that it was in, as it said when it came,
+  int64_t floor = -1;  ///< and was heard to say: it is never given that number again.
 };
 
 /// A complete round, as its members have been told.
@@ -72,28 +75,17 @@ class World {
       case 1:
         Open(talker, detail, forged, out);
         break;
-      case 2:
-      case 3:
-        coordinator_.Join(KeyOf(talker, forged), kTimes[detail % std::size(kTimes)], now_, out);
-        break;
-      case 4:
-        coordinator_.Leave(KeyOf(talker, forged), now_, out);
-        break;
-      case 5:
-        // Closing ends a story: seldom, and for reasons that are no text, too.
-        if (detail < 32) coordinator_.Close(KeyOf(talker, forged), "\xff\nworn out", now_, out);
-        break;
-      case 6:
-        coordinator_.KeepAlive(KeyOf(talker, forged), now_, out);
-        break;
       case 7:
         Disconnect(talker);
         break;
       case 8:
         Pass(kTimes[detail % std::size(kTimes)], (forged & 1) != 0, out);
         break;
-      default:
+      case 9:
         CheckReport(kRuns[detail % std::size(kRuns)], forged % 4);
+        break;
+      default:
+        Speak(talker, what % 10, detail, forged, out);
         break;
     }
     Deliver(out);
@@ -113,10 +105,37 @@ class World {
     hello.bootstrap_port = detail;
     if ((forged & 1) == 0) hello.resume = talker.token;
     if ((forged & 2) == 0) hello.round = talker.round;
+    talker.said = hello.round;
     if ((forged & 12) == 12) hello.settings.max_nodes += 1;
     if ((forged & 48) == 48) hello.server_addr = "10.0.0.1";
     if (forged == 255) hello.node.addr = "not\nprintable";
     coordinator_.Open(*talker.connection, hello, now_, out);
+  }
+
+  /// A message in a session. Where it is of another session or time, it is refused, and that is
+  /// all.
+  void Speak(const Talker& talker, int what, uint8_t detail, uint8_t forged, Pushes& out) {
+    const SessionKey key = KeyOf(talker, forged);
+    const bool is_past = key.token != talker.token || key.incarnation != talker.incarnation;
+    const std::vector<RendezvousState> before = is_past ? States() : std::vector<RendezvousState>();
+    if (what == 2 || what == 3)
+      coordinator_.Join(key, kTimes[detail % std::size(kTimes)], now_, out);
+    if (what == 4) coordinator_.Leave(key, now_, out);
+    // Closing ends a story: seldom, and for reasons that are no text, too.
+    if (what == 5 && detail < 32) coordinator_.Close(key, "\xff\nworn out", now_, out);
+    if (what == 6) coordinator_.KeepAlive(key, now_, out);
+    if (!is_past) return;
+    FUZZ_CHECK(States() == before, "a message of the past has changed something");
+    for (const Push& push : out) FUZZ_CHECK(push.kind == Push::Kind::kRefused);
+  }
+
+  std::vector<RendezvousState> States() const {
+    std::vector<RendezvousState> states;
+    for (const std::string_view id : kRunIds) {
+      const Coordinator::Run* run = coordinator_.Find(id);
+      states.push_back(run == nullptr ? RendezvousState{} : run->state);
+    }
+    return states;
   }
 
   /// Mostly what the node knows; sometimes another session, time or round.
@@ -164,8 +183,12 @@ class World {
     if (push.kind == Push::Kind::kOpened) {
       talker.token = push.token;
       talker.incarnation = push.incarnation;
+      if (!push.resumed) talker.floor = talker.said;
     }
-    if (push.kind == Push::Kind::kComplete) talker.round = push.round;
+    if (push.kind == Push::Kind::kComplete) {
+      FUZZ_CHECK(push.round > talker.floor, "round ", push.round, " again");
+      talker.round = push.round;
+    }
     if (push.kind == Push::Kind::kEnded) Disconnect(talker);  // the server ends the connection
   }
 
@@ -178,7 +201,6 @@ class World {
       told = {.world_size = push.world_size, .where = Concat(push.addr, ' ', push.port)};
       FUZZ_CHECK(std::next(entry) == rounds_.end() || std::next(entry)->first.first != run->serial,
                  "round ", push.round, " after a later one");
-      FUZZ_CHECK(!closed_before_.contains(run->serial), "a round of a closed run");
     }
     FUZZ_CHECK(told.world_size == push.world_size, told.world_size, " and ", push.world_size);
     FUZZ_CHECK(told.where == Concat(push.addr, ' ', push.port));
@@ -213,7 +235,10 @@ class World {
       with_deadline += member.join_by != Instant::Never() ? 1 : 0;
     }
     FUZZ_CHECK(run.deadlines.size() == with_deadline);
-    if (closed_before_.contains(run.serial)) FUZZ_CHECK(state.closed);
+    const auto closed = closed_before_.find(run.serial);
+    if (closed == closed_before_.end()) return;
+    FUZZ_CHECK(state.closed);
+    FUZZ_CHECK(run.completed_round == closed->second, "a round of a closed run");
   }
 
   void CheckReport(std::string_view run_id, size_t names_max) const {
@@ -234,11 +259,12 @@ class World {
     }
   }
 
-  std::set<uint64_t> ClosedRuns() const {
-    std::set<uint64_t> closed;
+  /// The closed runs, and the last round that each has completed.
+  std::map<uint64_t, int64_t> ClosedRuns() const {
+    std::map<uint64_t, int64_t> closed;
     for (const std::string_view id : kRunIds) {
       const Coordinator::Run* run = coordinator_.Find(id);
-      if (run != nullptr && run->state.closed) closed.insert(run->serial);
+      if (run != nullptr && run->state.closed) closed[run->serial] = run->completed_round;
     }
     return closed;
   }
@@ -250,7 +276,7 @@ class World {
   uint64_t connections_ = 0;
   std::map<SessionId, Talker> owners_;  // who opened a connection, and for which run
   std::map<std::pair<uint64_t, int64_t>, Told> rounds_;  // by run and number
-  std::set<uint64_t> closed_before_;                     // the present event
+  std::map<uint64_t, int64_t> closed_before_;            // the present event
 };
 
 }  // namespace

@@ -6,9 +6,9 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
 
@@ -52,15 +52,13 @@ class Input {
 /// The bytes in memory of their very size: AddressSanitizer sees whoever reads one too many.
 class ExactCopy {
  public:
-  explicit ExactCopy(std::string_view bytes)
-      : size_(bytes.size()), memory_(std::make_unique<char[]>(bytes.size())) {
-    std::copy(bytes.begin(), bytes.end(), memory_.get());
+  explicit ExactCopy(std::string_view bytes) : bytes_(bytes.begin(), bytes.end()) {
+    bytes_.shrink_to_fit();
   }
-  std::string_view view() const { return {memory_.get(), size_}; }
+  std::string_view view() const { return {bytes_.data(), bytes_.size()}; }
 
  private:
-  size_t size_;
-  std::unique_ptr<char[]> memory_;
+  std::vector<char> bytes_;
 };
 
 }  // namespace muster::fuzz

@@ -98,28 +98,49 @@ bool Same(const Request& a, const Request& b) {
          std::ranges::equal(a.values, b.values);
 }
 
+/// Whether all that the request shows is in these bytes.
+bool ShowsOnly(const Request& request, std::string_view bytes) {
+  const auto inside = [&](std::string_view view) {
+    return view.data() == nullptr || (view.data() >= bytes.data() &&
+                                      view.data() + view.size() <= bytes.data() + bytes.size());
+  };
+  return inside(request.key) && inside(request.expected) && inside(request.value) &&
+         std::ranges::all_of(request.keys, inside) && std::ranges::all_of(request.values, inside);
+}
+
+/// All requests are decoded before the first is looked at, as a connection does, and several times
+/// over, until the memory for short lists is used up: what a decoder has given must stay as it is.
+void CheckDecoded(std::string_view stream, const std::vector<size_t>& sizes,
+                  const RequestLimits& limits) {
+  const std::vector<ExactCopy> copies = {8, ExactCopy(stream)};
+  RequestDecoder decoder;
+  std::vector<Request> requests;
+  for (const ExactCopy& copy : copies) {
+    std::string_view rest = copy.view();
+    for (const size_t size : sizes) {
+      requests.push_back(decoder.Decode(rest.substr(0, size)));
+      rest.remove_prefix(size);
+    }
+  }
+  std::string encoded;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const std::string_view copy = copies[i / sizes.size()].view();
+    if (i % sizes.size() == 0) encoded.clear();
+    const size_t before = encoded.size();
+    FUZZ_CHECK(ShowsOnly(requests[i], copy.substr(before, sizes[i % sizes.size()])));
+    CheckLimits(requests[i], limits);
+    wire::AppendRequest(encoded, requests[i]);
+    FUZZ_CHECK(wire::RequestBytes(requests[i]) == encoded.size() - before);
+    FUZZ_CHECK(copy.starts_with(encoded));
+  }
+}
+
 void CheckStream(std::string_view stream, const RequestLimits& limits, uint8_t cuts) {
   const Verdict whole = ScanWhole(stream, limits);
   const Verdict pieces = ScanPieces(stream, limits, cuts);
   FUZZ_CHECK(pieces.sizes == whole.sizes);
   FUZZ_CHECK(pieces.refusal == whole.refusal, pieces.refusal, "\n", whole.refusal);
-  // All of them are decoded before the first is looked at, as a connection does: what a decoder has
-  // given must stay where it is.
-  RequestDecoder decoder;
-  std::vector<Request> requests;
-  size_t at = 0;
-  for (const size_t size : whole.sizes) {
-    requests.push_back(decoder.Decode(stream.substr(at, size)));
-    at += size;
-  }
-  std::string encoded;
-  for (const Request& request : requests) {
-    const size_t before = encoded.size();
-    CheckLimits(request, limits);
-    wire::AppendRequest(encoded, request);
-    FUZZ_CHECK(wire::RequestBytes(request) == encoded.size() - before);
-  }
-  FUZZ_CHECK(encoded == stream.substr(0, at));
+  CheckDecoded(stream, whole.sizes, limits);
 }
 
 /// A request made of the input, with what its layout has and nothing else.

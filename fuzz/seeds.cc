@@ -36,6 +36,7 @@ Seeds Requests() {
       AppendBytes("/foo", std::string(40, 'x')),
       MultiGetBytes({"/a", "", "/c"}),
       MultiSetBytes({{"/a", "1"}, {"/b", ""}}),
+      CheckBytes(Keys(100, "")) + MultiSetBytes(Pairs(7, {"k", "v"})),
       PushBytes("/q", "job1") + PopBytes("/q") + QueueLenBytes("/q"),
       BarrierBytes("/b", 2),
       wire::SessionGreeting(true),
@@ -100,6 +101,12 @@ Seeds States() {
       p::StateWith({{"newer", p::List({p::Text("x"), p::Tuple({p::Int(1), p::Long("\xff")})})}}),
       p::StateWith({{"newer", p::Dict({{p::Int(1), time}})}}),
       p::StateWith({{"redundancy_list", ""}, {"round", p::Int(7)}}),
+      // What nobody would write: a list in itself, one nested deeply, and one byte that stands for
+      // many.
+      p::StateWith({{"newer", std::string("]\x94h\0a", 5)}}),
+      p::StateWith({{"newer", std::string(70, ']') + std::string(69, 'a')}}),
+      p::StateWith({{"newer", "](" + p::Text(std::string(200, 'x')) + "\x94" +
+                                  test::Hex("68 00 68 00 68 00 68 00 68 00") + "e"}}),
   };
 }
 
@@ -111,6 +118,8 @@ Seeds Configurations() {
       "[fe80::1]\nclose_timeout=0.5,grace=1e-3",
       ":80\njoin_timeout=1_000,is_host=no",
       "10.0.0.7:65535\njoin_timeout=-1",
+      "a:1\njoin_timeout=-9223372036854775808",
+      "a:1\nkeep_alive_interval=3153600000,keep_alive_max_attempt=9223372036854775807",
       "h:70000\na=b=c,d=e/f",
       "\na=1,a=2,b",
       "tcp://h:1\n=x",
