@@ -1,9 +1,11 @@
 # The commands of this repository. Each one installs what it needs first (scripts/setup) and can be repeated.
-.PHONY: help run test compare sim format clean
+.PHONY: help run test compare sim format clean fuzz coverage
 
 help:
 	@echo 'make run       build muster, start its server, let four processes meet through it'
 	@echo 'make test      build and run all tests, plain and under the sanitizers'
+	@echo 'make fuzz      run every fuzzer for ten million executions (FUZZ_RUNS, FUZZ_SECONDS)'
+	@echo 'make coverage  report which lines the tests reach'
 	@echo 'make compare   measure the server beside those of PyTorch and Redis'
 	@echo 'make sim       a million simulated runs, planted bugs, 100,000 nodes (SIM_RUNS, SIM_SEED)'
 	@echo 'make format    format the C++ files'
@@ -14,6 +16,12 @@ run:
 
 test:
 	@scripts/test
+
+fuzz:
+	@scripts/fuzz
+
+coverage:
+	@scripts/coverage
 
 compare:
 	@scripts/setup compare

@@ -17,6 +17,16 @@ complain() { say "$@" >&2; }
 # Whether the virtual environment of the PyTorch tests can be used.
 torch_works() { "$TORCH_VENV/bin/python" -c 'import pytest, torch' >/dev/null 2>&1; }
 
+# Whether there is a clang++ that makes fuzzers: the compiler, and the libraries that they link.
+clang_fuzzes() {
+  local folder status=0
+  folder=$(mktemp -d)
+  printf 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, decltype(sizeof 0)) { return 0; }' |
+    clang++ -fsanitize=fuzzer,address,undefined -x c++ - -o "$folder/fuzzer" >/dev/null 2>&1 || status=1
+  rm -rf "$folder"
+  return "$status"
+}
+
 # Configures a preset; quick when nothing changed.
 configure() { cmake --preset "$1"; }
 

@@ -17,7 +17,8 @@ import sys
 
 CODE = {".h", ".cc"}
 TEXT = CODE | {".py", ".sh", ".md", ".cmake", ".txt", ".json", ".toml", ".yaml", ".yml", ".in", ""}
-SKIPPED_FOLDERS = re.compile(r"\.(?!ci$|github$)|__pycache__$|third_party$|build")
+# A fuzzer's corpus is bytes, whatever they look like.
+SKIPPED_FOLDERS = re.compile(r"\.(?!ci$|github$)|__pycache__$|third_party$|corpus$|build")
 # These two must name what they ban.
 ABOUT_THE_RULES = {"tools/tidy.py", "tools/tidy_test.py"}
 
@@ -88,14 +89,14 @@ class Ban:
 
 
 _OURS = ("src/", "include/", "examples/")
-_AND_TESTS = _OURS + ("tests/", "bench/")
+_AND_TESTS = _OURS + ("tests/", "bench/", "fuzz/")
 _CLOCK_READERS = ("src/adapters/", "src/cli/", "src/load/", "src/face/hash_store")
 
 # Looked for in code, that is, outside comments and string literals.
 CODE_BANS = [
-    Ban(r"\bstd::random_device\b", ("src/", "include/"), ("src/cli/",), "std::random_device",
+    Ban(r"\bstd::random_device\b", ("src/", "include/", "fuzz/"), ("src/cli/",), "std::random_device",
         "the Prng you were given (src/cli seeds it)"),
-    Ban(r"\b(steady|system|high_resolution)_clock::now\b", ("src/", "include/"), _CLOCK_READERS,
+    Ban(r"\b(steady|system|high_resolution)_clock::now\b", ("src/", "include/", "fuzz/"), _CLOCK_READERS,
         "reading the clock", "the Instant you were given, or the port in ports/clock.h"),
     Ban(r"(?<![\w.>])s?rand\s*\(", _AND_TESTS, (), "rand()", "base/prng.h with a seed"),
     Ban(r"\bsleep_(for|until)\b|\b(u|nano)sleep\s*\(", _AND_TESTS,

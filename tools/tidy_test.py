@@ -141,6 +141,9 @@ class TidyTest(unittest.TestCase):
             ("src/face/tcp_store.cc", "auto t = steady_clock::now();", "use the Instant"),
             ("src/base/a.cc", "int i = std::rand();", "use base/prng.h"),
             ("tests/e2e/a.cc", "srand(1);", "use base/prng.h"),
+            ("fuzz/a_fuzzer.cc", "srand(1);", "use base/prng.h"),
+            ("fuzz/a_fuzzer.cc", "std::random_device entropy;", "use the Prng you were given"),
+            ("fuzz/a_fuzzer.cc", "auto t = steady_clock::now();", "use the Instant you were given"),
             ("src/load/a.cc", "std::this_thread::sleep_for(1s);", "use a wait on the condition"),
             ("tests/e2e/a.cc", "std::this_thread::sleep_for(1s);", "in tests EventuallyTrue"),
             ("src/runtime/a.cc", "throw Error();", "use a Result"),
@@ -177,6 +180,10 @@ class TidyTest(unittest.TestCase):
         ]:
             with self.subTest(path=path, code=code):
                 self.assert_quiet(path, code + "\n")
+
+    def test_a_corpus_is_bytes_and_not_looked_at(self):
+        self.assert_quiet("fuzz/corpus/configuration/0a1b", "killall muster \n")
+        self.assert_fires("fuzz/corpus.md", "killall muster\n", "ending processes by their name")
 
     def test_banned_words_fire_in_any_file(self):
         for path in ["scripts/run", "README.md", "Makefile", "tests/compat/a.py", "src/base/a.cc"]:

@@ -24,6 +24,10 @@ Result<Endpoint> ParseHostPort(std::string_view text) {
   } else if (host.find(':') != std::string_view::npos) {
     return wrong("write an IPv6 address as [ADDRESS]:PORT");
   }
+  // Written down again, the outer ones would be taken for those of an address.
+  if (host.find_first_of("[]") != std::string_view::npos) {
+    return wrong("brackets belong around an IPv6 address, and nowhere else");
+  }
   const std::string_view digits = text.substr(colon + 1);
   Endpoint endpoint{.host = std::string(host)};
   const auto [end, failure] =

@@ -46,6 +46,14 @@ TEST(ParseHostPortTest, UnclosedBracketIsRefused) {
   }
 }
 
+TEST(ParseHostPortTest, BracketsWithinTheHostAreRefused) {
+  for (const std::string_view text : {"[[::1]]:1", "[[a]]:1", "[a]]:1", "a]:1", "a[b]:1", "]:1"}) {
+    const Result<Endpoint> read = ParseHostPort(text);
+    ASSERT_FALSE(read) << text;
+    EXPECT_THAT(read.error().message, HasSubstr("brackets")) << text;
+  }
+}
+
 RC_GTEST_PROP(EndpointTest, ReadsBackWhatItWrote, (uint16_t port)) {
   const auto host =
       *rc::gen::container<std::string>(rc::gen::element('a', 'Z', '0', '9', '.', '-', ':', '_'));
@@ -60,6 +68,7 @@ RC_GTEST_PROP(EndpointTest, AnyTextIsReadOrRefused, ()) {
       *rc::gen::container<std::string>(rc::gen::element('[', ']', ':', '1', 'h', '\0', '\xff'));
   const Result<Endpoint> read = ParseHostPort(text);
   if (!read) RC_ASSERT(read.error().code == Code::kInvalid);
+  if (read) RC_ASSERT(ParseHostPort(read->ToString()).value() == *read);
 }
 
 }  // namespace

@@ -35,7 +35,9 @@ class Writer {
       AppendInt(out_, value);
     }
   }
+  // Readable, whatever somebody put into it: the reader hangs up on what is not UTF-8.
   void operator()(std::string& text) {
+    if (!IsUtf8(text)) text = ReplaceInvalidUtf8(text);
     std::string_view kept = std::string_view(text).substr(0, kTextBytesMax);
     const auto is_cut = [&] { return (text[kept.size()] & 0xc0) == 0x80; };  // within a character
     while (kept.size() < text.size() && is_cut()) kept.remove_suffix(1);
@@ -73,7 +75,7 @@ class Reader {
     if (size > bytes_.size()) return Complain("it ends within a text");
     text = bytes_.substr(0, size);
     bytes_.remove_prefix(size);
-    if (ReplaceInvalidUtf8(text) != text) Complain("a text is not UTF-8");
+    if (!IsUtf8(text)) Complain("a text is not UTF-8");
   }
   void operator()(Duration& time) {
     // A century is more than anybody waits, and far from where sums overflow.

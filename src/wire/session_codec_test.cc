@@ -140,6 +140,24 @@ TEST(SessionCodecTest, PushesComeBackWhole) {
   EXPECT_EQ(refused.refusal, Push::Refusal::kPast);
 }
 
+// Reasons come from users, names from machines: what cannot be said as it is, is said as well as it
+// can be. Otherwise the peer would hang up on it, time and again.
+TEST(SessionCodecTest, WhatIsNoTextComesBackReadable) {
+  const auto close =
+      ReadSessionRequest(Frame({.kind = Said::kClose, .reason = "bad \xff\xc3 disk"}));
+  ASSERT_TRUE(close) << close.error().message;
+  EXPECT_EQ(close->reason, "bad \xef\xbf\xbd\xef\xbf\xbd disk");
+  EXPECT_EQ(ReadPush(Frame(Push{.kind = Push::Kind::kEnded, .why = "\xed\xa0\x80"})).why,
+            "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+}
+
+TEST(SessionCodecTest, ATextThatIsTooLongComesBackCutBetweenCharacters) {
+  std::string name = "xy";
+  while (name.size() < 5000) name += "\xe2\x82\xac";  // three bytes: the limit is within one
+  EXPECT_EQ(ReadPush(Frame(Push{.kind = Push::Kind::kClosed, .who = name})).who,
+            name.substr(0, 4094));
+}
+
 TEST(SessionCodecTest, AStatusComesBackInParts) {
   const MemberReport member{.node = {"10.0.0.7", 4711, 1},
                             .role = MemberReport::Role::kSpare,
@@ -212,9 +230,9 @@ TEST(SessionCodecTest, NonsenseIsRefusedAndSaysWhat) {
   SessionRequest strange = AnOpen();
   strange.hello.settings.policy = static_cast<RankPolicy>(9);
   EXPECT_THAT(ReadSessionRequest(Frame(strange)).error().message, HasSubstr("rank policy"));
-  strange = AnOpen();
-  strange.hello.label = "\xff";
-  EXPECT_THAT(ReadSessionRequest(Frame(strange)).error().message, HasSubstr("UTF-8"));
+  std::string no_text = Frame(AnOpen());
+  no_text[no_text.find("rack7")] = '\xff';
+  EXPECT_THAT(ReadSessionRequest(no_text).error().message, HasSubstr("UTF-8"));
   EXPECT_THAT(ReadSessionRequest(Frame(SessionRequest{.kind = Said::kJoin, .join_timeout = -1s}))
                   .error()
                   .message,

@@ -115,9 +115,10 @@ Result<RendezvousState> StateReader::Read() {
     MUSTER_TRY(state_.closed_by, Text(NameOf(kClosedBy), find(kClosedBy)));
   }
   if (find(kCompletedRound) != kNoPickleId) {
-    RendezvousState::Completion& completion = state_.completion.emplace();
+    RendezvousState::Completion completion;
     MUSTER_TRY(completion.round, Count(NameOf(kCompletedRound), find(kCompletedRound), kRoundMax));
     MUSTER_TRY(completion.world_size, Count(NameOf(kWorldSize), find(kWorldSize), kRanksMax));
+    state_.completion = completion;
   }
   MUSTER_CHECK_OK(KeepUnknown(attributes.unknown, state_.unknown));
   return std::move(state_);

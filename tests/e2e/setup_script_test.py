@@ -92,6 +92,21 @@ class SetupWithoutApt(unittest.TestCase):
         self.without("clang-format")
         self.expect_missing("test", "clang-format")
 
+    def test_without_clang_the_tests_go_on_and_say_so(self):
+        for name in ("clang-format", "faketime"):
+            self.program(self.bin / name, "exit 0")
+        self.without("clang++")
+        done = self.setup_script("test", MUSTER_REQUIRE_CLANG="")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn("the fuzzers will be reported as skipped", done.stderr)
+        done = self.setup_script("test", MUSTER_REQUIRE_CLANG="1")
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn("MUSTER_REQUIRE_CLANG=1", done.stderr)
+
+    def test_who_wants_to_fuzz_needs_a_clang_that_has_the_libraries(self):
+        self.program(self.bin / "clang++", "exit 1")
+        self.expect_missing("fuzz", "clang", "libclang-rt-14-dev")
+
 
 class Jobs(unittest.TestCase):
     def jobs(self, **variables):

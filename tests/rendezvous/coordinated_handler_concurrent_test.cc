@@ -122,6 +122,15 @@ TEST_F(CoordinatedTest, ClosingEndsItForAllAndSaysWhoAndWhy) {
               AllOf(HasSubstr("run"), HasSubstr(nodes[0]->node()), HasSubstr("the disk is full")));
 }
 
+// A file name in another encoding, say: the server took such a message for nonsense, and hung up.
+TEST_F(CoordinatedTest, AReasonThatIsNoTextClosesAllTheSame) {
+  const auto node = Node(1, 1);
+  node->NextRendezvous();
+  node->SetClosed("cannot read caf\xe9");
+  EXPECT_THAT(ErrorOf<RendezvousClosedError>([&] { node->NextRendezvous(); }),
+              HasSubstr("cannot read caf"));
+}
+
 TEST_F(CoordinatedTest, WhoWaitsInVainLearnsWhoWasThere) {
   CoordinatedRendezvousOptions options = Options(3, 4);
   options.join_timeout = milliseconds(200);

@@ -98,7 +98,7 @@ std::vector<MemberReport> Many(const Coordinator::Run& run, Role role, size_t na
     if (RoleOf(run.state, node) == role) found.push_back(MemberOf(run, member, role, now));
   }
   if (found.size() > names_max) {
-    std::ranges::stable_partition(found, &MemberReport::late);
+    std::stable_partition(found.begin(), found.end(), [](const auto& one) { return one.late; });
     found.resize(names_max);
   }
   return found;

@@ -90,7 +90,7 @@ void Apply(Action action, const Node& self, const RendezvousRules& rules, WallTi
     case Action::kFinish:
       break;
   }
-  MUSTER_ASSERT(!"this action changes nothing");
+  MUSTER_ASSERT(false && "this action changes nothing");
 }
 
 void Restore(const Node& self, int64_t rank, WallTime now, RendezvousState* state) {
