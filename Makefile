@@ -1,10 +1,11 @@
 # The commands of this repository. Each one installs what it needs first (scripts/setup) and can be repeated.
-.PHONY: help run test compare format clean
+.PHONY: help run test compare histories format clean
 
 help:
 	@echo 'make run       build muster, start its server, let four processes meet through it'
 	@echo 'make test      build and run all tests, plain and under the sanitizers'
 	@echo 'make compare   measure the server beside those of PyTorch and Redis'
+	@echo 'make histories  check 10,000 histories of the store for linearizability; some of PyTorch'"'"'s, too'
 	@echo 'make format    format the C++ files'
 	@echo 'make clean     remove everything that was built'
 
@@ -17,6 +18,10 @@ test:
 compare:
 	@scripts/setup compare
 	@scripts/compare
+
+histories:
+	@scripts/setup test
+	@scripts/histories
 
 format:
 	@tools/format.sh

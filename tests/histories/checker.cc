@@ -15,33 +15,42 @@ namespace muster::test {
 
 namespace {
 
-/// An operation, and until when the server may keep an element for whoever called it: until the
-/// next request on its connection has been executed.
-struct Placed {
-  Operation operation;
-  int64_t holds_until = kNever;
-};
-using Part = std::vector<Placed>;
+using Part = History;
 
 constexpr size_t kOperationsMax = 256;
 using Set = std::bitset<kOperationsMax>;
 
 // ----------------------------------------------------------------------------------------------
-// taking a history apart
+// who may be kept an element
 
-Part Place(const History& history) {
+/// A call that waits, or has waited, and for which the server may keep an element meanwhile.
+struct Holder {
+  Operation operation;
+  int64_t until = kNever;
+};
+
+/// The server keeps an element until the next request of that connection has been executed.
+std::vector<Holder> Holders(const History& history) {
   std::map<std::pair<int, int>, int64_t> returned;  // by session and order
   for (const Operation& operation : history) {
     returned[{operation.session, operation.order}] = operation.returned;
   }
-  Part placed;
+  std::vector<Holder> holders;
   for (const Operation& operation : history) {
+    if (!Blocks(operation.kind)) continue;
     const auto next = returned.upper_bound({operation.session, operation.order});
     const bool followed = next != returned.end() && next->first.first == operation.session;
-    placed.push_back({operation, followed ? next->second : kNever});
+    // A wait is over, and the next request is yet to come. Other calls end with a request of their
+    // own.
+    const bool asked_again = operation.outcome == Outcome::kDone && operation.kind != Kind::kWait;
+    const int64_t after = followed ? next->second : kNever;
+    holders.push_back({operation, asked_again ? operation.returned : after});
   }
-  return placed;
+  return holders;
 }
+
+// ----------------------------------------------------------------------------------------------
+// taking a history apart
 
 bool TellsNothing(const Operation& operation) {
   if (operation.outcome == Outcome::kUnknown) return !Changes(operation.kind);
@@ -49,39 +58,51 @@ bool TellsNothing(const Operation& operation) {
   return operation.kind == Kind::kMultiGet && operation.outcome == Outcome::kTimedOut;
 }
 
-/// Without what tells nothing, and with waits for several keys as one wait for each: a key that has
-/// been seen may go again while the others are waited for.
-Part Simplified(const Part& placed) {
-  Part simple;
-  for (const Placed& each : placed) {
-    const Operation& operation = each.operation;
+/// Without what tells nothing, and with what is several steps as its steps.
+History Simplified(const History& history) {
+  History simple;
+  const auto add = [&simple](const Operation& whole, int step) -> Operation& {
+    simple.push_back(whole);
+    simple.back().order = 2 * whole.order + step;
+    return simple.back();
+  };
+  for (const Operation& operation : history) {
     if (TellsNothing(operation)) continue;
-    if (operation.kind != Kind::kWait || operation.outcome != Outcome::kDone) {
-      simple.push_back(each);
-      continue;
-    }
-    for (const std::string& key : operation.keys) {
-      simple.push_back(each);
-      simple.back().operation.keys = {key};
+    const bool done = operation.outcome == Outcome::kDone;
+    const bool reads = operation.kind == Kind::kGet || operation.kind == Kind::kMultiGet;
+    const auto& saw = operation.saw;
+    if (done && operation.kind == Kind::kWait) {
+      // A key that has been seen may go again while the others are waited for.
+      for (const std::string& key : operation.keys) add(operation, 0).keys = {key};
+    } else if (done && reads && std::find(saw.begin(), saw.end(), "") != saw.end()) {
+      // CHECK and GET, which arrive apart if the network wants it. In between the key may go, and
+      // the wire has only one word for "gone" and "empty".
+      Operation& check = add(operation, 0);
+      check.kind = Kind::kCheck;
+      check.saw = {"1"};
+      add(operation, 1).kind = Kind::kRead;
+    } else {
+      add(operation, 0);
     }
   }
   return simple;
 }
 
 /// Groups of operations, so that no two groups have a key in common.
-std::vector<Part> Parts(const Part& placed) {
+std::vector<Part> Parts(const History& history) {
   std::map<std::string, std::string> leader;
   const auto find = [&leader](std::string key) {
     while (leader.contains(key) && leader[key] != key) key = leader[key];
     return key;
   };
-  for (const Placed& each : placed) {
-    const std::vector<std::string>& keys = each.operation.keys;
-    for (const std::string& key : keys) leader[find(key)] = find(keys.front());
+  for (const Operation& operation : history) {
+    for (const std::string& key : operation.keys) {
+      leader[find(key)] = find(operation.keys.front());
+    }
   }
   std::map<std::string, Part> parts;
-  for (const Placed& each : placed) {
-    parts[find(each.operation.keys.front())].push_back(each);
+  for (const Operation& operation : history) {
+    parts[find(operation.keys.front())].push_back(operation);
   }
   std::vector<Part> list;
   for (auto& [key, part] : parts) list.push_back(std::move(part));
@@ -93,12 +114,12 @@ std::vector<Part> Parts(const Part& placed) {
 
 class Search {
  public:
-  Search(Part part, size_t visits_max) : part_(std::move(part)), visits_max_(visits_max) {
+  Search(Part part, const std::vector<Holder>& holders, size_t visits_max)
+      : part_(std::move(part)), holders_(holders), visits_max_(visits_max) {
     MUSTER_ASSERT(part_.size() <= kOperationsMax);
     // Who returned first most likely happened first; the unknown are tried last.
-    std::sort(part_.begin(), part_.end(), [](const Placed& a, const Placed& b) {
-      return std::tie(a.operation.returned, a.operation.called) <
-             std::tie(b.operation.returned, b.operation.called);
+    std::sort(part_.begin(), part_.end(), [](const Operation& a, const Operation& b) {
+      return std::tie(a.returned, a.called) < std::tie(b.returned, b.called);
     });
     for (size_t i = 0; i < part_.size(); ++i) {
       if (At(i).outcome != Outcome::kUnknown) must_happen_.set(i);
@@ -110,6 +131,7 @@ class Search {
         if (At(j).order > At(i).order) later_[i].set(j);
       }
     }
+    OrderPushes();
   }
 
   Verdict::Kind Run() {
@@ -120,7 +142,7 @@ class Search {
   size_t visited() const { return seen_.size(); }
 
  private:
-  const Operation& At(size_t i) const { return part_[i].operation; }
+  const Operation& At(size_t i) const { return part_[i]; }
 
   /// A pop without a known answer may have been executed and found nothing; what follows it need
   /// not wait for it.
@@ -131,6 +153,30 @@ class Search {
   /// Whether the order of operation `i`'s session lets it happen now.
   bool IsItsTurn(size_t i, const Set& happened) const {
     return (earlier_[i] & ~happened).none() && (later_[i] & happened).none();
+  }
+
+  /// First in, first out: who was popped first was pushed first. The search would find that out,
+  /// too, but only after it has tried every order of the pushes. Elements that were pushed twice
+  /// prove nothing.
+  void OrderPushes() {
+    std::map<std::pair<std::string, std::string>, std::vector<size_t>> pushes;  // by key, element
+    std::map<size_t, size_t> popped_by;                                         // by push
+    for (size_t i = 0; i < part_.size(); ++i) {
+      if (At(i).kind == Kind::kPush) pushes[{At(i).keys[0], At(i).values[0]}].push_back(i);
+    }
+    for (size_t i = 0; i < part_.size(); ++i) {
+      const bool pops = At(i).kind == Kind::kPop || At(i).kind == Kind::kTryPop;
+      if (!pops || At(i).outcome != Outcome::kDone) continue;
+      const auto push = pushes.find({At(i).keys[0], At(i).saw[0]});
+      if (push != pushes.end() && push->second.size() == 1) popped_by[push->second[0]] = i;
+    }
+    for (const auto& [first, its_pop] : popped_by) {
+      for (const auto& [second, other_pop] : popped_by) {
+        const bool in_order =
+            At(its_pop).returned < At(other_pop).called || earlier_[other_pop].test(its_pop);
+        if (in_order && At(first).keys == At(second).keys) earlier_[second].set(first);
+      }
+    }
   }
 
   bool Continue(const Set& happened, const State& state) {
@@ -154,18 +200,29 @@ class Search {
   /// How many elements may be kept for other sessions when operation `i` happens.
   size_t HeldByOthers(size_t i, const Set& happened) const {
     const Operation& asks = At(i);
+    if (asks.outcome != Outcome::kEmpty && asks.outcome != Outcome::kTimedOut) return 0;
     size_t held = 0;
-    for (size_t j = 0; j < part_.size(); ++j) {
-      const Operation& other = At(j);
-      if (!Blocks(other.kind) || other.session == asks.session) continue;
-      if (other.called > asks.returned || part_[j].holds_until < asks.called) continue;
-      // A get or pop that has happened has given up, or taken, what was kept for it. A wait that
-      // has ended is followed by another request; until then something may be kept.
-      if (happened[j] && other.outcome == Outcome::kDone && other.kind != Kind::kWait) continue;
-      held += std::find_first_of(asks.keys.begin(), asks.keys.end(), other.keys.begin(),
-                                 other.keys.end()) != asks.keys.end();
+    for (const Holder& holder : holders_) {
+      const Operation& other = holder.operation;
+      if (other.session == asks.session || other.called > asks.returned ||
+          holder.until < asks.called) {
+        continue;
+      }
+      const bool same_key =
+          std::find_first_of(asks.keys.begin(), asks.keys.end(), other.keys.begin(),
+                             other.keys.end()) != asks.keys.end();
+      held += same_key && !HasTaken(other, happened);
     }
     return held;
+  }
+
+  /// Whether a pop has its element already.
+  bool HasTaken(const Operation& pop, const Set& happened) const {
+    if (pop.kind != Kind::kPop || pop.outcome != Outcome::kDone) return false;
+    for (size_t i = 0; i < part_.size(); ++i) {
+      if (At(i).session == pop.session && At(i).order == 2 * pop.order) return happened[i];
+    }
+    return false;
   }
 
   static void Append(std::string& out, const std::string& bytes) {
@@ -190,6 +247,7 @@ class Search {
   }
 
   Part part_;
+  const std::vector<Holder>& holders_;
   const size_t visits_max_;
   Set must_happen_;
   std::vector<Set> earlier_;  // by operation: what its session must have done before,
@@ -201,13 +259,14 @@ class Search {
 
 Verdict Check(const History& history, size_t visits_max) {
   Verdict verdict;
-  for (const Part& part : Parts(Simplified(Place(history)))) {
-    Search search(part, visits_max);
+  const std::vector<Holder> holders = Holders(history);
+  for (const Part& part : Parts(Simplified(history))) {
+    Search search(part, holders, visits_max);
     const Verdict::Kind kind = search.Run();
     verdict.visited += search.visited();
     if (kind == Verdict::Kind::kLinearizable) continue;
     verdict.kind = kind;
-    for (const Placed& each : part) verdict.guilty.push_back(each.operation);
+    verdict.guilty = part;
     return verdict;
   }
   return verdict;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "histories/checker.h"
@@ -10,10 +11,22 @@ namespace muster::test {
 
 namespace {
 
-bool IsViolation(const History& history) {
-  // A search that is given up proves nothing; what it was to show irrelevant stays.
-  constexpr size_t kPatience = 200'000;
-  return Check(history, kPatience).kind == Verdict::Kind::kViolation;
+/// A search that is given up proves nothing; what it was to show irrelevant stays.
+bool IsViolation(const History& history, size_t visits_max) {
+  return Check(history, visits_max).kind == Verdict::Kind::kViolation;
+}
+
+/// What concerns the keys that could not be explained. Others have no part in it.
+History Concerned(const History& history) {
+  std::set<std::string> keys;
+  for (const Operation& operation : Check(history).guilty) {
+    keys.insert(operation.keys.begin(), operation.keys.end());
+  }
+  History concerned;
+  for (const Operation& operation : history) {
+    if (keys.contains(operation.keys.front())) concerned.push_back(operation);
+  }
+  return concerned;
 }
 
 /// What was known at `moment`. If that is a violation, it stays one, whatever came later.
@@ -34,16 +47,16 @@ History ShortestPrefix(const History& history) {
   for (const Operation& operation : history) moments.push_back(operation.returned);
   std::sort(moments.begin(), moments.end());
   const auto first = std::partition_point(moments.begin(), moments.end(), [&](int64_t moment) {
-    return !IsViolation(Until(history, moment));
+    return !IsViolation(Until(history, moment), kVisitsMax / 10);
   });
   return first == moments.end() ? history : Until(history, *first);
 }
 
-/// The operation as if nobody knew anything about it but that it was called.
-Operation Weakened(Operation operation, int session) {
+/// The operation as if nobody knew more than that it was called, and in which order with others of
+/// its session.
+Operation Weakened(Operation operation) {
   operation.outcome = Outcome::kUnknown;
   operation.returned = kNever;
-  operation.session = -1 - session;  // on a connection of its own: in no order with the others
   return operation;
 }
 
@@ -58,8 +71,11 @@ class Case {
   bool IsViolation() const {
     History history;
     for (const size_t i : firm_) history.push_back((*history_)[i]);
-    for (const size_t i : weak_) history.push_back(Weakened((*history_)[i], static_cast<int>(i)));
-    return test::IsViolation(history);
+    for (const size_t i : weak_) {
+      history.push_back(Weakened((*history_)[i]));
+      if (loose_) history.back().session = -1 - static_cast<int>(i);
+    }
+    return test::IsViolation(history, kVisitsMax / 500);
   }
 
   void Weaken(size_t i) {
@@ -67,13 +83,22 @@ class Case {
     weak_.insert(i);
   }
   void LeaveOut(size_t i) { weak_.erase(i); }
+  /// What is weak is in no order with its session any more. That is more to search through, but
+  /// each of them can be left out for itself.
+  void Loosen() { loose_ = true; }
 
-  /// Whether every firm operation is part of the contradiction.
+  /// Whether every firm operation is part of the contradiction, and none is one in itself: a value
+  /// that nobody wrote.
   bool IsMinimal() const {
-    return std::none_of(firm_.begin(), firm_.end(), [this](size_t i) {
+    return std::all_of(firm_.begin(), firm_.end(), [this](size_t i) {
       Case without = *this;
       without.Weaken(i);
-      return without.IsViolation();
+      Case alone = *this;
+      for (const size_t other : firm_) {
+        if (other != i) alone.Weaken(other);
+      }
+      alone.Loosen();
+      return !without.IsViolation() && !alone.IsViolation();
     });
   }
 
@@ -93,22 +118,35 @@ class Case {
   const History* history_;
   std::set<size_t> firm_;
   std::set<size_t> weak_;
+  bool loose_ = false;
 };
 
 }  // namespace
 
 History Shrink(const History& whole) {
-  const History history = ShortestPrefix(whole);
+  const History history = ShortestPrefix(Concerned(whole));
   Case least(history);
-  for (const size_t i : least.firm()) {
-    Case weaker = least;
-    weaker.Weaken(i);
-    if (weaker.IsViolation()) least = weaker;
+  const auto accept = [&least](const Case& smaller) {
+    if (!smaller.IsViolation()) return false;
+    least = smaller;
+    return true;
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const size_t i : least.firm()) {
+      Case weaker = least;
+      weaker.Weaken(i);
+      if (!Changes(history[i].kind)) weaker.LeaveOut(i);
+      changed = accept(weaker) || changed;
+    }
   }
+  Case loose = least;
+  loose.Loosen();
+  accept(loose);
   for (const size_t i : least.weak()) {
     Case smaller = least;
     smaller.LeaveOut(i);
-    if (smaller.IsMinimal()) least = smaller;
+    if (smaller.IsMinimal()) accept(smaller);
   }
   return least.Rest();
 }

@@ -22,6 +22,22 @@ TEST(ShrinkTest, AWriteThatWouldExplainWhatWasSeenIsKept) {
   EXPECT_EQ(Shrink(history).size(), 3u);
 }
 
+TEST(ShrinkTest, TheOrderOfASessionIsPartOfTheContradiction) {
+  // What proves it is that the set came first, and nothing but the session says so.
+  const History history = {Set("a").At(0, 9).By(1, 0), CheckSaw(true).At(1, 9).By(1, 1),
+                           CompareSet("", "b", "b").At(2, 9).By(1, 2), Read("b").At(3, 9).By(1, 3)};
+  const History shrunk = Shrink(history);
+  EXPECT_EQ(Check(shrunk).kind, Verdict::Kind::kViolation) << Describe(shrunk);
+  EXPECT_EQ(shrunk.size(), 2u) << Describe(shrunk);
+}
+
+TEST(ShrinkTest, WhoWroteWhatWasSeenIsKept) {
+  // The session alone says that the delete was between the two.
+  const History history = {Set("a").At(0, 9).By(1, 0), Delete(true).At(0, 9).By(1, 1),
+                           Get("a").At(0, 9).By(1, 2)};
+  EXPECT_EQ(Shrink(history).size(), 3u);
+}
+
 TEST(ShrinkTest, WhatCameLaterIsLeftOut) {
   History history = {Add(1, 1).At(0, 1), Add(1, 1).At(2, 3)};
   for (int i = 0; i < 20; ++i) history.push_back(Add(1, 2 + i).At(10 + 2 * i, 11 + 2 * i));

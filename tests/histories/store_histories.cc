@@ -47,6 +47,11 @@ Server StartTorch(const std::string& backend) {
   if (python == nullptr) {
     throw std::runtime_error("MUSTER_TORCH_PYTHON does not name a Python that can import torch");
   }
+  // It looks up the name of every client that connects, and where no name server answers, that
+  // takes 5 s for each; it has a lot to say about clients that leave. Neither is what is asked
+  // here.
+  setenv("RES_OPTIONS", "attempts:1 timeout:1", 0);
+  setenv("TORCH_CPP_LOG_LEVEL", "ERROR", 0);
   std::vector<std::string> command{python, MUSTER_TESTS_DIR "/compat/torch_server.py"};
   if (backend == "plain") command.push_back("legacy");
   Server server;
