@@ -11,11 +11,6 @@ namespace muster::test {
 
 namespace {
 
-/// A search that is given up proves nothing; what it was to show irrelevant stays.
-bool IsViolation(const History& history, size_t visits_max) {
-  return Check(history, visits_max).kind == Verdict::Kind::kViolation;
-}
-
 /// What concerns the keys that could not be explained. Others have no part in it.
 History Concerned(const History& history) {
   std::set<std::string> keys;
@@ -47,7 +42,7 @@ History ShortestPrefix(const History& history) {
   for (const Operation& operation : history) moments.push_back(operation.returned);
   std::sort(moments.begin(), moments.end());
   const auto first = std::partition_point(moments.begin(), moments.end(), [&](int64_t moment) {
-    return !IsViolation(Until(history, moment), kVisitsMax / 10);
+    return Check(Until(history, moment), kVisitsMax / 10).kind != Verdict::Kind::kViolation;
   });
   return first == moments.end() ? history : Until(history, *first);
 }
@@ -68,14 +63,15 @@ class Case {
     for (size_t i = 0; i < history.size(); ++i) firm_.insert(i);
   }
 
-  bool IsViolation() const {
+  /// A search that is given up proves nothing; what it was to show irrelevant stays.
+  Verdict::Kind Judge() const {
     History history;
     for (const size_t i : firm_) history.push_back((*history_)[i]);
     for (const size_t i : weak_) {
       history.push_back(Weakened((*history_)[i]));
       if (loose_) history.back().session = -1 - static_cast<int>(i);
     }
-    return test::IsViolation(history, kVisitsMax / 500);
+    return Check(history, kVisitsMax / 500).kind;
   }
 
   void Weaken(size_t i) {
@@ -87,18 +83,25 @@ class Case {
   /// each of them can be left out for itself.
   void Loosen() { loose_ = true; }
 
-  /// Whether every firm operation is part of the contradiction, and none is one in itself: a value
-  /// that nobody wrote.
+  bool IsViolation() const { return Judge() == Verdict::Kind::kViolation; }
+
+  /// Operation `i` taken at its word, and all others at any time.
+  Case Alone(size_t i) const {
+    Case alone = *this;
+    for (const size_t other : firm_) {
+      if (other != i) alone.Weaken(other);
+    }
+    alone.Loosen();
+    return alone;
+  }
+
+  /// Whether every firm operation is part of the contradiction, and none is one in itself.
   bool IsMinimal() const {
     return std::all_of(firm_.begin(), firm_.end(), [this](size_t i) {
       Case without = *this;
       without.Weaken(i);
-      Case alone = *this;
-      for (const size_t other : firm_) {
-        if (other != i) alone.Weaken(other);
-      }
-      alone.Loosen();
-      return !without.IsViolation() && !alone.IsViolation();
+      return without.Judge() == Verdict::Kind::kLinearizable &&
+             Alone(i).Judge() == Verdict::Kind::kLinearizable;
     });
   }
 
@@ -139,6 +142,9 @@ History Shrink(const History& whole) {
       if (!Changes(history[i].kind)) weaker.LeaveOut(i);
       changed = accept(weaker) || changed;
     }
+  }
+  for (const size_t i : least.firm()) {
+    if (least.Alone(i).IsViolation()) return {history[i]};  // A value that nobody wrote, say.
   }
   Case loose = least;
   loose.Loosen();
