@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <bitset>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_set>
 #include <vector>
@@ -114,13 +116,21 @@ std::vector<Part> Parts(const History& history) {
 
 class Search {
  public:
-  Search(Part part, const std::vector<Holder>& holders, size_t visits_max)
+  /// What is tried first. Who returned first most likely happened first; what is unknown is then
+  /// tried last, as it may not have happened. By the call, it is tried where it most likely did.
+  enum class First { kReturned, kCalled };
+
+  Search(Part part, const std::vector<Holder>& holders, size_t visits_max, First first)
       : part_(std::move(part)), holders_(holders), visits_max_(visits_max) {
     MUSTER_ASSERT(part_.size() <= kOperationsMax);
-    // Who returned first most likely happened first; the unknown are tried last.
     std::sort(part_.begin(), part_.end(), [](const Operation& a, const Operation& b) {
       return std::tie(a.returned, a.called) < std::tie(b.returned, b.called);
     });
+    for (size_t i = 0; i < part_.size(); ++i) tried_.push_back(i);
+    if (first == First::kCalled) {
+      std::sort(tried_.begin(), tried_.end(),
+                [this](size_t a, size_t b) { return At(a).called < At(b).called; });
+    }
     for (size_t i = 0; i < part_.size(); ++i) {
       if (At(i).outcome != Outcome::kUnknown) must_happen_.set(i);
       earlier_.emplace_back();
@@ -186,13 +196,37 @@ class Search {
     size_t first = 0;
     while (happened[first]) ++first;
     const int64_t latest_call = At(first).returned;
-    for (size_t i = first; i < part_.size(); ++i) {
+    for (const size_t i : tried_) {
       if (happened[i] || At(i).called > latest_call || !IsItsTurn(i, happened)) continue;
       State after = state;
       if (!Explains(after, At(i), HeldByOthers(i, happened))) continue;
       Set more = happened;
       more.set(i);
+      if (At(i).kind == Kind::kPush && IsStuck(At(i).keys, more, after)) continue;
       if (seen_.insert(Encode(more, after)).second && Continue(more, after)) return true;
+    }
+    return false;
+  }
+
+  /// Whether an element that nobody is known to pop now lies before one that somebody does pop,
+  /// with too few unknown pops left to take it away. Found out at once, this spares the search all
+  /// that could still happen before that pop.
+  bool IsStuck(const std::vector<std::string>& keys, const Set& happened,
+               const State& state) const {
+    std::multiset<std::string_view> wanted;
+    size_t unknown_pops = 0;
+    for (size_t i = 0; i < part_.size(); ++i) {
+      const bool pops = At(i).kind == Kind::kPop || At(i).kind == Kind::kTryPop;
+      if (!pops || happened[i] || At(i).keys != keys) continue;
+      if (At(i).outcome == Outcome::kDone) wanted.insert(At(i).saw[0]);
+      unknown_pops += At(i).outcome == Outcome::kUnknown;
+    }
+    for (const std::string& element : state.at(keys[0]).queue) {
+      if (const auto found = wanted.find(element); found != wanted.end()) {
+        wanted.erase(found);
+      } else if (unknown_pops-- == 0) {
+        return !wanted.empty();
+      }
     }
     return false;
   }
@@ -249,6 +283,7 @@ class Search {
   Part part_;
   const std::vector<Holder>& holders_;
   const size_t visits_max_;
+  std::vector<size_t> tried_;  // all of them, in the order in which they are tried
   Set must_happen_;
   std::vector<Set> earlier_;  // by operation: what its session must have done before,
   std::vector<Set> later_;    // and what must not have happened yet
@@ -261,9 +296,13 @@ Verdict Check(const History& history, size_t visits_max) {
   Verdict verdict;
   const std::vector<Holder> holders = Holders(history);
   for (const Part& part : Parts(Simplified(history))) {
-    Search search(part, holders, visits_max);
-    const Verdict::Kind kind = search.Run();
-    verdict.visited += search.visited();
+    Verdict::Kind kind = Verdict::Kind::kUndecided;
+    for (const Search::First first : {Search::First::kReturned, Search::First::kCalled}) {
+      if (kind != Verdict::Kind::kUndecided) break;
+      Search search(part, holders, visits_max, first);
+      kind = search.Run();
+      verdict.visited += search.visited();
+    }
     if (kind == Verdict::Kind::kLinearizable) continue;
     verdict.kind = kind;
     verdict.guilty = part;

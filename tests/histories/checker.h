@@ -31,7 +31,7 @@ struct Verdict {
 };
 
 /// Enough for any history that is linearizable, by far; a bound for those that are not.
-inline constexpr size_t kVisitsMax = 1'000'000;
+inline constexpr size_t kVisitsMax = 500'000;
 
 Verdict Check(const History& history, size_t visits_max = kVisitsMax);
 

@@ -267,6 +267,16 @@ TEST(CheckerTest, Queue_ALostElementIsFound) {
   EXPECT_FALSE(IsLinearizable({Push("a").At(0, 1), QueueLen(0).At(2, 3)}));
 }
 
+TEST(CheckerTest, Queue_AnElementThatNobodyPoppedIsInTheWay) {
+  const auto pops = [](bool with_unknown_pop) {
+    History history = {Push("a").At(0, 1), Push("b").At(2, 3), TryPop("b").At(8, 9)};
+    if (with_unknown_pop) history.push_back(Pop("").Unknown(4));
+    return history;
+  };
+  EXPECT_FALSE(IsLinearizable(pops(false)));
+  EXPECT_TRUE(IsLinearizable(pops(true)));
+}
+
 TEST(CheckerTest, Queue_ARepeatedElementIsFound) {
   EXPECT_FALSE(IsLinearizable({Push("a").At(0, 1), QueueLen(2).At(2, 3)}));
 }

@@ -42,7 +42,7 @@ History ShortestPrefix(const History& history) {
   for (const Operation& operation : history) moments.push_back(operation.returned);
   std::sort(moments.begin(), moments.end());
   const auto first = std::partition_point(moments.begin(), moments.end(), [&](int64_t moment) {
-    return Check(Until(history, moment), kVisitsMax / 10).kind != Verdict::Kind::kViolation;
+    return Check(Until(history, moment), kVisitsMax / 5).kind != Verdict::Kind::kViolation;
   });
   return first == moments.end() ? history : Until(history, *first);
 }
@@ -71,7 +71,7 @@ class Case {
       history.push_back(Weakened((*history_)[i]));
       if (loose_) history.back().session = -1 - static_cast<int>(i);
     }
-    return Check(history, kVisitsMax / 500).kind;
+    return Check(history, kVisitsMax / 250).kind;
   }
 
   void Weaken(size_t i) {
