@@ -2,10 +2,12 @@
 // explains what every caller saw, and in which none comes before another that had returned before
 // it was called. Pure.
 //
-// Three rules go beyond the textbook:
+// Four rules go beyond the textbook:
 //   * What has no known outcome may happen at any time after its call, or never.
 //   * Operations of one session happen in their order. That is what gives a SET its end: nobody
 //     answers it, so it has happened by the time that something behind it is answered.
+//   * A get that comes back empty is two steps, CHECK and GET: the network can bring them apart, a
+//     delete can come in between, and the wire has one word for "gone" and "empty".
 //   * An element of a queue may be kept for a client that waits (docs/protocol.md); see model.h.
 //
 // Keys that no operation names together are checked apart: a history is linearizable if it is for
