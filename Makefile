@@ -1,5 +1,5 @@
 # The commands of this repository. Each one installs what it needs first (scripts/setup) and can be repeated.
-.PHONY: help run test compare sim format clean fuzz coverage
+.PHONY: help run test compare sim format clean fuzz coverage histories
 
 help:
 	@echo 'make run       build muster, start its server, let four processes meet through it'
@@ -8,6 +8,7 @@ help:
 	@echo 'make coverage  report which lines the tests reach'
 	@echo 'make compare   measure the server beside those of PyTorch and Redis'
 	@echo 'make sim       a million simulated runs, planted bugs, 100,000 nodes (SIM_RUNS, SIM_SEED)'
+	@echo 'make histories  check 10,000 histories of the store for linearizability; some of PyTorch'"'"'s, too'
 	@echo 'make format    format the C++ files'
 	@echo 'make clean     remove everything that was built'
 
@@ -30,6 +31,9 @@ compare:
 sim:
 	@scripts/setup run
 	@scripts/sim
+histories:
+	@scripts/setup test
+	@scripts/histories
 
 format:
 	@tools/format.sh
