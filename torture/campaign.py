@@ -167,11 +167,7 @@ class Episode:
 
     def _end(self, fleet):
         if self._closes:
-            if not fleet.close():
-                raise Failure([Violation(f"not all nodes heard of the end within {promises.CLOSED_S} s",
-                                         tuple(events[-1] for events in fleet.story().nodes()))])
-            if not fleet.newcomer_is_refused():
-                raise Failure([Violation("a newcomer was not told that the rendezvous is closed", ())])
+            self._close(fleet)
         left = fleet.end()
         if left:
             raise Failure([Violation(f"{victim.name} did not end within {promises.END_S} s", ()) for victim in left])
@@ -180,6 +176,17 @@ class Episode:
         counts = self._campaign.counts
         counts["rounds"] += sum(1 for _ in story.rounds())
         counts["losses heard"] += sum(1 for _ in losses(story)) if story.rules.tells_losses else 0
+
+    @staticmethod
+    def _close(fleet):
+        heard = fleet.close()
+        if heard is None:
+            return
+        if not heard:
+            raise Failure([Violation(f"not all nodes heard of the end within {promises.CLOSED_S} s",
+                                     tuple(events[-1] for events in fleet.story().nodes()))])
+        if not fleet.newcomer_is_refused():
+            raise Failure([Violation("a newcomer was not told that the rendezvous is closed", ())])
 
     @staticmethod
     def _check(fleet):

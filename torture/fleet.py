@@ -134,9 +134,13 @@ class Fleet:
     # --- The end
 
     def close(self):
-        """One node closes the rendezvous for all. Returns whether all others have heard of it in time."""
+        """One node closes the rendezvous for all. None: it is just not in a round, and cannot. Else whether all others have
+        heard of it in time."""
         self.closer.wanted = False
         self.closer.tell_to_end()
+        await_end([self.closer], promises.END_S)
+        if not any(event.kind == "closing" for event in self.story().lives[self.closer.name, self.closer.life]):
+            return None
         others = [node for node in self.nodes if node is not self.closer]
         until = time.monotonic() + promises.CLOSED_S
         while time.monotonic() < until:

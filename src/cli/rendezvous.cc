@@ -242,6 +242,7 @@ int Rendezvous(const RendezvousFlags& flags) {
     Hold(*handler, flags, signals);
   } catch (const RendezvousGracefulExitError& error) {
     std::fprintf(stderr, "muster: %s\n", error.what());
+    Note(flags, "closed", {{"who", ""}, {"why", error.what()}});
     return kOk;
   }
   if (flags.close) {

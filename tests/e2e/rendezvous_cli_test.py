@@ -218,6 +218,16 @@ class WithTheCoordinator(Scenarios, Command):
         self.assertEqual(told(watcher), {"event": "closed",
                                          "who": f"127.0.0.1_{closer.pid}_0: muster rendezvous --close"})
 
+    def test_the_journal_of_a_spare_has_the_end_too(self):
+        closer = self.node("--hold", "60", "--close", "--json", nodes="1")
+        closer.stdout.readline()
+        spare = self.node("--journal", nodes="1")
+        self.line_with(spare, "a spare: ")
+        closer.send_signal(signal.SIGTERM)
+        joining, closed = [json.loads(line) for line in self.outcome(spare)[0].splitlines()]
+        self.assertEqual((joining["event"], closed["event"]), ("joining", "closed"))
+        self.assertIn("muster rendezvous --close", closed["why"])
+
     def test_a_spare_says_nothing_twice(self):
         members = [self.node("--hold", "60") for _ in range(2)]
         for member in members:
