@@ -1,4 +1,4 @@
-"""Plays a campaign and says how it went. Status 0: clean; 1: something was found, and is shown; 2: it cannot be played."""
+"""Plays a campaign and says how it went. Status 0: clean; 1: something was found; 2: it cannot be played here."""
 
 import argparse
 import os
@@ -17,7 +17,7 @@ def parse():
     parser = argparse.ArgumentParser(prog="torture", description="Fault campaigns on muster's processes.")
     parser.add_argument("--muster", required=True, help="the program")
     parser.add_argument("--minutes", type=float, default=30, help="how long; the last strike is played to its end")
-    parser.add_argument("--seed", type=int, help="default: drawn, and printed")
+    parser.add_argument("--seed", type=lambda text: int(text, 0), help="default: drawn, and printed")
     parser.add_argument("--episode", type=int, default=1, help="begin with this one")
     parser.add_argument("--store", choices=("muster", "c10d", "file"), help="only this kind; default: drawn")
     options = parser.parse_args()
@@ -37,7 +37,8 @@ def play(options):
     began = time.monotonic()
     try:
         campaign.build()
-        say(f"clocks: {'moved' if campaign.site.clocks.can_be_moved else 'not moved, for there is no faketime'}")
+        moved = campaign.site.clocks.can_be_moved
+        say(f"clocks: {'moved' if moved else 'not moved: no faketime, or the program does not run with it'}")
         campaign.run(began + 60 * options.minutes, options.episode, options.store)
     except Failure as failure:
         keep = True

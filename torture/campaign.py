@@ -1,5 +1,7 @@
-"""Episodes: a fleet meets, is struck, heals, and must meet again; in the end all of it must end. One seed decides what is
-drawn: whom, with what, when, and for how long. (Not what the kernel makes of it: that differs from run to run.)"""
+"""Episodes: a fleet meets, is struck, heals, and must meet again; in the end all of it must end.
+
+One seed decides what is drawn: whom, with what, when, and for how long. (Not what the kernel makes of it: that differs
+from run to run.)"""
 
 import os
 import random
@@ -156,8 +158,9 @@ class Episode:
         took = fleet.converge(lambda: self._check(fleet))
         self._check(fleet)
         if took is None:
-            raise Failure([Violation(f"no complete round of all nodes within {fleet.run.recovery_s:.0f} s after {what}; "
-                                     f"the server says {fleet.status() if fleet.server.alive else 'nothing'}",
+            stands = fleet.status() if fleet.server.alive else "nothing"
+            raise Failure([Violation(f"no round of all nodes within {fleet.run.recovery_s:.0f} s after {what}; "
+                                     f"the server says {stands}",
                                      tuple(events[-1] for events in fleet.story().nodes()))])
         fleet.measure()
         self._check(fleet)

@@ -11,8 +11,8 @@ class Event:
     """Of `who`, in its life number `life` (a process that is started again begins another one).
 
     Kinds that nodes say themselves: joining, round, member_lost, nodes_waiting, place_lost, closed, left, closing.
-    Kinds that the harness adds: started, up (a server accepts), killed, told_to_end, ended, measured; and of `who` "world":
-    fault, healed, rest.
+    Kinds that the harness adds: started, up (a server accepts), killed, told_to_end, ended, measured; and of `who`
+    "world": fault, healed, rest.
     """
     at: float
     who: str

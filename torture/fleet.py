@@ -1,4 +1,4 @@
-"""The processes of one episode: a server, nodes on machines of their own, and somebody who starts again what has ended."""
+"""The processes of one episode: a server, nodes on machines of their own, and who starts again what has ended."""
 
 import dataclasses
 import json
@@ -15,7 +15,7 @@ RESTART_S = 0.3  # what whoever supervises processes takes to start one again
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What the nodes of an episode are told. `store` is muster (the coordinator), c10d, or file (c10d without a server)."""
+    """What the nodes of an episode are told. `store`: muster (the coordinator), c10d, or file (c10d without server)."""
     id: str
     store: str
     nodes: int
@@ -30,8 +30,8 @@ class Run:
     @property
     def conf(self):
         if self.store == "muster":
-            return (f"is_host=false,keep_alive_interval={promises.INTERVAL_S},keep_alive_max_attempt={promises.ATTEMPTS},"
-                    f"grace={promises.GRACE_S}")
+            return (f"is_host=false,grace={promises.GRACE_S},keep_alive_interval={promises.INTERVAL_S},"
+                    f"keep_alive_max_attempt={promises.ATTEMPTS}")
         store = "store_type=file" if self.store == "file" else "is_host=false"
         return (f"{store},keep_alive_interval={promises.C10D_INTERVAL_S},"
                 f"keep_alive_max_attempt={promises.C10D_ATTEMPTS},read_timeout={promises.C10D_READ_S}")
@@ -87,8 +87,8 @@ class Fleet:
     # --- One round of all
 
     def converge(self, check):
-        """Waits until all nodes are in one complete round, those above the maximum spares. Returns how long that took, or
-        None: the promised time has passed. Calls `check` every now and then."""
+        """Waits until all nodes are in one complete round, those above the maximum spares. Returns how long that took,
+        or None: the promised time has passed. Calls `check` every now and then."""
         began = time.monotonic()
         checked = began
         while time.monotonic() - began < self.run.recovery_s:
@@ -115,8 +115,9 @@ class Fleet:
 
     def status(self):
         """How the run stands, as its server says; None if it does not say."""
-        done = subprocess.run([*self.server.machine.inside(), self._muster, "status", "--server", self.run.endpoint,
-                               "--run", self.run.id, "--json", "--timeout", "5"], capture_output=True, text=True, check=False)
+        command = [*self.server.machine.inside(), self._muster, "status", "--server", self.run.endpoint, "--run",
+                   self.run.id, "--json", "--timeout", "5"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         return json.loads(done.stdout)["runs"][0] if done.returncode == 0 else None
 
     def measure(self):
@@ -134,8 +135,8 @@ class Fleet:
     # --- The end
 
     def close(self):
-        """One node closes the rendezvous for all. None: it is just not in a round, and cannot. Else whether all others have
-        heard of it in time."""
+        """One node closes the rendezvous for all. None: it is just not in a round, and cannot. Else whether all others
+        have heard of it in time."""
         self.closer.wanted = False
         self.closer.tell_to_end()
         await_end([self.closer], promises.END_S)

@@ -1,7 +1,7 @@
-"""What must never be among the events of an episode. Each check is a function from a Story to Violations; CHECKS lists them.
+"""What must never be among the events of an episode. Each check is a function from a Story to Violations; CHECKS: all.
 
-A server that is started again knows nothing of its former life, so the same round number may be given twice. What a node
-says belongs to a life of the server in which it was waiting for it.
+A server that is started again knows nothing of its former life, so the same round number may be given twice. What a
+node says belongs to a life of the server in which it was waiting for it.
 """
 
 import collections
@@ -84,8 +84,8 @@ class Story:
 # agreement
 
 def those_in_a_round_agree(story):
-    """On its size and on where workers meet; and no two have one rank. A report that may be of two lives of the server must
-    agree with one of them."""
+    """On its size and on where workers meet; and no two have one rank. A report that may be of two lives of the server
+    must agree with one of them."""
     sure, unsure = collections.defaultdict(list), []
     for event, joining in story.rounds():
         lives = story.server_lives(event, joining)
@@ -106,7 +106,8 @@ def those_in_a_round_agree(story):
     for event, lives in unsure:
         others = [sure.get((life, event.data["round"])) for life in lives]
         if all(others) and not any(_agree(reports[0], event) for reports in others):
-            yield Violation("a node agrees with neither life of the server", (event, *(reports[0] for reports in others)))
+            yield Violation("a node agrees with neither life of the server",
+                            (event, *(reports[0] for reports in others)))
 
 
 def _agree(one, other):
@@ -153,8 +154,8 @@ def nobody_is_in_a_round_it_did_not_join(story):
 
 
 def closed_stays_closed(story):
-    """Who has heard of it is in no further round; and nobody is who set out for one later. (A server that is started again
-    has not heard of it.)"""
+    """Who has heard of it is in no further round; and nobody is who set out for one later. (A server that is started
+    again has not heard of it.)"""
     a_moment_s = 1  # between what happens and what this harness reads
     for events in story.nodes():
         closed = None
@@ -295,8 +296,8 @@ def violations(story):
 # progress
 
 def one_round_of_all(story, living):
-    """Whether `living` ((who, life) of all nodes that are to be there) are in one round, complete, or spares beside a full
-    one. Returns its number, or None."""
+    """Whether `living` ((who, life) of all nodes that are to be there) are in one round, complete, or spares beside a
+    full one. Returns its number, or None."""
     stands = {key: _stands_in(story.lives[key], story.end + 1) for key in living}
     rounds = [number for number in stands.values() if number is not None]
     size = min(len(living), story.rules.max_nodes)

@@ -1,4 +1,4 @@
-"""Machines on a switch: namespaces of this machine, and cables whose quality can be chosen. Nothing outside is touched."""
+"""Machines on a switch: namespaces of this machine, and cables of any quality. Nothing outside is touched."""
 
 import dataclasses
 import json

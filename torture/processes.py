@@ -8,7 +8,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def start(command, **options):
-    """The kernel kills it when this process dies. To be called on the main thread: it is that thread's death that counts.
+    """The kernel kills it when this process dies. To be called on the main thread: it is that thread's death that
+    counts.
 
     In a session of its own: Ctrl-C is for the harness, which then ends the others in order.
     """

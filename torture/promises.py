@@ -1,6 +1,6 @@
 """What is promised, in seconds and bytes, and why just that.
 
-Bounds hold on a machine that does other work at the same time: each is what muster says in docs/rendezvous.md, plus LOAD_S.
+Bounds hold on a machine that does other work at the same time: each is what docs/rendezvous.md says, plus LOAD_S.
 """
 
 # What a busy machine may add to anything: processes that wait for a core, a disk, this harness itself.
@@ -33,8 +33,8 @@ HEARD_S = 1.1 * WINDOW_S + GRACE_S + LOAD_S
 #   WINDOW_S     a connection is given up whose other end has gone;
 #   2 rounds     those who are back first do not wait for the others, who then cost a round.
 RECOVERY_S = FAULT_S_MAX + 5 + 1.5 + WINDOW_S + 2 * LAST_CALL_S + LOAD_S
-# On c10d nobody is told: an operation that hangs is given up, then, by another round's members, the wait for the address
-# of a rank 0 that has died; the dead are forgotten when their window has passed.
+# On c10d nobody is told: an operation that hangs is given up; then, in another round, the wait for the address of a
+# rank 0 that has died; the dead are forgotten when their window has passed.
 C10D_RECOVERY_S = RECOVERY_S + 2 * C10D_READ_S + C10D_INTERVAL_S * C10D_ATTEMPTS
 
 # --- From SIGTERM to the end. Leaving asks the server, which may just have gone.
@@ -42,7 +42,7 @@ END_S = 5 + LOAD_S
 # --- From closing until every member has heard of it: one message. (c10d: looks every second.)
 CLOSED_S = 1 + LOAD_S
 
-# --- Memory and descriptors, at rest and compared with the first rest: "ever more" shows, a cache that fills up does not.
+# --- Memory and descriptors, at rest and compared with the first rest: "ever more" shows, a cache that fills up not.
 NODE_GROWTH_BYTES = 8 << 20
 SERVER_GROWTH_BYTES = 32 << 20  # buffers of a thousand strangers at a time
 NODE_GROWTH_DESCRIPTORS = 16  # who becomes rank 0 serves the workers, on loops of its own

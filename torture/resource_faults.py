@@ -1,5 +1,7 @@
-"""Disks that are full, descriptors that are used up, clocks that jump, strangers at the port. Whoever is struck by these
-has still a connection, and keeps its promises; only a node without descriptors may not come back before it has some."""
+"""Disks that are full, descriptors that are used up, clocks that jump, strangers at the port.
+
+Whoever is struck by these has still a connection, and keeps its promises; only a node without descriptors may not come
+back before it has some."""
 
 import sys
 
@@ -8,7 +10,7 @@ from torture.faults import Fault, has_server, names, together
 
 
 class FullDisk(Fault):
-    """Of events, port files and, where nodes meet in a file, of that. A server that is started meanwhile says so and ends."""
+    """Of events, port files and, where nodes meet in a file, of that. A server that starts then says so and ends."""
 
     def __init__(self, *rest):
         super().__init__(*rest)
@@ -37,8 +39,9 @@ class ClockJump(Fault):
 
     def __init__(self, *rest):
         super().__init__(*rest)
-        self._offsets = {victim.name: self.rng.choice(self.OFFSETS_S)
-                         for victim in self.rng.sample(self.fleet.victims, self.rng.randint(1, len(self.fleet.victims)))}
+        victims = self.fleet.victims
+        victims = self.rng.sample(victims, self.rng.randint(1, len(victims)))
+        self._offsets = {victim.name: self.rng.choice(self.OFFSETS_S) for victim in victims}
         self.says = "clocks " + " ".join(f"{name}{offset:+d}s" for name, offset in sorted(self._offsets.items()))
 
     def begin(self):

@@ -1,4 +1,4 @@
-"""What the processes of a campaign find on their machines besides the network: small disks, and clocks that can be moved."""
+"""What processes find on their machines besides the network: small disks, and clocks that can be moved."""
 
 import contextlib
 import os

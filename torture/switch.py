@@ -1,8 +1,8 @@
-"""The cables between the machines of a campaign, as a program: it takes every packet that a machine sends and hands it to
-the machine that it is for: later, or never, or not in order, as it was told.
+"""The cables between the machines of a campaign, as a program: it takes every packet that a machine sends and hands it
+to the machine that it is for: later, or never, or not in order, as it was told.
 
-Namespaces alone could only be cut. What a kernel has for delay and loss (netem) and for one direction (filters) is missing
-in many; this needs /dev/net/tun and nothing else.
+Namespaces alone could only be cut. What a kernel has for delay and loss (netem) and for one direction (filters) is
+missing in many; this needs /dev/net/tun and nothing else.
 
     python3 -m torture.switch SEED NAMESPACE=ADDRESS...
 

@@ -1,5 +1,5 @@
-"""A process that faults strike. Server and Node are muster's; whatever else is to be struck derives from Victim and says
-how it is started, and what it may do."""
+"""A process that faults strike. Server and Node are muster's; whatever else is to be struck derives from Victim and
+says how it is started, and what it may do."""
 
 import json
 import os

@@ -140,7 +140,7 @@ class Scenarios:
         members = [self.node(*hold, nodes="1:2")]
         self.assertEqual(json.loads(members[0].stdout.readline()), {"event": "joining"})
         first = json.loads(members[0].stdout.readline())
-        self.assertEqual(list(first), ["event", "rank", "world_size", "round", "master_addr", "master_port", "store_prefix"])
+        self.assertEqual(list(first)[:5], ["event", "rank", "world_size", "round", "master_addr"])
         self.assertEqual((first["event"], first["round"], first["world_size"]), ("round", 0, 1))
         members.append(self.node(*hold, nodes="1:2"))
         told = [json.loads(members[0].stdout.readline()) for _ in range(3)]
@@ -210,7 +210,8 @@ class WithTheCoordinator(Scenarios, Command):
         victim.kill()
         for node in (closer, watcher):
             lost = told(node)
-            self.assertEqual((lost["event"], lost["round"], lost["who"]), ("member_lost", 0, f"127.0.0.1_{victim.pid}_0"))
+            self.assertEqual((lost["event"], lost["round"]), ("member_lost", 0))
+            self.assertEqual(lost["who"], f"127.0.0.1_{victim.pid}_0")
             self.assertTrue(lost["why"])
             self.assertEqual([told(node)["event"] for _ in range(2)], ["joining", "round"])
         closer.send_signal(signal.SIGTERM)

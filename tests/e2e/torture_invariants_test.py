@@ -32,7 +32,8 @@ class StoryTeller(unittest.TestCase):
 
     def fault(self, touches, silences=(), lasts=1.0, at=None, healed=None):
         self.faults += 1
-        self.tell("world", "fault", 0, at=at, number=self.faults, what="", lasts=lasts, touches=touches, silences=silences)
+        self.tell("world", "fault", 0, at=at, number=self.faults, what="", lasts=lasts, touches=touches,
+                  silences=silences)
         if healed is not None:
             self.tell("world", "healed", 0, at=healed, number=self.faults)
 
