@@ -21,6 +21,7 @@ FAULTS = (process_faults.KillNodes, process_faults.KillServer, process_faults.Pa
           network_faults.InterfaceDown, resource_faults.FullDisk, resource_faults.ClockJump, resource_faults.Flood,
           resource_faults.Garbage, resource_faults.ServerDescriptors, resource_faults.NodeDescriptors)
 NODES_MIN, NODES_MAX = 3, 12
+SPARED_SHARE = 0.4  # of episodes in which the server itself stays well: then all who are left must hear of every loss
 STORES = ("muster",) * 7 + ("c10d",) * 2 + ("file",)
 
 
@@ -86,10 +87,12 @@ class Episode:
         os.makedirs(self._folder)
         record = Record(os.path.join(self._folder, "events.jsonl"))
         fleet = Fleet(run, campaign.muster, campaign.network, campaign.site, record, self._folder, self._rng)
+        fleet.server.spared = self._rng.random() < SPARED_SHARE
         fitting = [kind for kind in FAULTS if kind.fits(fleet)]
         self._kinds = self._rng.sample(fitting, self._rng.randint(3, len(fitting)))  # others do not occur
         campaign.say(f"episode {self._number}: store={run.store} nodes={run.nodes} min={run.min_nodes} "
                      f"max={run.max_nodes} strikes={self._strikes} close={'yes' if self._closes else 'no'} "
+                     f"server={'spared' if fleet.server.spared else 'struck'} "
                      f"faults={','.join(sorted(kind.__name__ for kind in self._kinds))}")
         try:
             self._rest(fleet, "start")
@@ -178,7 +181,8 @@ class Episode:
         story = fleet.story()
         counts = self._campaign.counts
         counts["rounds"] += sum(1 for _ in story.rounds())
-        counts["losses heard"] += sum(1 for _ in losses(story)) if story.rules.tells_losses else 0
+        if story.rules.tells_losses:
+            counts["losses heard"] += sum(1 for _, _, heard in losses(story) if heard)
 
     @staticmethod
     def _close(fleet):

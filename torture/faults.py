@@ -43,3 +43,7 @@ def together(victims):
 
 def has_server(fleet):
     return fleet.server.wanted
+
+
+def may_strike_server(fleet):
+    return fleet.server.wanted and not fleet.server.spared

@@ -157,8 +157,11 @@ class Fleet:
     def newcomer_is_refused(self):
         """After the end somebody else comes; whether it is sent away."""
         command = [word for word in self.closer.command() if word != "--close"]
-        done = subprocess.run([*self.closer.machine.inside(), *command], stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=promises.CLOSED_S, check=False)
+        try:
+            done = subprocess.run([*self.closer.machine.inside(), *command], stdin=subprocess.DEVNULL,
+                                  capture_output=True, timeout=promises.CLOSED_S, check=False)
+        except subprocess.TimeoutExpired:  # which has killed it
+            return False
         return done.returncode == 5
 
     def end(self):

@@ -179,7 +179,7 @@ def closed_stays_closed(story):
 # being told
 
 def losses(story):
-    """(loss, survivor's life) for each survivor that nobody touches and who must hear of it: pairs to be checked."""
+    """(loss, a survivor's events, the first of them after it or None) for each member of the round who is to hear."""
     for loss in story.events:
         if loss.kind == "killed":
             silenced = [loss.who]
@@ -187,17 +187,14 @@ def losses(story):
             silenced = loss.data["silences"]
         else:
             continue
-        by = loss.at + promises.HEARD_S
-        if by > story.end or story.was_touched("server", loss.at - 1, by):
-            continue
         for who in silenced:
             lost_round = _stands(story, who, loss.at)
             for (survivor, _), events in story.lives.items():
                 if survivor == who or not survivor.startswith("node") or lost_round is None:
                     continue
-                stands = _stands_in(events, loss.at)
-                if stands == lost_round and not story.was_touched(survivor, loss.at - 1, by):
-                    yield loss, events
+                if _stands_in(events, loss.at) == lost_round:
+                    heard = (event for event in events if event.at >= loss.at and event.kind != "measured")
+                    yield loss, events, next(heard, None)
 
 
 def _stands_in(events, at):
@@ -215,12 +212,14 @@ def _stands(story, who, at):
 
 
 def members_hear_of_losses(story):
+    """In time; unless the server, or they themselves, are struck before that."""
     if not story.rules.tells_losses:
         return
-    for loss, survivor in losses(story):
-        heard = [event for event in survivor if loss.at <= event.at <= loss.at + promises.HEARD_S
-                 and event.kind != "measured"]
-        if not heard:
+    for loss, survivor, heard in losses(story):
+        by = loss.at + promises.HEARD_S
+        if by > story.end or (heard and heard.at <= by):
+            continue
+        if not any(story.was_touched(who, loss.at - 1, by) for who in ("server", survivor[0].who)):
             yield Violation(f"a member heard nothing of a loss for {promises.HEARD_S:.1f} s",
                             (loss, [event for event in survivor if event.at < loss.at][-1]))
 
@@ -240,7 +239,8 @@ def who_is_told_to_end_ends(story):
         ended = next((event for event in events if event.kind == "ended"), None)
         if ended is None and story.end - told.at > promises.END_S:
             yield Violation(f"it was told to end, and has not within {promises.END_S} s", (told,))
-        if ended and ended.at - told.at > promises.END_S and not story.was_touched(who, told.at, ended.at):
+        excused = ended and any(story.was_touched(one, told.at, ended.at) for one in (who, "server"))
+        if ended and ended.at - told.at > promises.END_S and not excused:
             yield Violation(f"it took longer than {promises.END_S} s to end", (told, ended))
         well = ENDS_WELL if any(event.kind in ("joining", "up") for event in events) else (*ENDS_WELL, TOO_EARLY)
         if ended and ended.data["status"] not in well and not ended.data["may"] and not _closed(events):

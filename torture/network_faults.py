@@ -1,6 +1,6 @@
 """Cables that are cut, pulled or bad. A server's cable is every node's."""
 
-from torture.faults import Fault, has_server, names, together
+from torture.faults import Fault, has_server, may_strike_server, names, together
 from torture.network import Condition
 
 CUT, WHOLE = Condition(cut=True), Condition()
@@ -14,7 +14,7 @@ class CableFault(Fault):
 
     def __init__(self, *rest):
         super().__init__(*rest)
-        server = self.rng.random() < self.SERVER_SHARE
+        server = self.rng.random() < self.SERVER_SHARE and may_strike_server(self.fleet)
         self._victims = [self.fleet.server] if server else self.some_nodes()
         self.touches = names(self._victims)
         self._ends = []

@@ -2,7 +2,7 @@
 
 import time
 
-from torture.faults import Fault, has_server, names, together
+from torture.faults import Fault, may_strike_server, names, together
 
 
 class KillNodes(Fault):
@@ -27,7 +27,7 @@ class KillNodes(Fault):
 class KillServer(KillNodes):
     """It comes back at the same address, and knows nothing."""
 
-    fits = staticmethod(has_server)
+    fits = staticmethod(may_strike_server)
 
     def __init__(self, *rest):
         super().__init__(*rest)
@@ -61,7 +61,7 @@ class PauseNodes(Fault):
 class PauseServer(PauseNodes):
     """The same to the server: nobody is to be given up for its absence."""
 
-    fits = staticmethod(has_server)
+    fits = staticmethod(may_strike_server)
 
     def __init__(self, *rest):
         super().__init__(*rest)

@@ -152,6 +152,7 @@ class Server(Victim):
     def __init__(self, muster, port_file, *rest, **more):
         super().__init__("server", *rest, **more)
         self._muster, self._port_file = muster, port_file
+        self.spared = False  # whether faults leave it alone
 
     def command(self):
         return (self._muster, "serve", "--listen", f"{self.machine.address}:{self.PORT}", "--json", "--port-file",
@@ -188,6 +189,8 @@ class Node(Victim):
         return f"{self.machine.address}_{self.pid}_0"
 
     def may_end(self, status, errors):
+        if status in (1, 4) and "too many open files" in errors.lower():
+            return True  # it could not open its log, or reach the store of its round, or serve its workers; and said why
         return self._run.backend == "c10d" and status in self.C10D_MAY_END
 
 

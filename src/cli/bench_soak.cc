@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <stdexcept>
 #include <vector>
 
 #include "adapters/posix/posix_clock.h"
@@ -127,6 +128,11 @@ load::SoakOptions Options(const BenchSoakFlags& flags, const BenchServer& server
 }
 
 int BenchSoak(const BenchSoakFlags& flags) {
+  // CLI11 takes nan for a number within every range.
+  for (const double number : {flags.minutes, flags.churn_percent, flags.tolerance_percent}) {
+    if (std::isnan(number))
+      throw std::invalid_argument("--minutes, --churn, --tolerance: 'nan' is no number");
+  }
   OrExit(load::AllowConnections(flags.nodes + 64), "bench soak");
   const BenchServer server = OrExit(ReachServer("", 0, flags.server_threads), "bench soak");
   if (!flags.json) {
@@ -193,11 +199,13 @@ void AddBenchSoak(CLI::App& bench, Run* run) {
       "memory and\n"
       "descriptors are read.\n"
       "\n"
-      "Status 0 if memory is flat (median of the later half of the samples against the earlier, "
-      "after a warm-up\n"
-      "of a fifth, within --tolerance and 2 MiB), if there were exactly as many descriptors as "
-      "connections with all\n"
-      "nodes there, and none left when they had gone, and if every node has a rank of its own.\n"
+      "Status 0 if memory is flat (after a warm-up of a fifth, the lower quartile of the later "
+      "half "
+      "of the samples\n"
+      "against that of the earlier, within --tolerance and 2 MiB), if there were exactly as many "
+      "descriptors as\n"
+      "connections with all nodes there, and none left when they had gone, and if every node has a "
+      "rank of its own.\n"
       "\n"
       "Examples:\n"
       "  muster bench soak --nodes 10000 --minutes 60\n"

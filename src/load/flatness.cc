@@ -8,10 +8,10 @@ namespace {
 
 using Samples = std::vector<double>;
 
-double Median(Samples::iterator from, Samples::iterator to) {
-  const auto middle = from + (to - from) / 2;
-  std::nth_element(from, middle, to);
-  return *middle;
+double LowerQuartile(Samples::iterator from, Samples::iterator to) {
+  const auto quarter = from + (to - from) / 4;
+  std::nth_element(from, quarter, to);
+  return *quarter;
 }
 
 }  // namespace
@@ -21,7 +21,7 @@ Flatness FlatnessOf(Samples samples) {
   if (samples.size() < kFewest) return {};
   const auto from = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 5);
   const auto half = from + (samples.end() - from) / 2;
-  return {.earlier = Median(from, half), .later = Median(half, samples.end())};
+  return {.earlier = LowerQuartile(from, half), .later = LowerQuartile(half, samples.end())};
 }
 
 }  // namespace muster::load

@@ -6,8 +6,8 @@
 
 namespace muster::load {
 
-/// Of the samples after the warm-up, the earlier and the later half, each by its median: one value
-/// that stands out says nothing.
+/// Of the samples after the warm-up, the earlier and the later half, each by its lower quartile:
+/// what is needed for a moment says nothing, what is never given back does.
 struct Flatness {
   double earlier = 0;
   double later = 0;

@@ -315,6 +315,12 @@ class Soak(unittest.TestCase):
         self.assertTrue(churned)
         self.assertFalse(any(sample["calm"] for sample in churned))
 
+    def test_what_is_no_number_is_refused(self):
+        for flag in ("--minutes", "--churn", "--tolerance"):
+            done = muster("bench", "soak", "--nodes", 2, flag, "nan")
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertIn("nan", done.stderr)
+
     def test_people_get_a_table_and_a_verdict(self):
         done = muster("bench", "soak", "--nodes", 20, "--minutes", 0.02, "--churn", 10, "--sample", 0.2, "--last-call",
                       0.1, "--tolerance", 100)
