@@ -190,7 +190,7 @@ class Node(Victim):
 
     def may_end(self, status, errors):
         if status in (1, 4) and "too many open files" in errors.lower():
-            return True  # it could not open its log, or reach the store of its round, or serve its workers; and said why
+            return True  # it could not open its log, reach the store of its round, or serve its workers; and said why
         return self._run.backend == "c10d" and status in self.C10D_MAY_END
 
 
