@@ -1,5 +1,5 @@
 # The commands of this repository. Each one installs what it needs first (scripts/setup) and can be repeated.
-.PHONY: help run test compare sim format clean fuzz coverage histories
+.PHONY: help run test compare sim format clean fuzz coverage histories torture soak
 
 help:
 	@echo 'make run       build muster, start its server, let four processes meet through it'
@@ -9,6 +9,8 @@ help:
 	@echo 'make compare   measure the server beside those of PyTorch and Redis'
 	@echo 'make sim       a million simulated runs, planted bugs, 100,000 nodes (SIM_RUNS, SIM_SEED)'
 	@echo 'make histories  check 10,000 histories of the store for linearizability; some of PyTorch'"'"'s, too'
+	@echo 'make torture   kill, pause, cut off and starve real processes; TORTURE_MINUTES, TORTURE_SEED (needs root)'
+	@echo 'make soak      10,000 nodes that come and go for SOAK_MINUTES; memory and descriptors stay'
 	@echo 'make format    format the C++ files'
 	@echo 'make clean     remove everything that was built'
 
@@ -31,9 +33,16 @@ compare:
 sim:
 	@scripts/setup run
 	@scripts/sim
+
 histories:
 	@scripts/setup test
 	@scripts/histories
+
+torture:
+	@scripts/torture
+
+soak:
+	@scripts/soak
 
 format:
 	@tools/format.sh

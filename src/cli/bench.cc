@@ -124,12 +124,15 @@ void AddBench(CLI::App& app, Run* run) {
       "memory\n"
       "  muster bench latency                            one client, beside a bare libuv echo "
       "server\n"
-      "  muster bench wake                               waking one waiter among thousands");
+      "  muster bench wake                               waking one waiter among thousands\n"
+      "  muster bench soak                               10,000 nodes that come and go for "
+      "minutes");
   bench->require_subcommand(1);
   AddBenchStore(*bench, run);
   AddBenchLatency(*bench, run);
   AddBenchWake(*bench, run);
   AddBenchRendezvous(*bench, run);
+  AddBenchSoak(*bench, run);
   CLI::App* echo = bench->add_subcommand("echo-server", "What latencies are measured against.");
   echo->group("");  // not for people
   echo->callback([run] { *run = [] { return RunEcho(); }; });

@@ -20,6 +20,7 @@ void AddBenchStore(CLI::App& bench, Run* run);
 void AddBenchLatency(CLI::App& bench, Run* run);
 void AddBenchWake(CLI::App& bench, Run* run);
 void AddBenchRendezvous(CLI::App& bench, Run* run);
+void AddBenchSoak(CLI::App& bench, Run* run);
 
 /// The server under test: one that runs already, or one of our own that lives as long as this.
 struct BenchServer {

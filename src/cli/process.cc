@@ -63,8 +63,10 @@ PortFile::PortFile(std::string path, uint16_t port) : path_(std::move(path)) {
   file << port << '\n';
   file.close();
   if (!file || std::rename(draft.c_str(), path_.c_str()) != 0) {
+    const int why = errno;
+    unlink(draft.c_str());
     throw std::runtime_error(
-        Concat("cannot write the port file ", path_, ": ", std::string_view(std::strerror(errno))));
+        Concat("cannot write the port file ", path_, ": ", std::string_view(std::strerror(why))));
   }
 }
 

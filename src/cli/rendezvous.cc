@@ -37,6 +37,7 @@ struct RendezvousFlags {
   bool follow = false;
   bool close = false;
   bool json = false;
+  bool journal = false;
 };
 
 // "2:4", or "3" for exactly three.
@@ -125,19 +126,52 @@ class Progress {
   std::string last_;
 };
 
+using Json = nlohmann::ordered_json;
+
+void PrintJson(const Json& line) {
+  // What others said about themselves may be no UTF-8.
+  std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  std::fflush(stdout);
+}
+
+/// A line of the journal.
+void Note(const RendezvousFlags& flags, std::string_view event, const Json& more = Json::object()) {
+  if (!flags.journal) return;
+  Json line = {{"event", event}};
+  line.update(more);
+  PrintJson(line);
+}
+
+void Note(const RendezvousFlags& flags, const MembershipEvent& event) {
+  using Kind = MembershipEvent::Kind;
+  switch (event.kind) {
+    case Kind::kMemberLost:
+      return Note(flags, "member_lost",
+                  {{"round", event.round}, {"who", event.who}, {"why", event.why}});
+    case Kind::kNodesWaiting:
+      return Note(flags, "nodes_waiting", {{"waiting", event.waiting}});
+    case Kind::kPlaceLost:
+      return Note(flags, "place_lost", {{"round", event.round}, {"why", event.why}});
+    case Kind::kClosed:
+      return Note(flags, "closed", {{"who", event.who}});
+  }
+}
+
 void Print(const RendezvousInfo& info, const RendezvousFlags& flags) {
   const RendezvousStoreInfo& master = info.bootstrap_store_info;
   const std::string prefix = flags.backend == "static"
                                  ? flags.run_id
                                  : Concat("torch.rendezvous.", flags.run_id, ".", info.round);
-  if (flags.json) {
-    const nlohmann::ordered_json line = {{"rank", info.rank},
-                                         {"world_size", info.world_size},
-                                         {"round", info.round},
-                                         {"master_addr", master.master_addr},
-                                         {"master_port", master.master_port},
-                                         {"store_prefix", prefix}};
-    std::printf("%s\n", line.dump().c_str());
+  const Json line = {{"rank", info.rank},
+                     {"world_size", info.world_size},
+                     {"round", info.round},
+                     {"master_addr", master.master_addr},
+                     {"master_port", master.master_port},
+                     {"store_prefix", prefix}};
+  if (flags.journal) {
+    Note(flags, "round", line);
+  } else if (flags.json) {
+    PrintJson(line);
   } else {
     std::printf("rank %lld of %lld in round %lld; workers meet at %s:%d; keys under '%s'\n",
                 static_cast<long long>(info.rank), static_cast<long long>(info.world_size),
@@ -150,6 +184,7 @@ void Print(const RendezvousInfo& info, const RendezvousFlags& flags) {
 /// Waits for the next round and prints it. What the handler throws is thrown here; a signal ends
 /// the process.
 void Join(RendezvousHandler& handler, const RendezvousFlags& flags, const StopSignals& signals) {
+  Note(flags, "joining");
   std::promise<RendezvousInfo> promise;
   std::future<RendezvousInfo> joined = promise.get_future();
   std::thread waiter([&] {
@@ -188,6 +223,7 @@ void Hold(RendezvousHandler& handler, const RendezvousFlags& flags, const StopSi
     const auto event = handler.AwaitEvent(std::min(left, kLook));
     if (!event) continue;
     std::fprintf(stderr, "muster: %s\n", event->ToString().c_str());
+    Note(flags, *event);
     if (flags.follow && event->kind != MembershipEvent::Kind::kClosed)
       Join(handler, flags, signals);
   }
@@ -206,6 +242,7 @@ int Rendezvous(const RendezvousFlags& flags) {
     Hold(*handler, flags, signals);
   } catch (const RendezvousGracefulExitError& error) {
     std::fprintf(stderr, "muster: %s\n", error.what());
+    Note(flags, "closed", {{"who", ""}, {"why", error.what()}});
     return kOk;
   }
   if (flags.close) {
@@ -213,6 +250,7 @@ int Rendezvous(const RendezvousFlags& flags) {
   } else {
     handler->Leave();
   }
+  Note(flags, flags.close ? "closing" : "left");
   return kOk;
 }
 
@@ -269,6 +307,11 @@ void AddRendezvous(CLI::App& app, Run* run) {
       "c10d: store_type, read_timeout, heartbeat_timeout");
   command->add_option("--events", flags->events, "Append events to this file as JSON; -: stderr");
   command->add_flag("--json", flags->json, "Print the result as JSON");
+  command->add_flag(
+      "--journal", flags->journal,
+      "Print all that happens to this node as JSON, an object in each line with its \"event\":\n"
+      "joining, round (the result), member_lost, nodes_waiting, place_lost, closed; left or "
+      "closing");
   command->callback([flags, run] { *run = [flags] { return Rendezvous(*flags); }; });
 }
 

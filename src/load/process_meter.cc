@@ -3,8 +3,11 @@
 #include <time.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
+#include <system_error>
 
 #include "base/text.h"
 
@@ -42,6 +45,13 @@ Result<Memory> MemoryOf(pid_t pid) {
     if (line.starts_with("VmHWM:")) memory.peak_bytes = bytes();
   }
   return memory;
+}
+
+Result<size_t> DescriptorsOf(pid_t pid) {
+  std::error_code failed;
+  const std::filesystem::directory_iterator open(Concat("/proc/", pid, "/fd"), failed);
+  if (failed) return NoProcess(pid);
+  return static_cast<size_t>(std::distance(begin(open), end(open)));
 }
 
 }  // namespace muster::load

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/result.h"
@@ -23,5 +24,8 @@ struct Memory {
   uint64_t peak_bytes = 0;      ///< The most it ever was.
 };
 Result<Memory> MemoryOf(pid_t pid);
+
+/// How many it has open.
+Result<size_t> DescriptorsOf(pid_t pid);
 
 }  // namespace muster::load

@@ -298,5 +298,37 @@ class Rendezvous(unittest.TestCase):
             self.assertIn("muster", done.stdout)
 
 
+class Soak(unittest.TestCase):
+    def test_a_fleet_that_comes_and_goes_is_whole_in_the_end_and_leaves_nothing(self):
+        # The tolerance: sanitizers keep what was freed for a while.
+        told = bench("soak", "--nodes", 300, "--minutes", 0.07, "--churn", 10, "--sample", 0.3, "--last-call", 0.3,
+                     "--seed", 7, "--tolerance", 100)
+        self.assertTrue(told["clean"])
+        self.assertTrue(told["ranks_ok"])
+        self.assertGreater(told["rounds"], 1)
+        self.assertGreater(told["died"], 0)
+        self.assertGreater(told["left"], 0)
+        self.assertEqual((told["descriptors_unaccounted"], told["descriptors_left_over"]), (0, 0))
+        first, *churned, last = told["samples"]
+        for sample in (first, last):
+            self.assertEqual((sample["calm"], sample["connected"], sample["in_round"]), (True, 300, 300))
+        self.assertTrue(churned)
+        self.assertFalse(any(sample["calm"] for sample in churned))
+
+    def test_what_is_no_number_is_refused(self):
+        for flag in ("--minutes", "--churn", "--tolerance"):
+            done = muster("bench", "soak", "--nodes", 2, flag, "nan")
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertIn("nan", done.stderr)
+
+    def test_people_get_a_table_and_a_verdict(self):
+        done = muster("bench", "soak", "--nodes", 20, "--minutes", 0.02, "--churn", 10, "--sample", 0.2, "--last-call",
+                      0.1, "--tolerance", 100)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertEqual(lines[0], "soak: seed=1 nodes=20 minutes=0.02 churn=10%/s tolerance=100%")
+        self.assertEqual(lines[-1], "soak: clean")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -4,6 +4,7 @@
 import json
 import os
 import subprocess
+import tempfile
 import unittest
 
 MUSTER = os.environ["MUSTER_BIN"]
@@ -123,6 +124,12 @@ class Statuses(unittest.TestCase):
                           ("status", "--server", address, "--timeout", "1"),
                           ("bench", "store", "--server", address, *tiny)):
             self.ends_with(4, *arguments)
+
+    def test_a_port_file_that_cannot_be_written_leaves_no_draft(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(os.path.join(folder, "port"))  # a file cannot take its place
+            self.ends_with(1, "serve", "--listen", "127.0.0.1:0", "--port-file", os.path.join(folder, "port"))
+            self.assertEqual(os.listdir(folder), ["port"])
 
     def ends_with(self, status, *arguments):
         with self.subTest(arguments=arguments):

@@ -135,6 +135,23 @@ class Scenarios:
         heard = [self.outcome(node)[1] for node in members]
         self.assertTrue(any("waiting for the next round" in text for text in heard), heard)
 
+    def test_a_journal_has_all_that_happens_to_a_node(self):
+        hold = ("--hold", "60", "--follow", "--last-call", "1", "--journal")
+        members = [self.node(*hold, nodes="1:2")]
+        self.assertEqual(json.loads(members[0].stdout.readline()), {"event": "joining"})
+        first = json.loads(members[0].stdout.readline())
+        self.assertEqual(list(first)[:5], ["event", "rank", "world_size", "round", "master_addr"])
+        self.assertEqual((first["event"], first["round"], first["world_size"]), ("round", 0, 1))
+        members.append(self.node(*hold, nodes="1:2"))
+        told = [json.loads(members[0].stdout.readline()) for _ in range(3)]
+        self.assertEqual([one["event"] for one in told], ["nodes_waiting", "joining", "round"])
+        self.assertEqual((told[0]["waiting"], told[2]["world_size"]), (1, 2))
+        self.assertEqual([json.loads(members[1].stdout.readline())["event"] for _ in range(2)], ["joining", "round"])
+        for member in members:
+            member.send_signal(signal.SIGTERM)
+        self.assertEqual(json.loads(self.outcome(members[1])[0].splitlines()[-1]), {"event": "left"})
+        self.outcome(members[0])
+
     def test_leaving_lets_the_others_go_on_and_closing_does_not(self):
         self.outcome(self.node(nodes="1"))
         self.outcome(self.node("--close", nodes="1"))
@@ -180,6 +197,37 @@ class WithTheCoordinator(Scenarios, Command):
     BACKEND = "muster"
     HOLD = ("--hold", "0.1")  # the others are told at once
     STANDSTILL_S = 4  # longer than either side may be silent
+
+    def test_a_journal_names_who_is_lost_and_who_closed(self):
+        nodes = [self.node("--hold", "60", "--follow", "--journal", "--close", "--last-call", "1", nodes="2:3")
+                 for _ in range(3)]
+
+        def told(node):
+            return json.loads(node.stdout.readline())
+        for node in nodes:
+            self.assertEqual([told(node)["event"] for _ in range(2)], ["joining", "round"])
+        victim, closer, watcher = nodes
+        victim.kill()
+        for node in (closer, watcher):
+            lost = told(node)
+            self.assertEqual((lost["event"], lost["round"]), ("member_lost", 0))
+            self.assertEqual(lost["who"], f"127.0.0.1_{victim.pid}_0")
+            self.assertTrue(lost["why"])
+            self.assertEqual([told(node)["event"] for _ in range(2)], ["joining", "round"])
+        closer.send_signal(signal.SIGTERM)
+        self.assertEqual(json.loads(self.outcome(closer)[0]), {"event": "closing"})
+        self.assertEqual(told(watcher), {"event": "closed",
+                                         "who": f"127.0.0.1_{closer.pid}_0: muster rendezvous --close"})
+
+    def test_the_journal_of_a_spare_has_the_end_too(self):
+        closer = self.node("--hold", "60", "--close", "--json", nodes="1")
+        closer.stdout.readline()
+        spare = self.node("--journal", nodes="1")
+        self.line_with(spare, "a spare: ")
+        closer.send_signal(signal.SIGTERM)
+        joining, closed = [json.loads(line) for line in self.outcome(spare)[0].splitlines()]
+        self.assertEqual((joining["event"], closed["event"]), ("joining", "closed"))
+        self.assertIn("muster rendezvous --close", closed["why"])
 
     def test_a_spare_says_nothing_twice(self):
         members = [self.node("--hold", "60") for _ in range(2)]

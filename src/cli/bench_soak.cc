@@ -1,0 +1,242 @@
+// `muster bench soak`: thousands of nodes that come and go for minutes or hours. The server's
+// memory stays where it is, and it has a descriptor for each connection and none besides.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <stdexcept>
+#include <vector>
+
+#include "adapters/posix/posix_clock.h"
+#include "base/text.h"
+#include "cli/bench.h"
+#include "cli/flags.h"
+#include "load/descriptor.h"
+#include "load/flatness.h"
+#include "load/process_meter.h"
+#include "load/soak.h"
+
+namespace muster::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct BenchSoakFlags {
+  size_t nodes = 10'000;
+  double minutes = 10;
+  double churn_percent = 0.1;
+  double sample_seconds = 5;
+  double tolerance_percent = 5;
+  double last_call_seconds = 2;
+  int server_threads = 0;
+  uint64_t seed = 1;
+  bool json = false;
+};
+
+// An allocator keeps a page here and there; what leaks for minutes is more than this.
+constexpr double kSlackBytes = 2 << 20;
+// A server notices the end of the last connections when it gets to them.
+constexpr Duration kGoneWithin = 10s;
+
+double MiB(uint64_t bytes) {
+  return std::round(static_cast<double>(bytes) / (1 << 20) * 100) / 100;
+}
+
+/// What was seen of the fleet and its server, sample by sample.
+class Samples {
+ public:
+  Samples(pid_t server, bool print) : server_(server), print_(print) {
+    descriptors_before_ = Descriptors();
+    if (!print_) return;
+    std::printf("%9s %10s %9s %8s %8s %8s %8s %9s %11s\n", "seconds", "connected", "in round",
+                "round", "died", "left", "given up", "MiB", "descriptors");
+  }
+
+  void Add(const load::SoakState& state, bool calm) {
+    const load::Memory memory = OrExit(load::MemoryOf(server_), "bench soak");
+    const size_t descriptors = Descriptors();
+    if (!calm) resident_.push_back(static_cast<double>(memory.resident_bytes));
+    if (calm) unaccounted_ = Unaccounted(descriptors, state.connected);
+    const double seconds = std::round(std::chrono::duration<double>(state.at).count() * 10) / 10;
+    rows_.push_back({{"seconds", seconds},
+                     {"calm", calm},
+                     {"connected", state.connected},
+                     {"in_round", state.in_round},
+                     {"round", state.round},
+                     {"died", state.died},
+                     {"left", state.left},
+                     {"given_up", state.given_up},
+                     {"rss_bytes", memory.resident_bytes},
+                     {"descriptors", descriptors}});
+    if (!print_) return;
+    std::printf("%9.1f %10zu %9zu %8lld %8llu %8llu %8llu %9.2f %11zu%s\n", seconds,
+                state.connected, state.in_round, static_cast<long long>(state.round),
+                static_cast<unsigned long long>(state.died),
+                static_cast<unsigned long long>(state.left),
+                static_cast<unsigned long long>(state.given_up), MiB(memory.resident_bytes),
+                descriptors, calm ? "  all in one round" : "");
+    std::fflush(stdout);
+  }
+
+  /// Once nobody is connected any more: how many descriptors are left over.
+  int64_t LeftOver() const {
+    PosixClock clock;
+    const Instant until = clock.Now() + kGoneWithin;
+    while (clock.Now() < until && Unaccounted(Descriptors(), 0) != 0) {
+      clock.SleepUntil(clock.Now() + 20ms);
+    }
+    return Unaccounted(Descriptors(), 0);
+  }
+
+  load::Flatness memory() const { return load::FlatnessOf(resident_); }
+  /// Descriptors without a connection, when all nodes were there, after the churn.
+  int64_t unaccounted() const { return unaccounted_; }
+  const std::vector<Json>& rows() const { return rows_; }
+
+ private:
+  size_t Descriptors() const { return OrExit(load::DescriptorsOf(server_), "bench soak"); }
+  int64_t Unaccounted(size_t descriptors, size_t connections) const {
+    return static_cast<int64_t>(descriptors) - static_cast<int64_t>(descriptors_before_) -
+           static_cast<int64_t>(connections);
+  }
+
+  const pid_t server_;
+  const bool print_;
+  size_t descriptors_before_ = 0;
+  int64_t unaccounted_ = 0;
+  std::vector<double> resident_;
+  std::vector<Json> rows_;
+};
+
+load::SoakOptions Options(const BenchSoakFlags& flags, const BenchServer& server,
+                          Samples& samples) {
+  const auto nodes = static_cast<int64_t>(flags.nodes);
+  return {
+      .server = server.endpoint,
+      .run_id = Concat("soak-", RunTag()),
+      .nodes = flags.nodes,
+      .churn_per_second = flags.churn_percent / 100,
+      .length = ToDuration(60 * flags.minutes),
+      .sample_every = ToDuration(flags.sample_seconds),
+      // Ten seconds of silence: the fleet lives on one thread, beside the server.
+      .settings = {.min_nodes = std::max<int64_t>(1, nodes / 2),
+                   .max_nodes = nodes,
+                   .last_call = ToDuration(flags.last_call_seconds),
+                   .keep_alive_interval = 2s,
+                   .keep_alive_max_attempt = 5},
+      .seed = flags.seed,
+      .sample = [&samples](const load::SoakState& state, bool calm) { samples.Add(state, calm); }};
+}
+
+int BenchSoak(const BenchSoakFlags& flags) {
+  // CLI11 takes nan for a number within every range.
+  for (const double number : {flags.minutes, flags.churn_percent, flags.tolerance_percent}) {
+    if (std::isnan(number))
+      throw std::invalid_argument("--minutes, --churn, --tolerance: 'nan' is no number");
+  }
+  OrExit(load::AllowConnections(flags.nodes + 64), "bench soak");
+  const BenchServer server = OrExit(ReachServer("", 0, flags.server_threads), "bench soak");
+  if (!flags.json) {
+    std::printf("soak: seed=%llu nodes=%zu minutes=%g churn=%g%%/s tolerance=%g%%\n",
+                static_cast<unsigned long long>(flags.seed), flags.nodes, flags.minutes,
+                flags.churn_percent, flags.tolerance_percent);
+  }
+  Samples samples(server.pid, !flags.json);
+  const load::SoakReport report =
+      OrExit(load::RunSoak(Options(flags, server, samples)), "bench soak");
+  const int64_t left_over = samples.LeftOver();
+  const load::Flatness memory = samples.memory();
+  const bool flat =
+      memory.later <= memory.earlier * (1 + flags.tolerance_percent / 100) + kSlackBytes;
+  const bool exact = samples.unaccounted() == 0 && left_over == 0;
+  const bool clean = flat && exact && report.ranks_ok && report.last.round > 0;
+  const double growth = std::round(memory.growth() * 1e4) / 100;
+  if (flags.json) {
+    Json line = {{"seed", flags.seed},
+                 {"nodes", flags.nodes},
+                 {"rounds", report.last.round + 1},
+                 {"came", report.last.came},
+                 {"died", report.last.died},
+                 {"left", report.last.left},
+                 {"given_up", report.last.given_up},
+                 {"ranks_ok", report.ranks_ok},
+                 {"rss_earlier_bytes", memory.earlier},
+                 {"rss_later_bytes", memory.later},
+                 {"rss_growth_percent", growth},
+                 {"descriptors_unaccounted", samples.unaccounted()},
+                 {"descriptors_left_over", left_over},
+                 {"clean", clean},
+                 {"samples", samples.rows()}};
+    std::printf("%s\n", line.dump().c_str());
+  } else {
+    std::printf("memory       %s: %.2f MiB in the earlier half, %.2f in the later (%+.2f %%)\n",
+                flat ? "flat" : "GROWS", MiB(static_cast<uint64_t>(memory.earlier)),
+                MiB(static_cast<uint64_t>(memory.later)), growth);
+    std::printf("descriptors  %s: %lld more than connections, %lld when all had gone\n",
+                exact ? "exact" : "LEFT OVER", static_cast<long long>(samples.unaccounted()),
+                static_cast<long long>(left_over));
+    std::printf("ranks        %s, after %lld rounds; %llu nodes came, %llu died, %llu left\n",
+                report.ranks_ok ? "right" : "WRONG", static_cast<long long>(report.last.round + 1),
+                static_cast<unsigned long long>(report.last.came),
+                static_cast<unsigned long long>(report.last.died),
+                static_cast<unsigned long long>(report.last.left));
+    std::printf("soak: %s\n", clean ? "clean" : "FAILED");
+  }
+  return clean ? kOk : kFailed;
+}
+
+}  // namespace
+
+void AddBenchSoak(CLI::App& bench, Run* run) {
+  auto flags = std::make_shared<BenchSoakFlags>();
+  CLI::App* soak = bench.add_subcommand(
+      "soak", "Nodes come and go for a long time; the server's memory and descriptors stay.");
+  soak->footer(
+      "A server is started, and all nodes meet. Then they come and go: half of those that go end "
+      "without a word,\n"
+      "half take their leave; each comes back after one to three seconds, as another node. The "
+      "others form rounds\n"
+      "all the time. In the end all must be in one round again. Every few seconds the server's "
+      "memory and\n"
+      "descriptors are read.\n"
+      "\n"
+      "Status 0 if memory is flat (after a warm-up of a fifth, the lower quartile of the later "
+      "half "
+      "of the samples\n"
+      "against that of the earlier, within --tolerance and 2 MiB), if there were exactly as many "
+      "descriptors as\n"
+      "connections with all nodes there, and none left when they had gone, and if every node has a "
+      "rank of its own.\n"
+      "\n"
+      "Examples:\n"
+      "  muster bench soak --nodes 10000 --minutes 60\n"
+      "  muster bench soak --nodes 500 --minutes 0.2 --churn 5 --sample 0.5 --json");
+  soak->add_option("--nodes", flags->nodes, "How many")
+      ->transform(WholeNumber(2, 100'000))
+      ->capture_default_str();
+  soak->add_option("--minutes", flags->minutes, "How long they come and go")
+      ->check(CLI::Range(0.0, 100'000.0))
+      ->capture_default_str();
+  soak->add_option("--churn", flags->churn_percent, "Percent of the nodes that go, each second")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  soak->add_option("--sample", flags->sample_seconds, "Seconds between two looks at the server")
+      ->transform(SecondsFrom(0.01, kSecondsMax))
+      ->capture_default_str();
+  soak->add_option("--tolerance", flags->tolerance_percent, "Percent by which memory may grow")
+      ->check(CLI::Range(0.0, 1000.0))
+      ->capture_default_str();
+  soak->add_option("--last-call", flags->last_call_seconds,
+                   "Seconds to wait for more once half of the nodes are there")
+      ->transform(SecondsFrom(0.001, kSecondsMax))
+      ->capture_default_str();
+  soak->add_option("--server-threads", flags->server_threads, "Threads of the server; 0: cores")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  soak->add_option("--seed", flags->seed, "Decides who goes, how, and for how long")
+      ->transform(WholeNumber(0, UINT64_MAX))
+      ->capture_default_str();
+  soak->add_flag("--json", flags->json, "Print JSON");
+  soak->callback([flags, run] { *run = [flags] { return BenchSoak(*flags); }; });
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""A short fault campaign, and one that has something to find. The long ones are `make torture`'s."""
+
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+
+MUSTER = os.environ["MUSTER_BIN"]
+SOURCE = os.environ["MUSTER_SOURCE_DIR"]
+SEED = os.environ.get("MUSTER_SEED", "673")  # all kinds of faults, spares, and an end
+MINUTES = "0.4"  # the last strike is played to its end, and healed
+
+# The program, except that every node is told that it has rank 0.
+LIAR = """#!/bin/bash
+if [[ $1 == rendezvous ]]; then
+  exec {muster} "$@" > >(exec sed -u 's/"rank":[0-9]*/"rank":0/')
+fi
+exec {muster} "$@"
+"""
+
+
+class Torture(unittest.TestCase):
+    def campaign(self, muster, *options):
+        done = subprocess.run([sys.executable, "-m", "torture", "--muster", muster, *options], cwd=SOURCE, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=280, check=False)
+        if done.returncode == 2 and os.environ.get("MUSTER_REQUIRE_NETWORKS") != "1":
+            self.skipTest(done.stdout.splitlines()[-1])
+        return done
+
+    def test_a_short_campaign_is_clean(self):
+        done = self.campaign(MUSTER, "--minutes", MINUTES, "--seed", SEED, "--store", "muster")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn(f"torture: clean, seed {SEED}\n", done.stdout)
+        self.assertRegex(done.stdout, r"\nepisodes \d+, strikes [1-9]")
+        print(done.stdout)
+
+    def test_a_program_that_lies_is_found_out(self):
+        with tempfile.TemporaryDirectory() as folder:
+            liar = os.path.join(folder, "muster")
+            with open(liar, "w", encoding="utf-8") as script:
+                script.write(LIAR.format(muster=MUSTER))
+            os.chmod(liar, stat.S_IRWXU)
+            done = self.campaign(liar, "--minutes", MINUTES, "--seed", SEED, "--store", "muster")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn(f"VIOLATION, seed {SEED}, episode 1:\ntwo nodes of one round have one rank\n", done.stdout)
+        kept = re.search(r"what the processes said: (\S+)", done.stdout).group(1)
+        self.assertTrue(os.path.exists(os.path.join(kept, "episode-1", "events.jsonl")), "it is kept, to be looked at")
+        shutil.rmtree(kept)
+
+    def test_a_campaign_that_is_interrupted_leaves_nothing_behind(self):
+        self.campaign(MUSTER, "--minutes", "0")  # whether there can be one
+        with tempfile.TemporaryDirectory() as folder:
+            campaign = subprocess.Popen([sys.executable, "-m", "torture", "--muster", MUSTER, "--seed", SEED],
+                                        cwd=SOURCE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                        env={**os.environ, "TMPDIR": folder})
+            said = []
+            for line in campaign.stdout:
+                said.append(line)
+                if "strike 1" in line:
+                    campaign.send_signal(signal.SIGTERM)
+            campaign.stdout.close()
+            self.assertEqual(campaign.wait(), 130, said)
+            self.assertEqual(os.listdir(folder), [])
+            self.assertNotIn(folder, self.output("mount"))
+        self.assertNotIn(f"muster-torture-{campaign.pid}-", self.output("ip", "netns", "list"))
+        self.assertNotIn(folder, self.output("ps", "-eo", "args"))  # every process has a file there
+
+    @staticmethod
+    def output(*command):
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+if __name__ == "__main__":
+    unittest.main()

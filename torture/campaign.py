@@ -1,0 +1,202 @@
+"""Episodes: a fleet meets, is struck, heals, and must meet again; in the end all of it must end.
+
+One seed decides what is drawn: whom, with what, when, and for how long. (Not what the kernel makes of it: that differs
+from run to run.)"""
+
+import os
+import random
+import shutil
+import time
+
+from torture import network_faults, process_faults, promises, resource_faults
+from torture.events import Record
+from torture.fleet import Fleet, Run
+from torture.invariants import Violation, losses, violations
+from torture.network import Network
+from torture.site import Site
+from torture.victims import Server
+
+FAULTS = (process_faults.KillNodes, process_faults.KillServer, process_faults.PauseNodes, process_faults.PauseServer,
+          process_faults.Leave, network_faults.Cut, network_faults.CutOneWay, network_faults.BadCable,
+          network_faults.InterfaceDown, resource_faults.FullDisk, resource_faults.ClockJump, resource_faults.Flood,
+          resource_faults.Garbage, resource_faults.ServerDescriptors, resource_faults.NodeDescriptors)
+NODES_MIN, NODES_MAX = 3, 12
+SPARED_SHARE = 0.4  # of episodes in which the server itself stays well: then all who are left must hear of every loss
+STORES = ("muster",) * 7 + ("c10d",) * 2 + ("file",)
+
+
+class Failure(Exception):
+    """What was found, in which episode."""
+
+    def __init__(self, found):
+        super().__init__("\n".join(str(violation) for violation in found))
+        self.found = found
+
+
+class Campaign:
+    def __init__(self, muster, seed, folder, say):
+        self.muster, self.seed, self.folder, self.say = muster, seed, folder, say
+        machines = ["server", *(f"node-{number}" for number in range(NODES_MAX)), "stranger"]
+        self.network = Network(machines, seed)
+        self.site = Site(folder, muster)
+        self.counts = {"episodes": 0, "strikes": 0, "rounds": 0, "losses heard": 0}
+        self.faults = {kind.__name__: 0 for kind in FAULTS}
+        self.slowest_s = 0.0
+
+    def build(self):
+        self.network.build()
+        self.site.build()
+
+    def remove(self):
+        self.network.remove()
+        self.site.remove()
+
+    def run(self, until, first_episode=1, store=None):
+        """Episodes until then (time.monotonic()). Raises Failure."""
+        number = first_episode
+        while time.monotonic() < until:
+            Episode(self, number, store).play(until)
+            self.counts["episodes"] += 1
+            number += 1
+
+
+class Episode:
+    def __init__(self, campaign, number, store):
+        self._campaign, self._number = campaign, number
+        self._rng = rng = random.Random(f"{campaign.seed}/{number}")  # so that each can be played alone
+        drawn = rng.choice(STORES)
+        self._run = self._draw_run(store or drawn)
+        self._strikes = rng.randint(3, 8)
+        self._closes = rng.random() < 0.5
+        self._kinds = ()
+        self._faults = 0
+        self._folder = os.path.join(campaign.folder, f"episode-{number}")
+
+    def _draw_run(self, store):
+        rng, site = self._rng, self._campaign.site
+        nodes = rng.randint(NODES_MIN, NODES_MAX)
+        # Spares are the coordinator's: on c10d those without a place make the others form rounds without end.
+        most = rng.randint(max(2, nodes - 2), nodes + 1) if store == "muster" else rng.randint(nodes, nodes + 1)
+        identity = f"episode-{self._number}"
+        endpoint = (os.path.join(site.store_disk.path, identity) if store == "file"
+                    else f"{self._campaign.network.machines['server'].address}:{Server.PORT}")
+        return Run(identity, store, nodes, rng.randint(1, min(most, nodes)), most, endpoint)
+
+    def play(self, until):
+        campaign, run = self._campaign, self._run
+        os.makedirs(self._folder)
+        record = Record(os.path.join(self._folder, "events.jsonl"))
+        fleet = Fleet(run, campaign.muster, campaign.network, campaign.site, record, self._folder, self._rng)
+        fleet.server.spared = self._rng.random() < SPARED_SHARE
+        fitting = [kind for kind in FAULTS if kind.fits(fleet)]
+        self._kinds = self._rng.sample(fitting, self._rng.randint(3, len(fitting)))  # others do not occur
+        campaign.say(f"episode {self._number}: store={run.store} nodes={run.nodes} min={run.min_nodes} "
+                     f"max={run.max_nodes} strikes={self._strikes} close={'yes' if self._closes else 'no'} "
+                     f"server={'spared' if fleet.server.spared else 'struck'} "
+                     f"faults={','.join(sorted(kind.__name__ for kind in self._kinds))}")
+        try:
+            self._rest(fleet, "start")
+            for number in range(self._strikes):
+                if time.monotonic() > until:
+                    break
+                self._strike(fleet, number)
+            self._end(fleet)
+        finally:
+            fleet.kill()
+            record.close()
+        campaign.site.disk.clear()
+        campaign.site.store_disk.clear()
+        shutil.rmtree(self._folder)
+
+    # --- A strike
+
+    def _strike(self, fleet, number):
+        faults = self._draw_faults(fleet)
+        self._campaign.say(f"  strike {number + 1}: {'; '.join(str(fault) for _, fault in faults)}")
+        began = time.monotonic()
+        plan = sorted([(at, 0, fault) for at, fault in faults] +
+                      [(at + fault.lasts, 1, fault) for at, fault in faults], key=lambda step: step[:2])
+        begun = {}
+        try:
+            for at, heals, fault in plan:
+                fleet.wait(began + at - time.monotonic())
+                if heals:
+                    self._heal(fleet, fault, begun.pop(fault))
+                else:
+                    begun[fault] = self._begin(fleet, fault)
+        finally:
+            for fault in begun:
+                fault.heal()
+        self._campaign.counts["strikes"] += 1
+        self._rest(fleet, f"strike {number + 1}")
+
+    def _draw_faults(self, fleet):
+        """(when, what), in the order of their beginning."""
+        rng = self._rng
+        faults = []
+        for _ in range(rng.randint(1, 4)):
+            kind = rng.choice(self._kinds)
+            short = rng.random() < 0.4
+            lasts = rng.uniform(promises.FAULT_S_MIN, promises.WINDOW_S) if short else rng.uniform(
+                promises.WINDOW_S, promises.FAULT_S_MAX)
+            faults.append((rng.uniform(0, 3), kind(fleet, rng, lasts)))
+            self._campaign.faults[kind.__name__] += 1
+        return sorted(faults, key=lambda one: one[0])
+
+    def _begin(self, fleet, fault):
+        self._faults += 1
+        fleet.record.add("world", 0, "fault", number=self._faults, what=str(fault), lasts=fault.lasts,
+                         touches=fault.touches, silences=fault.silences)
+        fault.begin()
+        return self._faults
+
+    @staticmethod
+    def _heal(fleet, fault, number):
+        fault.heal()
+        fleet.record.add("world", 0, "healed", number=number)
+
+    # --- Rest: all is well, or should be
+
+    def _rest(self, fleet, what):
+        took = fleet.converge(lambda: self._check(fleet))
+        self._check(fleet)
+        if took is None:
+            stands = fleet.status() if fleet.server.alive else "nothing"
+            raise Failure([Violation(f"no round of all nodes within {fleet.run.recovery_s:.0f} s after {what}; "
+                                     f"the server says {stands}",
+                                     tuple(events[-1] for events in fleet.story().nodes()))])
+        fleet.measure()
+        self._check(fleet)
+        fleet.record.add("world", 0, "rest")
+        self._campaign.slowest_s = max(self._campaign.slowest_s, took)
+        self._campaign.say(f"    one round of all after {took:.1f} s")
+
+    def _end(self, fleet):
+        if self._closes:
+            self._close(fleet)
+        left = fleet.end()
+        if left:
+            raise Failure([Violation(f"{victim.name} did not end within {promises.END_S} s", ()) for victim in left])
+        self._check(fleet)
+        story = fleet.story()
+        counts = self._campaign.counts
+        counts["rounds"] += sum(1 for _ in story.rounds())
+        if story.rules.tells_losses:
+            counts["losses heard"] += sum(1 for _, _, heard in losses(story) if heard)
+
+    @staticmethod
+    def _close(fleet):
+        heard = fleet.close()
+        if heard is None:
+            return
+        if not heard:
+            raise Failure([Violation(f"not all nodes heard of the end within {promises.CLOSED_S} s",
+                                     tuple(events[-1] for events in fleet.story().nodes()))])
+        if not fleet.newcomer_is_refused():
+            raise Failure([Violation("a newcomer was not told that the rendezvous is closed", ())])
+
+    @staticmethod
+    def _check(fleet):
+        found = violations(fleet.story())
+        if found:
+            raise Failure(found)

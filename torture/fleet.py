@@ -1,0 +1,180 @@
+"""The processes of one episode: a server, nodes on machines of their own, and who starts again what has ended."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import time
+
+from torture import promises
+from torture.invariants import Rules, Story, one_round_of_all
+from torture.victims import Node, Server, await_end
+
+RESTART_S = 0.3  # what whoever supervises processes takes to start one again
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What the nodes of an episode are told. `store`: muster (the coordinator), c10d, or file (c10d without server)."""
+    id: str
+    store: str
+    nodes: int
+    min_nodes: int
+    max_nodes: int
+    endpoint: str
+
+    @property
+    def backend(self):
+        return "muster" if self.store == "muster" else "c10d"
+
+    @property
+    def conf(self):
+        if self.store == "muster":
+            return (f"is_host=false,grace={promises.GRACE_S},keep_alive_interval={promises.INTERVAL_S},"
+                    f"keep_alive_max_attempt={promises.ATTEMPTS}")
+        store = "store_type=file" if self.store == "file" else "is_host=false"
+        return (f"{store},keep_alive_interval={promises.C10D_INTERVAL_S},"
+                f"keep_alive_max_attempt={promises.C10D_ATTEMPTS},read_timeout={promises.C10D_READ_S}")
+
+    @property
+    def recovery_s(self):
+        return promises.RECOVERY_S if self.store == "muster" else promises.C10D_RECOVERY_S
+
+    @property
+    def rules(self):
+        return Rules(self.min_nodes, self.max_nodes, tells_losses=self.store == "muster")
+
+
+class Fleet:
+    def __init__(self, run, muster, network, site, record, folder, rng):
+        self.run, self.record, self.site = run, record, site
+        self._muster, self._network = muster, network
+        self.stranger = network.machines["stranger"]
+        self.server = Server(muster, os.path.join(site.disk.path, "port"), network.machines["server"], record, folder,
+                             environment=site.clocks.environment("server"))
+        closer = rng.randrange(run.nodes)
+        self.nodes = [Node(number, muster, run, number == closer, os.path.join(site.disk.path, f"events-{number}"),
+                           network.machines[f"node-{number}"], record, folder,
+                           environment=site.clocks.environment(f"node-{number}"))
+                      for number in range(run.nodes)]
+        self.closer = self.nodes[closer]
+        if run.store == "file":
+            self.server.wanted = False
+
+    @property
+    def victims(self):
+        """Those that are to be running."""
+        return [victim for victim in (self.server, *self.nodes) if victim.wanted]
+
+    def supervise(self):
+        """Starts what has ended. To be called often."""
+        now = time.monotonic()
+        for victim in self.victims:
+            if victim.reap():
+                victim.rests_until = max(victim.rests_until, now + RESTART_S)
+            if not victim.alive and now >= victim.rests_until:
+                victim.start()
+
+    def wait(self, seconds):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.supervise()
+            time.sleep(min(0.05, max(0, until - time.monotonic())))
+
+    def story(self):
+        return Story(self.record.events(), self.run.rules)
+
+    # --- One round of all
+
+    def converge(self, check):
+        """Waits until all nodes are in one complete round, those above the maximum spares. Returns how long that took,
+        or None: the promised time has passed. Calls `check` every now and then."""
+        began = time.monotonic()
+        checked = began
+        while time.monotonic() - began < self.run.recovery_s:
+            self.wait(0.1)
+            if self._all_in_one_round():
+                return time.monotonic() - began
+            if time.monotonic() - checked > 1:
+                check()
+                checked = time.monotonic()
+        return None
+
+    def _all_in_one_round(self):
+        if not all(victim.alive for victim in self.victims):
+            return False
+        number = one_round_of_all(self.story(), [(node.name, node.life) for node in self.nodes])
+        return number is not None and (self.run.store != "muster" or self._server_says_so(number))
+
+    def _server_says_so(self, number):
+        stands = self.status()
+        if not stands or stands["phase"] != "complete" or stands["round"] != number or stands["waiting"]:
+            return False
+        there = {member["node"] for role in ("participants", "spares") for member in stands[role]}
+        return there == {node.node_name for node in self.nodes}
+
+    def status(self):
+        """How the run stands, as its server says; None if it does not say."""
+        command = [*self.server.machine.inside(), self._muster, "status", "--server", self.run.endpoint, "--run",
+                   self.run.id, "--json", "--timeout", "5"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return json.loads(done.stdout)["runs"][0] if done.returncode == 0 else None
+
+    def measure(self):
+        """What all of them use, once the server has seen off the strangers. Logs are cut short, as somebody should."""
+        self.site.disk.empty()
+        if self.server.wanted:
+            at_rest = [event.data["descriptors"] for event in self.story().lives["server", self.server.life]
+                       if event.kind == "measured"]
+            until = time.monotonic() + promises.SEEN_OFF_S
+            while at_rest and self.server.descriptors() > at_rest[0] and time.monotonic() < until:
+                self.wait(0.1)
+        for victim in self.victims:
+            victim.measure()
+
+    # --- The end
+
+    def close(self):
+        """One node closes the rendezvous for all. None: it is just not in a round, and cannot. Else whether all others
+        have heard of it in time."""
+        self.closer.wanted = False
+        self.closer.tell_to_end()
+        await_end([self.closer], promises.END_S)
+        if not any(event.kind == "closing" for event in self.story().lives[self.closer.name, self.closer.life]):
+            return None
+        others = [node for node in self.nodes if node is not self.closer]
+        until = time.monotonic() + promises.CLOSED_S
+        while time.monotonic() < until:
+            for victim in self.victims:
+                victim.reap()
+            lives = self.story().lives
+            if all(not node.alive or any(event.kind == "closed" for event in lives[node.name, node.life])
+                   for node in others):
+                return True
+            time.sleep(0.05)
+        return False
+
+    def newcomer_is_refused(self):
+        """After the end somebody else comes; whether it is sent away."""
+        command = [word for word in self.closer.command() if word != "--close"]
+        try:
+            done = subprocess.run([*self.closer.machine.inside(), *command], stdin=subprocess.DEVNULL,
+                                  capture_output=True, timeout=promises.CLOSED_S, check=False)
+        except subprocess.TimeoutExpired:  # which has killed it
+            return False
+        return done.returncode == 5
+
+    def end(self):
+        """All of them, in good order. Returns those who did not."""
+        for node in self.nodes:
+            node.wanted = False
+            node.tell_to_end()
+        left = await_end(self.nodes, promises.END_S)
+        self.server.wanted = False
+        self.server.tell_to_end()
+        return left + await_end([self.server], promises.END_S)
+
+    def kill(self):
+        for victim in (self.server, *self.nodes):
+            victim.wanted = False
+            victim.kill()

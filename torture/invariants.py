@@ -1,0 +1,308 @@
+"""What must never be among the events of an episode. Each check is a function from a Story to Violations; CHECKS: all.
+
+A server that is started again knows nothing of its former life, so the same round number may be given twice. What a
+node says belongs to a life of the server in which it was waiting for it.
+"""
+
+import collections
+import dataclasses
+
+from torture import promises
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """Of the run whose story it is."""
+    min_nodes: int
+    max_nodes: int
+    tells_losses: bool = True  # c10d does not
+
+
+@dataclasses.dataclass(frozen=True)
+class Violation:
+    what: str
+    events: tuple  # that contradict each other
+
+    def __str__(self):
+        return "\n".join([self.what, *(f"    {event}" for event in self.events)])
+
+
+class Story:
+    """Events in order, and ways to look at them."""
+
+    def __init__(self, events, rules):
+        self.events, self.rules = list(events), rules
+        self.end = self.events[-1].at if self.events else 0.0
+        self.lives = collections.defaultdict(list)  # (who, life) to its events
+        for event in self.events:
+            self.lives[event.who, event.life].append(event)
+        # When each life of the server began; before the first, and on backends without one, life 0.
+        self._servers = [event.at for event in self.events if event.who == "server" and event.kind == "started"]
+        self.touched = self._touched()
+
+    def nodes(self):
+        return [events for (who, _), events in self.lives.items() if who.startswith("node")]
+
+    def rounds(self):
+        """(round event, the joining before it or None) of all nodes."""
+        for events in self.nodes():
+            joining = None
+            for event in events:
+                if event.kind == "joining":
+                    joining = event
+                elif event.kind == "round":
+                    yield event, joining
+
+    def server_life_at(self, at):
+        return sum(began <= at for began in self._servers)
+
+    def server_lives(self, event, joining):
+        """Those that may have said this."""
+        since = joining.at if joining else event.at
+        return range(self.server_life_at(since), self.server_life_at(event.at) + 1)
+
+    def _touched(self):
+        """By whom: spans of time in which a fault was upon it."""
+        spans, begun = collections.defaultdict(list), {}
+        for event in self.events:
+            if event.kind == "fault":
+                begun[event.data["number"]] = event
+            elif event.kind == "healed":
+                fault = begun.pop(event.data["number"])
+                for who in fault.data["touches"]:
+                    spans[who].append((fault.at, event.at))
+        for fault in begun.values():
+            for who in fault.data["touches"]:
+                spans[who].append((fault.at, self.end))
+        return spans
+
+    def was_touched(self, who, since, until):
+        return any(began <= until and ended >= since for began, ended in self.touched[who])
+
+
+# ----------------------------------------------------------------------------------------------------------------
+# agreement
+
+def those_in_a_round_agree(story):
+    """On its size and on where workers meet; and no two have one rank. A report that may be of two lives of the server
+    must agree with one of them."""
+    sure, unsure = collections.defaultdict(list), []
+    for event, joining in story.rounds():
+        lives = story.server_lives(event, joining)
+        if len(lives) == 1:
+            sure[lives[0], event.data["round"]].append(event)
+        else:
+            unsure.append((event, lives))
+    for reports in sure.values():
+        for other in reports[1:]:
+            if not _agree(reports[0], other):
+                yield Violation("two nodes of one round do not agree", (reports[0], other))
+        ranks = collections.defaultdict(list)
+        for event in reports:
+            ranks[event.data["rank"]].append(event)
+        for events in ranks.values():
+            if len(events) > 1:
+                yield Violation("two nodes of one round have one rank", tuple(events))
+    for event, lives in unsure:
+        others = [sure.get((life, event.data["round"])) for life in lives]
+        if all(others) and not any(_agree(reports[0], event) for reports in others):
+            yield Violation("a node agrees with neither life of the server",
+                            (event, *(reports[0] for reports in others)))
+
+
+def _agree(one, other):
+    return all(one.data[key] == other.data[key] for key in ("world_size", "master_addr", "master_port"))
+
+
+def ranks_are_within_the_world(story):
+    for event, _ in story.rounds():
+        if not 0 <= event.data["rank"] < event.data["world_size"]:
+            yield Violation("a rank is outside its world", (event,))
+
+
+def worlds_are_as_large_as_allowed(story):
+    rules = story.rules
+    for event, _ in story.rounds():
+        if not rules.min_nodes <= event.data["world_size"] <= rules.max_nodes:
+            yield Violation(f"a world is not of {rules.min_nodes} to {rules.max_nodes} nodes", (event,))
+
+
+# ----------------------------------------------------------------------------------------------------------------
+# order
+
+def rounds_only_grow(story):
+    for events in story.nodes():
+        last = None
+        for event in events:
+            if event.kind != "round":
+                continue
+            if last and event.data["round"] <= last.data["round"]:
+                yield Violation("a node was in this round, or a later one, before", (last, event))
+            last = event
+
+
+def nobody_is_in_a_round_it_did_not_join(story):
+    """Least of all after its place was lost: between that and the next round it has to join."""
+    for events in story.nodes():
+        before = None  # the last event that says where it stands
+        for event in events:
+            if event.kind == "round" and (before is None or before.kind != "joining"):
+                yield Violation("a node says that it is in a round without having joined",
+                                (before, event) if before else (event,))
+            if event.kind in ("joining", "round", "place_lost", "member_lost", "nodes_waiting", "left", "closing"):
+                before = event
+
+
+def closed_stays_closed(story):
+    """Who has heard of it is in no further round; and nobody is who set out for one later. (A server that is started
+    again has not heard of it.)"""
+    a_moment_s = 1  # between what happens and what this harness reads
+    for events in story.nodes():
+        closed = None
+        for event in events:
+            if event.kind in ("closed", "closing"):
+                closed = closed or event
+            elif event.kind == "round" and closed:
+                yield Violation("a node is in a round after it heard of the end", (closed, event))
+    first = {}  # by the life of the server
+    for event in story.events:
+        if event.kind in ("closed", "closing") and event.who.startswith("node"):
+            first.setdefault(story.server_life_at(event.at), event)
+    for event, joining in story.rounds():
+        lives = story.server_lives(event, joining)
+        closed = first.get(lives[0])
+        if joining and closed and len(lives) == 1 and joining.at > closed.at + a_moment_s:
+            yield Violation("a node set out for a round after the end, and got there", (closed, joining, event))
+
+
+# ----------------------------------------------------------------------------------------------------------------
+# being told
+
+def losses(story):
+    """(loss, a survivor's events, the first of them after it or None) for each member of the round who is to hear."""
+    for loss in story.events:
+        if loss.kind == "killed":
+            silenced = [loss.who]
+        elif loss.kind == "fault" and loss.data["lasts"] >= promises.SURELY_LOST_S:
+            silenced = loss.data["silences"]
+        else:
+            continue
+        for who in silenced:
+            lost_round = _stands(story, who, loss.at)
+            for (survivor, _), events in story.lives.items():
+                if survivor == who or not survivor.startswith("node") or lost_round is None:
+                    continue
+                if _stands_in(events, loss.at) == lost_round:
+                    heard = (event for event in events if event.at >= loss.at and event.kind != "measured")
+                    yield loss, events, next(heard, None)
+
+
+def _stands_in(events, at):
+    """The round in which this life of a node said it was, last before."""
+    said = [event for event in events if event.at < at]
+    if not said or said[-1].kind not in ("round", "measured"):
+        return None
+    rounds = [event for event in said if event.kind != "measured"]
+    return rounds[-1].data["round"] if rounds and rounds[-1].kind == "round" else None
+
+
+def _stands(story, who, at):
+    lives = [events for (name, _), events in story.lives.items() if name == who and events[0].at < at]
+    return _stands_in(lives[-1], at) if lives else None
+
+
+def members_hear_of_losses(story):
+    """In time; unless the server, or they themselves, are struck before that."""
+    if not story.rules.tells_losses:
+        return
+    for loss, survivor, heard in losses(story):
+        by = loss.at + promises.HEARD_S
+        if by > story.end or (heard and heard.at <= by):
+            continue
+        if not any(story.was_touched(who, loss.at - 1, by) for who in ("server", survivor[0].who)):
+            yield Violation(f"a member heard nothing of a loss for {promises.HEARD_S:.1f} s",
+                            (loss, [event for event in survivor if event.at < loss.at][-1]))
+
+
+# ----------------------------------------------------------------------------------------------------------------
+# processes
+
+ENDS_WELL = (0, 128 + 15)  # a node that waits says which signal ended it
+TOO_EARLY = -15  # it came before the process could have heard of it
+
+
+def who_is_told_to_end_ends(story):
+    for (who, _), events in story.lives.items():
+        told = next((event for event in events if event.kind == "told_to_end"), None)
+        if told is None or any(event.kind == "killed" for event in events):
+            continue
+        ended = next((event for event in events if event.kind == "ended"), None)
+        if ended is None and story.end - told.at > promises.END_S:
+            yield Violation(f"it was told to end, and has not within {promises.END_S} s", (told,))
+        excused = ended and any(story.was_touched(one, told.at, ended.at) for one in (who, "server"))
+        if ended and ended.at - told.at > promises.END_S and not excused:
+            yield Violation(f"it took longer than {promises.END_S} s to end", (told, ended))
+        well = ENDS_WELL if any(event.kind in ("joining", "up") for event in events) else (*ENDS_WELL, TOO_EARLY)
+        if ended and ended.data["status"] not in well and not ended.data["may"] and not _closed(events):
+            yield Violation("it did not end well", (told, ended))
+
+
+def _closed(events):
+    """Whether it heard of the end of the rendezvous; then it may say so with its status, too."""
+    return any(event.kind == "closed" for event in events) or events[-1].data.get("status") == 5
+
+
+def nobody_ends_by_itself(story):
+    for events in story.lives.values():
+        ended = next((event for event in events if event.kind == "ended"), None)
+        if ended is None or ended.data["may"] or _closed(events):
+            continue
+        if not any(event.kind in ("killed", "told_to_end") for event in events):
+            yield Violation("it ended by itself", (ended,))
+
+
+def nobody_talks_nonsense(story):
+    for event in story.events:
+        if event.kind == "nonsense":
+            yield Violation("a line of its output is no JSON", (event,))
+
+
+def what_is_used_does_not_grow(story):
+    """At rest, compared with its first rest."""
+    nodes = len({who for who, _ in story.lives if who.startswith("node")})
+    for (who, _), events in story.lives.items():
+        measured = [event for event in events if event.kind == "measured"]
+        server = who == "server"
+        allowed = {"rss_bytes": promises.SERVER_GROWTH_BYTES if server else promises.NODE_GROWTH_BYTES,
+                   "descriptors": promises.SERVER_GROWTH_DESCRIPTORS_PER_NODE * nodes if server
+                   else promises.NODE_GROWTH_DESCRIPTORS}
+        for later in measured[1:]:
+            for key, more in allowed.items():
+                if later.data[key] > measured[0].data[key] + more:
+                    yield Violation(f"it uses ever more {key}", (measured[0], later))
+                    return
+
+
+CHECKS = (those_in_a_round_agree, ranks_are_within_the_world, worlds_are_as_large_as_allowed, rounds_only_grow,
+          nobody_is_in_a_round_it_did_not_join, closed_stays_closed, members_hear_of_losses, who_is_told_to_end_ends,
+          nobody_ends_by_itself, nobody_talks_nonsense, what_is_used_does_not_grow)
+
+
+def violations(story):
+    return [violation for check in CHECKS for violation in check(story)]
+
+
+# ----------------------------------------------------------------------------------------------------------------
+# progress
+
+def one_round_of_all(story, living):
+    """Whether `living` ((who, life) of all nodes that are to be there) are in one round, complete, or spares beside a
+    full one. Returns its number, or None."""
+    stands = {key: _stands_in(story.lives[key], story.end + 1) for key in living}
+    rounds = [number for number in stands.values() if number is not None]
+    size = min(len(living), story.rules.max_nodes)
+    if len(rounds) != size or len(set(rounds)) != 1:
+        return None
+    reports = [event for key in living for event in story.lives[key]
+               if event.kind == "round" and event.data["round"] == rounds[0]]
+    return rounds[0] if {event.data["world_size"] for event in reports} == {size} else None

@@ -1,0 +1,129 @@
+"""Disks that are full, descriptors that are used up, clocks that jump, strangers at the port.
+
+Whoever is struck by these has still a connection, and keeps its promises; only a node without descriptors may not come
+back before it has some."""
+
+import sys
+
+from torture import processes
+from torture.faults import Fault, has_server, names, together
+
+
+class FullDisk(Fault):
+    """Of events, port files and, where nodes meet in a file, of that. A server that starts then says so and ends."""
+
+    def __init__(self, *rest):
+        super().__init__(*rest)
+        site = self.fleet.site
+        self._disks = [site.disk, site.store_disk] if self.fleet.run.store == "file" else [site.disk]
+        self.says = "full disk"
+
+    def begin(self):
+        for disk in self._disks:
+            disk.fill()
+
+    def heal(self):
+        for disk in self._disks:
+            disk.free()
+        self.fleet.site.disk.empty()
+
+
+class ClockJump(Fault):
+    """The wall clock of some processes is wrong, and stays so; nothing may follow from that."""
+
+    OFFSETS_S = (-10 * 365 * 86400, -3600, -20, -2, 2, 20, 3600, 10 * 365 * 86400)
+
+    @classmethod
+    def fits(cls, fleet):
+        return fleet.site.clocks.can_be_moved
+
+    def __init__(self, *rest):
+        super().__init__(*rest)
+        victims = self.fleet.victims
+        victims = self.rng.sample(victims, self.rng.randint(1, len(victims)))
+        self._offsets = {victim.name: self.rng.choice(self.OFFSETS_S) for victim in victims}
+        self.says = "clocks " + " ".join(f"{name}{offset:+d}s" for name, offset in sorted(self._offsets.items()))
+
+    def begin(self):
+        for name, offset in self._offsets.items():
+            self.fleet.site.clocks.set(name, offset)
+
+    def heal(self):
+        for name in self._offsets:
+            self.fleet.site.clocks.set(name, 0)  # which is another jump
+
+
+class Stranger(Fault):
+    """Somebody else at the server's port."""
+
+    WHAT = ""
+    fits = staticmethod(has_server)
+
+    def __init__(self, *rest):
+        super().__init__(*rest)
+        self._seed = self.rng.getrandbits(32)
+        self._process = None
+        self.says = f"{self.WHAT} to the server"
+
+    def begin(self):
+        server = self.fleet.server
+        self._process = processes.start([*self.fleet.stranger.inside(), sys.executable, "-m", "torture.stranger",
+                                         self.WHAT, server.machine.address, str(server.PORT), str(self._seed)])
+
+    def heal(self):
+        if self._process:
+            processes.end(self._process)
+            self._process = None
+
+
+class Flood(Stranger):
+    """Connections, as many and as fast as one process can."""
+
+    WHAT = "flood"
+
+
+class Garbage(Stranger):
+    """Bytes that no client sends."""
+
+    WHAT = "garbage"
+
+
+class ServerDescriptors(Stranger):
+    """Strangers take all descriptors that the server may have. Sessions go on; who comes has to try again."""
+
+    WHAT = "hold"
+    SPARE = 20
+
+    def __init__(self, *rest):
+        super().__init__(*rest)
+        self._lift = None
+        self.says = "no descriptors left for the server"
+
+    def begin(self):
+        if self.fleet.server.alive:
+            self._lift = self.fleet.server.limit_descriptors(self.fleet.server.descriptors() + self.SPARE)
+        super().begin()
+
+    def heal(self):
+        super().heal()
+        if self._lift:
+            self._lift()
+
+
+class NodeDescriptors(Fault):
+    """Nodes may open nothing more."""
+
+    def __init__(self, *rest):
+        super().__init__(*rest)
+        self._victims = self.some_nodes()
+        self.touches = names(self._victims)
+        self.says = f"no descriptors left for {together(self._victims)}"
+        self._lifts = []
+
+    def begin(self):
+        self._lifts = [victim.limit_descriptors(victim.descriptors()) for victim in self._victims if victim.alive]
+
+    def heal(self):
+        for lift in self._lifts:
+            lift()
+        self._lifts = []

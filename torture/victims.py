@@ -1,0 +1,206 @@
+"""A process that faults strike. Server and Node are muster's; whatever else is to be struck derives from Victim and
+says how it is started, and what it may do."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import threading
+import time
+
+from torture import processes, promises
+
+
+class Victim:
+    """One process at a time, in one life after the other. Used on the main thread."""
+
+    def __init__(self, name, machine, record, folder, environment=()):
+        self.name, self.machine = name, machine
+        self.life = 0
+        self.wanted = True  # whether it is to be started again when it has ended
+        self.rests_until = 0.0  # not before this (time.monotonic)
+        self._record, self._folder = record, folder
+        self._environment = environment  # of clocks that can be moved
+        self._process = None
+        self._reader = None
+        self._pauses = 0
+        self._limits, self._limit_before = [], None  # of descriptors
+        self._errors = None
+
+    # --- What a kind of process says about itself
+
+    def command(self):
+        raise NotImplementedError
+
+    def said(self, told, life):
+        """An object from its standard output, on a thread of its own."""
+        self._record.add(self.name, life, told.pop("event", "said"), **told)
+
+    def may_end(self, status, errors):
+        """Whether it may end with this by itself, under faults."""
+        del status, errors
+        return False
+
+    # --- Its life
+
+    def start(self):
+        self.life += 1
+        errors = os.path.join(self._folder, f"{self.name}.{self.life}.stderr")
+        with open(errors, "wb") as stderr:
+            self._process = processes.start([*self.machine.inside(), *self._environment, *self.command()],
+                                            stdout=subprocess.PIPE, stderr=stderr, text=True)
+        self._errors = errors
+        self._pauses = 0
+        self._limits = []
+        self._record.add(self.name, self.life, "started", pid=self.pid)
+        self._reader = threading.Thread(target=self._read, args=(self._process.stdout, self.life), daemon=True)
+        self._reader.start()
+
+    def _read(self, stream, life):
+        for line in stream:
+            try:
+                self.said(json.loads(line), life)
+            except (ValueError, TypeError, AttributeError):  # no JSON, or no object
+                self._record.add(self.name, life, "nonsense", line=line)
+
+    @property
+    def pid(self):
+        return self._process.pid
+
+    @property
+    def alive(self):
+        return self._process is not None and self._process.poll() is None
+
+    def reap(self):
+        """To be called often: notes the end of its process, once, and returns whether it just did."""
+        if self._process is None or self._process.poll() is None:
+            return False
+        self._reader.join(promises.LOAD_S)
+        with open(self._errors, encoding="utf-8", errors="replace") as lines:
+            errors = lines.read()
+        status = self._process.returncode
+        self._record.add(self.name, self.life, "ended", status=status, may=self.may_end(status, errors),
+                         last_words=errors[-300:])
+        processes.forget_clock(self.pid)
+        self._process.stdout.close()
+        self._process = None
+        return True
+
+    def kill(self):
+        """Gone when this returns, and nobody has been told."""
+        if not self.alive:
+            return
+        self._record.add(self.name, self.life, "killed")
+        self._process.kill()
+        self._process.wait()
+        self.reap()
+
+    def tell_to_end(self):
+        if self.alive:
+            self._record.add(self.name, self.life, "told_to_end")
+            self._process.send_signal(signal.SIGTERM)
+
+    def pause(self):
+        """As often as it is paused it has to be resumed."""
+        self._pauses += 1
+        if self.alive:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self._pauses = max(0, self._pauses - 1)
+        if self.alive and self._pauses == 0:
+            self._process.send_signal(signal.SIGCONT)
+
+    # --- What it uses
+
+    def measure(self):
+        """Notes its memory and descriptors."""
+        if not self.alive:
+            return
+        with open(f"/proc/{self.pid}/statm", encoding="ascii") as statm:
+            pages = int(statm.read().split()[1])
+        self._record.add(self.name, self.life, "measured", rss_bytes=pages * resource.getpagesize(),
+                         descriptors=self.descriptors())
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def limit_descriptors(self, count):
+        """Those that it already has it keeps. Returns how to lift that; the last to do so does."""
+        life, pid = self.life, self.pid
+        if not self._limits:
+            self._limit_before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        self._limits.append(count)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(self._limits), self._limit_before[1]))
+
+        def lift():
+            if not self.alive or self.life != life:
+                return
+            self._limits.remove(count)
+            soft = min(self._limits, default=self._limit_before[0])
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, self._limit_before[1]))
+        return lift
+
+
+class Server(Victim):
+    """`muster serve`. It remembers nothing when it is started again, at the same address."""
+
+    PORT = 29400
+    NO_PORT_FILE = "cannot write the port file"
+
+    def __init__(self, muster, port_file, *rest, **more):
+        super().__init__("server", *rest, **more)
+        self._muster, self._port_file = muster, port_file
+        self.spared = False  # whether faults leave it alone
+
+    def command(self):
+        return (self._muster, "serve", "--listen", f"{self.machine.address}:{self.PORT}", "--json", "--port-file",
+                self._port_file, "--handshake-seconds", str(promises.HANDSHAKE_S))
+
+    def said(self, told, life):
+        self._record.add(self.name, life, "up" if "port" in told else "said", **told)
+
+    def may_end(self, status, errors):
+        return status == 1 and self.NO_PORT_FILE in errors and "No space left" in errors
+
+
+class Node(Victim):
+    """`muster rendezvous`, which follows every round."""
+
+    # On c10d a store that does not answer ends a node, as it ends PyTorch's agents: 3 timed out, 4 no server.
+    C10D_MAY_END = (3, 4)
+
+    def __init__(self, number, muster, run, closes, events_file, *rest, **more):
+        super().__init__(f"node-{number}", *rest, **more)
+        self._muster, self._run, self._closes, self._events_file = muster, run, closes, events_file
+
+    def command(self):
+        run = self._run
+        close = ("--close",) if self._closes else ()
+        return (self._muster, "rendezvous", "--backend", run.backend, "--endpoint", run.endpoint, "--id", run.id,
+                "--nodes", f"{run.min_nodes}:{run.max_nodes}", "--last-call", str(promises.LAST_CALL_S), "--hold",
+                "1000000", "--follow", "--json", "--journal", "--local-addr", self.machine.address, "--events",
+                self._events_file, "--conf", run.conf, *close)
+
+    @property
+    def node_name(self):
+        """As the others are told."""
+        return f"{self.machine.address}_{self.pid}_0"
+
+    def may_end(self, status, errors):
+        if status in (1, 4) and "too many open files" in errors.lower():
+            return True  # it could not open its log, reach the store of its round, or serve its workers; and said why
+        return self._run.backend == "c10d" and status in self.C10D_MAY_END
+
+
+def await_end(victims, seconds):
+    """Until none of them is alive, or the time is over. Returns those who are."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and any(victim.alive for victim in victims):
+        for victim in victims:
+            victim.reap()
+        time.sleep(0.02)
+    for victim in victims:
+        victim.reap()
+    return [victim for victim in victims if victim.alive]
