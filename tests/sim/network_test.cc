@@ -18,8 +18,8 @@ using testing::ElementsAre;
 class SimNetworkTest : public testing::Test {
  protected:
   SimNetworkTest() {
-    network.Listen(server, 7, [this](std::shared_ptr<Socket> socket) {
-      accepted = std::move(socket);
+    network.Listen(server, 7, [this](std::shared_ptr<Socket> made) {
+      accepted = std::move(made);
       accepted->on_news = [this] {
         heard += std::exchange(accepted->inbox, {});
         ended = accepted->ended;
