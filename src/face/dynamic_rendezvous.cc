@@ -284,7 +284,13 @@ struct DynamicRendezvousHandler::Impl {
   // The connection may have been lost since the last round; that must not be the end of all rounds.
   void KeepStore() {
     if (StillThere(*store)) return;
-    store = Reconnected(*store);
+    try {
+      store = Reconnected(*store);
+    } catch (const std::exception& error) {
+      std::throw_with_nested(RendezvousConnectionError(
+          Concat("the connection to the store of the rendezvous was lost, and there was no other: ",
+                 error.what())));
+    }
     bootstrap.UseStore(store);
   }
 
