@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "core/rendezvous/rank_policy.h"
 #include "muster/c10d_rendezvous.h"
 #include "muster/coordinated_rendezvous.h"
 #include "muster/dynamic_rendezvous.h"
@@ -60,7 +61,6 @@ std::unique_ptr<RendezvousHandler> Agent::MakeHandler() {
   const RunSettings& settings = plan.settings;
   const std::string& addr = process_.network().address(process_.host());
   if (plan.driver == Driver::kCoordinator) {
-    constexpr const char* kPolicies[] = {"natural", "text", "stable", "label"};
     auto handler = std::make_unique<CoordinatedRendezvousHandler>(
         CoordinatedRendezvousOptions{.host = World::kServer,
                                      .port = World::kPort,
@@ -72,7 +72,7 @@ std::unique_ptr<RendezvousHandler> Agent::MakeHandler() {
                                      .keep_alive_interval = Ms(settings.keep_alive_interval),
                                      .keep_alive_max_attempt = settings.keep_alive_max_attempt,
                                      .grace = Ms(settings.grace),
-                                     .rank_policy = kPolicies[static_cast<size_t>(settings.policy)],
+                                     .rank_policy = std::string(Name(settings.policy)),
                                      .label = Concat("rack", index_ % 3),
                                      .join_timeout = Ms(plan.join_timeout),
                                      .close_timeout = milliseconds(5'000)},
@@ -182,10 +182,9 @@ bool Agent::Await(RendezvousHandler& handler) {
 // workers in vain, and fail.
 bool Agent::WorkersFail() {
   const WorldTime now = process_.scheduler().now();
-  if (world_.WorkingIn(round_) >= world_size_)
-    incomplete_since_.reset();
-  else if (!incomplete_since_)
-    incomplete_since_ = now;
+  const bool complete = world_.WorkingIn(round_) >= world_size_;
+  if (complete) incomplete_since_.reset();
+  if (!complete && !incomplete_since_) incomplete_since_ = now;
   return incomplete_since_ && now - *incomplete_since_ > kWorkersPatience;
 }
 

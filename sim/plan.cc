@@ -177,7 +177,7 @@ std::string Plan::ToString() const {
       " min=", settings.min_nodes, " max=", settings.max_nodes,
       " last_call=", Ms(settings.last_call), "ms keep_alive=", Ms(settings.keep_alive_interval),
       "ms*", settings.keep_alive_max_attempt, " grace=", Ms(settings.grace),
-      "ms policy=", static_cast<int>(settings.policy), " join_timeout=", Ms(join_timeout),
+      "ms policy=", Name(settings.policy), " join_timeout=", Ms(join_timeout),
       "ms loops=", server_loops, " arrival=", Ms(arrival), "ms trouble=", Ms(trouble),
       "ms faults_at_once=", faults_at_once, " fault_every=", Ms(fault_every),
       "ms latency=", network.latency.count() / 1000, "us+", network.jitter.count() / 1000,

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "core/rendezvous/transitions.h"
+#include "face/rules_from.h"
 #include "muster/prefix_store.h"
 #include "muster/rendezvous_error.h"
 #include "wire/state_reader.h"
@@ -19,18 +20,6 @@ constexpr Duration kRollback = 5s;
 
 Duration Since(WallTime then, WallTime now) {
   return std::chrono::microseconds(static_cast<int64_t>(now) - static_cast<int64_t>(then));
-}
-
-RendezvousRules RulesFrom(const RendezvousSettings& settings) {
-  return {.run_id = settings.run_id,
-          .min_nodes = settings.min_nodes,
-          .max_nodes = settings.max_nodes,
-          .timeout = {.join = settings.timeout.join,
-                      .last_call = settings.timeout.last_call,
-                      .close = settings.timeout.close,
-                      .heartbeat = settings.timeout.heartbeat},
-          .keep_alive_interval = settings.keep_alive_interval,
-          .keep_alive_max_attempt = settings.keep_alive_max_attempt};
 }
 
 }  // namespace

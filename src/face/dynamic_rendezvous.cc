@@ -11,6 +11,7 @@
 #include "face/bootstrap.h"
 #include "face/event_recorder.h"
 #include "face/reconnect.h"
+#include "face/rules_from.h"
 #include "face/this_process.h"
 #include "face/wait_report.h"
 #include "muster/network.h"
@@ -53,19 +54,6 @@ constexpr std::array kActionEvents = {
                 NodeState::kSucceeded},
     ActionEvent{Action::kRestore, "_restore_to_participants", "was taken for dead, and is back"},
 };
-
-RendezvousRules RulesFrom(const RendezvousSettings& settings) {
-  settings.Validate();
-  return {.run_id = settings.run_id,
-          .min_nodes = settings.min_nodes,
-          .max_nodes = settings.max_nodes,
-          .timeout = {.join = settings.timeout.join,
-                      .last_call = settings.timeout.last_call,
-                      .close = settings.timeout.close,
-                      .heartbeat = settings.timeout.heartbeat},
-          .keep_alive_interval = settings.keep_alive_interval,
-          .keep_alive_max_attempt = settings.keep_alive_max_attempt};
-}
 
 template <typename T>
 T MustBeThere(T given, std::string_view what) {
