@@ -177,13 +177,16 @@ Result<std::vector<std::string>> StoreClient::ReadIfThere(Keys wire_keys, const 
     MUSTER_TRY(const uint8_t missing, ReadByte(call));
     if (missing != 0) return absent();
     MUSTER_CHECK_OK(Send(call, read));
-    return ReadBlobs(count, call);
+    MUSTER_TRY(auto values, ReadBlobs(count, call));
+    // Not believed here either: what looked like such a server may have been a broken connection.
+    return Confirmed(wire_keys, std::move(values), call);
   }
   // CHECK and GET in one message: one round trip for a key that is there, where WAIT and GET would
   // be two.
   MUSTER_CHECK_OK(Send(call, check, &read));
   MUSTER_TRY(const uint8_t missing, ReadByte(call));
   auto values = ReadBlobs(count, call);
+  if (missing == 0 && values) return Confirmed(wire_keys, *std::move(values), call);
   if (missing == 0) return values;
   if (values) return absent();
   if (!ended_by_peer_) return values.error();
@@ -192,6 +195,38 @@ Result<std::vector<std::string>> StoreClient::ReadIfThere(Keys wire_keys, const 
   if (!Reconnect(call.deadline)) return values.error();
   checks_first_ = true;
   return absent();
+}
+
+Result<std::vector<std::string>> StoreClient::Confirmed(Keys wire_keys,
+                                                        std::vector<std::string> values,
+                                                        const Call& call) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!values[i].empty()) continue;
+    MUSTER_TRY(std::string found, ReadForSure(wire_keys[i], call));
+    if (values.size() == 1) return std::vector{std::move(found)};
+    if (!found.empty()) return Error{Code::kNotFound, "a key came while others were read"};
+  }
+  return values;
+}
+
+Result<std::string> StoreClient::ReadForSure(const std::string& wire_key, const Call& call) {
+  // A comparison that fails changes nothing, and tells what is there. If somebody does keep this
+  // very text under the key, it is written again, and the next GET reads it.
+  constexpr std::string_view kNobodys = "muster asks whether this key is there";
+  MUSTER_CHECK_OK(Send(
+      call, {.op = Op::kCompareSet, .key = wire_key, .expected = kNobodys, .value = kNobodys}));
+  MUSTER_TRY(std::string found, ReadBlob(call));
+  if (found != kNobodys) return found;
+  // A queue is there as well, and has no value. Not every server knows queues, hence CHECK first.
+  const std::string_view key = wire_key;
+  MUSTER_CHECK_OK(Send(call, {.op = Op::kCheck, .keys = std::span(&key, 1)}));
+  MUSTER_TRY(const uint8_t missing, ReadByte(call));
+  if (missing == 0) {
+    MUSTER_CHECK_OK(Send(call, {.op = Op::kQueueLen, .key = wire_key}));
+    MUSTER_TRY(const int64_t length, ReadNumber(call));
+    if (length > 0) return std::string();
+  }
+  return Error{Code::kNotFound, "a key has gone while it was read"};
 }
 
 Result<int64_t> StoreClient::Add(std::string_view key, int64_t delta, Timeout timeout) {

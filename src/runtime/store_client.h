@@ -112,6 +112,12 @@ class StoreClient {
   /// is not there.
   Result<std::vector<std::string>> ReadIfThere(Keys wire_keys, const Request& read, size_t count,
                                                const Call& call);
+  /// `values` as they came, if the key of each empty one is there: the wire has one word for
+  /// "empty" and "gone", and CHECK and GET may arrive apart. kNotFound: read again.
+  Result<std::vector<std::string>> Confirmed(Keys wire_keys, std::vector<std::string> values,
+                                             const Call& call);
+  /// One key's value, which an absent key does not have. kNotFound: it is not there.
+  Result<std::string> ReadForSure(const std::string& wire_key, const Call& call);
   Result<std::string> PopIfThere(const std::string& wire_key, const Call& call);
 
   Status ReadExactly(char* into, size_t count, const Call& call);

@@ -15,6 +15,9 @@ namespace muster::test {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
+/// What the client pretends to expect of a key that it only asks about.
+constexpr std::string_view kNobodys = "muster asks whether this key is there";
+
 class ClientRepliesTest : public ClientPeersTest {
  protected:
   void Expect(const std::string& request) {
@@ -61,6 +64,8 @@ TEST_F(ClientRepliesTest, Item062_AServerThatHangsUpOnAbsentKeysIsAskedMoreCaref
   Expect(CheckBytes({"/l"}));
   peer_->Send(kReady);
   Expect(GetBytes("/l"));
+  peer_->Send(Blob(""));
+  Expect(CompareSetBytes("/l", kNobodys, kNobodys));
   peer_->Send(Blob(""));
   EXPECT_EQ(again.Result(), "");
   store.reset();
@@ -165,6 +170,80 @@ TEST_F(ClientRepliesTest, Item062_AKeyThatVanishesBeforeAMultiGetReadsItIsWaited
   peer_->Send(kStop);
   Expect(CheckBytes(keys) + MultiGetBytes(keys));
   peer_->Send(kNotReady + Blob("1") + Blob(""));
+  Expect(WaitBytes(keys));
+  peer_->Send(kStop);
+  Expect(CheckBytes(keys) + MultiGetBytes(keys));
+  peer_->Send(kReady + Blob("1") + Blob("2"));
+  EXPECT_THAT(getting.Result(), ::testing::ElementsAre("1", "2"));
+}
+
+// "Empty" and "gone" are one word on the wire, and CHECK and GET may arrive apart.
+
+TEST_F(ClientRepliesTest, Item062_AKeyDeletedBetweenItsCheckAndItsGetIsWaitedForAgain) {
+  StorePtr store = Connected();
+  Background<std::string> getting([&] { return store->Get("k"); });
+  const std::string look = CheckBytes({"/k"}) + GetBytes("/k");
+  Expect(look);
+  peer_->Send(kReady + Blob(""));
+  Expect(CompareSetBytes("/k", kNobodys, kNobodys));
+  peer_->Send(Blob(kNobodys));  // what a server says of a key that is not there
+  Expect(CheckBytes({"/k"}));
+  peer_->Send(kNotReady);
+  Expect(WaitBytes({"/k"}));
+  peer_->Send(kStop);
+  Expect(look);
+  peer_->Send(kReady + Blob("new"));
+  EXPECT_EQ(getting.Result(), "new");
+}
+
+TEST_F(ClientRepliesTest, Item062_AnEmptyValueIsBelievedWhenItsKeyIsThere) {
+  StorePtr store = Connected();
+  Background<std::string> getting([&] { return store->Get("k"); });
+  Expect(CheckBytes({"/k"}) + GetBytes("/k"));
+  peer_->Send(kReady + Blob(""));
+  Expect(CompareSetBytes("/k", kNobodys, kNobodys));
+  peer_->Send(Blob(""));
+  EXPECT_EQ(getting.Result(), "");
+}
+
+TEST_F(ClientRepliesTest, Item062_AValueThatComesWhileItsKeyIsAskedForIsTheAnswer) {
+  StorePtr store = Connected();
+  Background<std::string> getting([&] { return store->Get("k"); });
+  Expect(CheckBytes({"/k"}) + GetBytes("/k"));
+  peer_->Send(kReady + Blob(""));
+  Expect(CompareSetBytes("/k", kNobodys, kNobodys));
+  peer_->Send(Blob("new"));
+  EXPECT_EQ(getting.Result(), "new");
+}
+
+TEST_F(ClientRepliesTest, Item062_AQueueIsThereAndHasNoValue) {
+  StorePtr store = Connected();
+  Background<std::string> getting([&] { return store->Get("q"); });
+  Expect(CheckBytes({"/q"}) + GetBytes("/q"));
+  peer_->Send(kReady + Blob(""));
+  Expect(CompareSetBytes("/q", kNobodys, kNobodys));
+  peer_->Send(Blob(kNobodys));
+  Expect(CheckBytes({"/q"}));
+  peer_->Send(kReady);
+  Expect(QueueLenBytes("/q"));
+  peer_->Send(I64(3));
+  EXPECT_EQ(getting.Result(), "");
+}
+
+TEST_F(ClientRepliesTest, Item062_AMultiGetWhoseEmptyKeyIsGoneWaitsForItAgain) {
+  StorePtr store = Connected();
+  Background<Keys> getting([&] { return store->MultiGet({"a", "b"}); });
+  const Keys keys = {"/a", "/b"};
+  Expect(WaitBytes(keys));
+  peer_->Send(kStop);
+  Expect(CheckBytes(keys) + MultiGetBytes(keys));
+  peer_->Send(kReady + Blob("1") + Blob(""));
+  Expect(CompareSetBytes("/b", kNobodys, kNobodys));
+  peer_->Send(Blob(kNobodys));
+  Expect(CheckBytes({"/b"}));
+  peer_->Send(kReady);  // It came back in the meantime, but is it a queue?
+  Expect(QueueLenBytes("/b"));
+  peer_->Send(I64(0));
   Expect(WaitBytes(keys));
   peer_->Send(kStop);
   Expect(CheckBytes(keys) + MultiGetBytes(keys));

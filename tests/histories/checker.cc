@@ -54,35 +54,56 @@ std::vector<Holder> Holders(const History& history) {
 // ----------------------------------------------------------------------------------------------
 // taking a history apart
 
-bool TellsNothing(const Operation& operation) {
-  if (operation.outcome == Outcome::kUnknown) return !Changes(operation.kind);
-  // A multiGet asks for the values only when its wait is over: it can be late with all keys there.
-  return operation.kind == Kind::kMultiGet && operation.outcome == Outcome::kTimedOut;
+bool IsQueue(const History& history, const std::string& key) {
+  return std::any_of(history.begin(), history.end(), [&](const Operation& operation) {
+    return operation.kind == Kind::kPush && operation.keys.front() == key;
+  });
 }
+
+bool TellsNothing(const Operation& operation, const History& history) {
+  if (operation.outcome == Outcome::kUnknown) return !Changes(operation.kind);
+  if (operation.outcome != Outcome::kTimedOut) return false;
+  // A multiGet asks for the values only when its wait is over: it can be late with all keys there.
+  // So can a get that found neither a value nor, a request later, elements.
+  return operation.kind == Kind::kMultiGet ||
+         (operation.kind == Kind::kGet && IsQueue(history, operation.keys.front()));
+}
+
+constexpr int kStepsMax = 2;
 
 /// Without what tells nothing, and with what is several steps as its steps.
 History Simplified(const History& history) {
   History simple;
   const auto add = [&simple](const Operation& whole, int step) -> Operation& {
     simple.push_back(whole);
-    simple.back().order = 2 * whole.order + step;
+    simple.back().order = kStepsMax * whole.order + step;
     return simple.back();
   };
   for (const Operation& operation : history) {
-    if (TellsNothing(operation)) continue;
+    if (TellsNothing(operation, history)) continue;
     const bool done = operation.outcome == Outcome::kDone;
-    const bool reads = operation.kind == Kind::kGet || operation.kind == Kind::kMultiGet;
     const auto& saw = operation.saw;
+    const bool empty = done && std::find(saw.begin(), saw.end(), "") != saw.end();
     if (done && operation.kind == Kind::kWait) {
       // A key that has been seen may go again while the others are waited for.
       for (const std::string& key : operation.keys) add(operation, 0).keys = {key};
-    } else if (done && reads && std::find(saw.begin(), saw.end(), "") != saw.end()) {
-      // CHECK and GET, which arrive apart if the network wants it. In between the key may go, and
-      // the wire has only one word for "gone" and "empty".
-      Operation& check = add(operation, 0);
+    } else if (empty && operation.kind == Kind::kGet && IsQueue(history, operation.keys.front())) {
+      // That there is no value, and that there are elements, takes two requests.
+      add(operation, 0).kind = Kind::kRead;
+      Operation& check = add(operation, 1);
       check.kind = Kind::kCheck;
       check.saw = {"1"};
-      add(operation, 1).kind = Kind::kRead;
+    } else if (empty && operation.kind == Kind::kMultiGet) {
+      // The wire has one word for "gone" and "empty": each key that was read as empty is asked for
+      // once more, and must be there then.
+      add(operation, 0).kind = Kind::kRead;
+      for (size_t i = 0; i < saw.size(); ++i) {
+        if (!saw[i].empty()) continue;
+        Operation& again = add(operation, 1);
+        again.kind = IsQueue(history, operation.keys[i]) ? Kind::kCheck : Kind::kGet;
+        again.keys = {operation.keys[i]};
+        again.saw = {again.kind == Kind::kCheck ? "1" : ""};
+      }
     } else {
       add(operation, 0);
     }
@@ -254,7 +275,7 @@ class Search {
   bool HasTaken(const Operation& pop, const Set& happened) const {
     if (pop.kind != Kind::kPop || pop.outcome != Outcome::kDone) return false;
     for (size_t i = 0; i < part_.size(); ++i) {
-      if (At(i).session == pop.session && At(i).order == 2 * pop.order) return happened[i];
+      if (At(i).session == pop.session && At(i).order == kStepsMax * pop.order) return happened[i];
     }
     return false;
   }
