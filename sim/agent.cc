@@ -171,11 +171,17 @@ bool Agent::Await(RendezvousHandler& handler) {
     }
     return event.has_value();
   }
-  process_.clock().SleepUntil(process_.Now() + kWorkStep * 2);
+  bool waited_for = false;
+  if (is_stranger_) {
+    process_.clock().SleepUntil(process_.Now() + kWorkStep * 2);
+    waited_for = process_.alive() && handler.NumNodesWaiting() > 0;
+  } else {
+    waited_for = handler.AwaitEvent(kWorkStep * 2).has_value();
+  }
   if (!process_.alive()) return true;
   const bool closed = handler.IsClosed();
   world_.checkers().SeeClosed(Concat("node ", index_), closed, knew_closed_);
-  return closed || handler.NumNodesWaiting() > 0 || WorkersFail();
+  return closed || waited_for || WorkersFail();
 }
 
 // Nobody tells the nodes of a shared document that a member is gone; but their workers wait for its

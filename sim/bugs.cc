@@ -19,6 +19,7 @@ constexpr PlantedBug kBugs[] = {
     {Bug::kStaleAddress, "stale-address", Driver::kCoordinator},
     {Bug::kPlaceLostUntold, "place-lost-untold", Driver::kCoordinator},
     {Bug::kLossUntold, "loss-untold", Driver::kCoordinator},
+    {Bug::kStaleKeepAlive, "stale-keep-alive", Driver::kCoordinator},
 };
 }  // namespace
 

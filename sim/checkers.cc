@@ -75,7 +75,8 @@ void Checkers::CheckCompleted(Epoch epoch, const RendezvousState& state) {
 }
 
 void Checkers::CheckRunning(Epoch epoch, const RendezvousState& state) {
-  const Round& round = rounds_.at({epoch, state.round});
+  Round& round = rounds_.at({epoch, state.round});
+  round.sizes.insert(static_cast<int64_t>(state.participants.size()));
   for (const auto& [node, rank] : state.participants) {
     const auto first = round.ranks.find(node);
     if (first == round.ranks.end())
@@ -107,7 +108,11 @@ void Checkers::SeeJoined(const Joined& joined) {
   const int64_t rank = round->ranks.at(joined.node);
   if (rank != info.rank) complain(Concat("it believes to be rank ", info.rank, ", and is ", rank));
   const auto count = static_cast<int64_t>(round->ranks.size());
-  const bool agrees = has_strangers_ ? info.world_size <= count : info.world_size == count;
+  // PyTorch's nodes write no size: where there are some, those who are there when it is read are
+  // taken for all. They themselves count whom they believe alive.
+  const bool agrees = info.world_size == count ||
+                      (has_strangers_ && round->sizes.contains(info.world_size)) ||
+                      (joined.is_stranger && info.world_size < count);
   if (!agrees) complain(Concat("it believes in ", info.world_size, " nodes of ", count));
   const auto [place, is_first] = round->joined.try_emplace(info.rank, joined.node.ToString());
   if (!is_first) complain(Concat("rank ", info.rank, " was given to ", place->second, " already"));
@@ -132,8 +137,12 @@ void Checkers::SeeClosed(const std::string& who, bool closed, bool& was_closed) 
   was_closed = was_closed || closed;
 }
 
-void Checkers::SeeStale(const RendezvousState& before, const RendezvousState& after) {
-  if (before != after) Violate("a message of an earlier session has changed something");
+void Checkers::SeeStale(const RunPicture& before, const RunPicture& after) {
+  if (before.state != after.state)
+    return Violate("a message of an earlier session has changed the state");
+  if (before.members != after.members)
+    Violate(Concat("a message of an earlier session has changed a member: from ", before.members,
+                   " to ", after.members));
 }
 
 }  // namespace muster::sim

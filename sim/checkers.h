@@ -14,6 +14,7 @@
 #include "muster/rendezvous_handler.h"
 #include "sim/plan.h"
 #include "sim/scheduler.h"
+#include "sim/watch.h"
 
 namespace muster::sim {
 
@@ -30,8 +31,8 @@ class Checkers {
 
   /// The state that all nodes share, after every step that may have changed it.
   void SeeState(Epoch epoch, const RendezvousState& state);
-  /// A node's handler has returned from NextRendezvous(). `known`: of which lives of the server it
-  /// may speak.
+  /// A node's handler has returned from NextRendezvous(). `known_to`: up to which life of the
+  /// server it may speak of.
   struct Joined {
     std::string who;
     Node node;
@@ -44,8 +45,8 @@ class Checkers {
   /// A node goes on in a round, so long after it was told that it is out of it.
   void SeeWork(const std::string& who, int64_t round, Duration out_for);
   void SeeClosed(const std::string& who, bool closed, bool& was_closed);
-  /// A message of before: what is shared must be the same as before it came.
-  void SeeStale(const RendezvousState& before, const RendezvousState& after);
+  /// A message of an earlier connection: everything must be as it was before.
+  void SeeStale(const RunPicture& before, const RunPicture& after);
 
   void Violate(const std::string& what) {
     if (violation_.empty()) violation_ = what;
@@ -57,7 +58,8 @@ class Checkers {
  private:
   struct Round {
     std::map<Node, int64_t> ranks;
-    Node first{};  ///< Rank 0.
+    Node first{};               ///< Rank 0.
+    std::set<int64_t> sizes{};  ///< That it has had: PyTorch's nodes strike the dead off a round.
     std::optional<RendezvousStoreInfo> master{};
     std::map<int64_t, std::string> joined{};
   };

@@ -48,35 +48,52 @@ void Mischief::Later(Duration time, std::function<void()> work) {
   world_.scheduler_.At(when, std::move(work));
 }
 
+void Mischief::Say(const std::string& line) {
+  world_.trace_.Say(world_.scheduler_.now(), [&] { return line; });
+}
+
+void Mischief::Last(const std::string& what, Duration time, std::function<void()> end) {
+  const WorldTime until = world_.scheduler_.now() + time;
+  WorldTime& lasts = lasting_[what];
+  if (lasts >= until) return;
+  lasts = until;
+  Later(time, [this, what, until, end = std::move(end)] {
+    if (lasting_[what] != until) return;  // another one lasts longer
+    Say(Concat(what, ": over"));
+    end();
+  });
+}
+
 void Mischief::CutLink() {
   const HostId node = world_.places_[DrawNode()].host;
   const HostId server = world_.server_host_;
   const uint64_t ways = prng_.Below(3);
-  world_.trace_.Say(world_.scheduler_.now(), [&] {
-    return Concat("cut: ", world_.network_.address(node),
-                  ways == 0   ? " to the server"
-                  : ways == 1 ? " from the server"
-                              : " both ways");
-  });
-  if (ways != 1) world_.network_.Cut(node, server);
-  if (ways != 0) world_.network_.Cut(server, node);
-  Later(Draw(20ms, 4s), [this, node, server] {
-    world_.network_.Mend(node, server);
-    world_.network_.Mend(server, node);
-  });
+  const Duration time = Draw(20ms, 4s);
+  const auto cut = [&](HostId from, HostId to) {
+    const std::string what =
+        Concat("cut from ", world_.network_.address(from), " to ", world_.network_.address(to));
+    Say(what);
+    world_.network_.Cut(from, to);
+    Last(what, time, [this, from, to] { world_.network_.Mend(from, to); });
+  };
+  if (ways != 1) cut(node, server);
+  if (ways != 0) cut(server, node);
 }
 
 void Mischief::ClogLink() {
-  const HostId node = world_.places_[DrawNode()].host;
-  const WorldTime until = world_.scheduler_.now() + Draw(10ms, 3s);
-  if (Coin()) {
-    world_.network_.Clog(node, world_.server_host_, until);
-  } else {
-    world_.network_.Clog(world_.server_host_, node, until);
-  }
+  HostId from = world_.places_[DrawNode()].host;
+  HostId to = world_.server_host_;
+  const Duration time = Draw(10ms, 3s);
+  if (Coin()) std::swap(from, to);
+  Say(Concat("clogged for ", Milliseconds(time), " ms: ", world_.network_.address(from), " to ",
+             world_.network_.address(to)));
+  world_.network_.Clog(from, to, world_.scheduler_.now() + time);
 }
 
-void Mischief::ResetConnection() { world_.network_.ResetOne(prng_); }
+void Mischief::ResetConnection() {
+  const std::string which = world_.network_.ResetOne(prng_);
+  if (!which.empty()) Say(Concat("reset: ", which));
+}
 
 void Mischief::CrashNode(Network::Ending ending) {
   const size_t index = DrawNode();
@@ -88,11 +105,19 @@ void Mischief::CrashNode(Network::Ending ending) {
   });
 }
 
+void Mischief::Pause(SimProcess& process, const std::string& who, Duration time) {
+  Say(Concat(who, " stands still for ", Milliseconds(time), " ms"));
+  process.Pause();
+  Last(Concat("the pause of ", who), time, [&process] { process.Resume(); });
+}
+
 void Mischief::PauseNode() {
-  SimProcess* process = world_.places_[DrawNode()].process;
-  if (process == nullptr) return;
-  process->Pause();
-  Later(Draw(10ms, Coin() ? 1s : 9s), [process] { process->Resume(); });
+  const size_t index = DrawNode();
+  World::Place& place = world_.places_[index];
+  if (place.process == nullptr) return;
+  // By its life, too: a node that has been started anew has not stood still.
+  Pause(*place.process, Concat("node ", index, " (life ", place.lives, ")"),
+        Draw(10ms, Coin() ? 1s : 9s));
 }
 
 void Mischief::CrashServer() {
@@ -110,18 +135,26 @@ void Mischief::PauseServer() {
     // One of its threads is late, and the others go on.
     const size_t loop = prng_.Below(world_.host_->loops());
     const Duration late = Draw(1ms, 500ms);
+    Say(Concat("the server's loop ", loop, " is late by ", Milliseconds(late), " ms"));
     world_.host_->BeLate(loop, world_.scheduler_.now() + late);
-    for (int i = 0; i < 3 && world_.plan_.faults.reset; ++i)
-      Later(Draw(0ms, late), [this] { world_.network_.LoseUnread(); });
+    for (int i = 0; i < 3 && world_.plan_.faults.reset; ++i) {
+      Later(Draw(0ms, late), [this] {
+        const std::string which = world_.network_.LoseUnread();
+        if (!which.empty()) Say(Concat("lost with what was unread: ", which));
+      });
+    }
     return;
   }
-  server->Pause();
-  Later(Draw(10ms, 3s), [server] { server->Resume(); });
+  Pause(*server, Concat("the server (life ", world_.epoch_, ")"), Draw(10ms, 3s));
 }
 
 void Mischief::JumpClock() {
-  SimProcess* process = world_.places_[DrawNode()].process;
-  if (process != nullptr) process->JumpWallClock(Draw(0s, 2h) - 1h);
+  const size_t index = DrawNode();
+  SimProcess* process = world_.places_[index].process;
+  if (process == nullptr) return;
+  const Duration by = Draw(0s, 2h) - 1h;
+  Say(Concat("node ", index, "'s wall clock jumps by ", Milliseconds(by), " ms"));
+  process->JumpWallClock(by);
 }
 
 }  // namespace muster::sim

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "base/prng.h"
@@ -25,6 +27,10 @@ class Mischief {
   size_t DrawNode();
   /// Later, if there is still trouble.
   void Later(Duration time, std::function<void()> work);
+  void Say(const std::string& line);
+  /// `what` lasts so long, or as long as another of its kind that lasts longer; then `end`.
+  void Last(const std::string& what, Duration time, std::function<void()> end);
+  void Pause(SimProcess& process, const std::string& who, Duration time);
 
   void CutLink();
   void ClogLink();
@@ -38,6 +44,7 @@ class Mischief {
   World& world_;
   Prng prng_;
   std::vector<std::function<void()>> kinds_;
+  std::map<std::string, WorldTime, std::less<>> lasting_;  // what goes on, and until when
 };
 
 }  // namespace muster::sim

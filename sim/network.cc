@@ -36,6 +36,10 @@ std::shared_ptr<Socket> Connection::socket(size_t side) {
   return {shared_from_this(), &sockets_[side]};
 }
 
+std::string Connection::ToString() const {
+  return Concat(address(kClient), " to ", address(kServer));
+}
+
 std::string Connection::address(size_t side) const {
   return Concat(network_.address(hosts_[side]), ":", ports_[side]);
 }
@@ -95,7 +99,7 @@ Network::~Network() = default;
 HostId Network::AddHost(std::string address) {
   const auto id = static_cast<HostId>(hosts_.size());
   by_address_[address] = id;
-  hosts_.push_back(std::move(address));
+  hosts_.push_back({.address = std::move(address)});
   return id;
 }
 
@@ -118,8 +122,13 @@ Duration Network::Latency() {
   return latency;
 }
 
+WorldTime Network::ArrivalOf(HostId from, HostId to) {
+  const WorldTime at = scheduler_.now() + Latency();
+  const auto link = links_.find({from, to});
+  return link == links_.end() ? at : std::max(at, link->second.clogged_until);
+}
+
 void Network::Send(const std::shared_ptr<Connection>& connection, size_t from, Packet packet) {
-  if (connection->silent_[from]) return;
   const HostId sender = connection->hosts_[from];
   const HostId receiver = connection->hosts_[1 - from];
   auto& held = connection->held_[from];
@@ -135,10 +144,8 @@ void Network::Send(const std::shared_ptr<Connection>& connection, size_t from, P
 }
 
 void Network::Deliver(const std::shared_ptr<Connection>& connection, size_t to, Packet packet) {
-  WorldTime at = scheduler_.now() + Latency();
-  const auto link = links_.find({connection->hosts_[1 - to], connection->hosts_[to]});
-  if (link != links_.end()) at = std::max(at, link->second.clogged_until);
-  at = std::max(at, connection->last_arrival_[to]);
+  const WorldTime at = std::max(ArrivalOf(connection->hosts_[1 - to], connection->hosts_[to]),
+                                connection->last_arrival_[to]);
   connection->last_arrival_[to] = at;
   ++messages_;
   bytes_ += packet.bytes.size();
@@ -150,7 +157,10 @@ void Network::Arrive(Connection& connection, size_t to, const Packet& packet) {
   Socket& socket = connection.sockets_[to];
   trace_.Note(scheduler_.now(), connection.id * 8 + to * 4 + static_cast<uint64_t>(packet.kind),
               packet.bytes);
-  if (connection.silent_[to]) return;
+  if (Host& host = At(connection.hosts_[to]); host.dark) {
+    host.unheard.emplace_back(connection.weak_from_this(), to);
+    return;
+  }
   if (socket.owner_ == nullptr || socket.closed_ || socket.ended) {
     // Nobody is there (any more), and the system says so.
     if (packet.kind == Packet::Kind::kBytes)
@@ -176,7 +186,15 @@ void Network::End(Connection& connection, size_t side, bool orderly) {
   if (socket.on_news && !socket.closed_) socket.on_news();
 }
 
-void Network::Forget(Connection& connection) { connections_.erase(connection.id); }
+void Network::Forget(Connection& connection) {
+  if (!connection.place_) return;
+  const size_t place = *std::exchange(connection.place_, std::nullopt);
+  std::shared_ptr<Connection> last = std::move(connections_.back());
+  connections_.pop_back();
+  if (last.get() == &connection) return;
+  last->place_ = place;
+  connections_[place] = std::move(last);
+}
 
 void Network::WatchPatience(Socket& socket) {
   socket.watched_ = true;
@@ -190,7 +208,7 @@ void Network::WatchPatience(Socket& socket) {
     const auto back = links_.find({connection->hosts_[1 - side], connection->hosts_[side]});
     const bool unheard =
         back != links_.end() && back->second.cut && back->second.cut_since <= since;
-    const bool nobody = connection->silent_[1 - side];
+    const bool nobody = At(connection->hosts_[1 - side]).dark;
     if (!stuck && !unheard && !nobody) {
       if (!connection->held_[side].empty()) WatchPatience(socket);
       return;
@@ -226,7 +244,9 @@ void Network::TryConnect(SimProcess& from, const Endpoint& to, WorldTime until, 
   if (host == by_address_.end())
     return fail(scheduler_.now() + 1ms, Code::kUnavailable, "no such name");
   if (!from.alive()) return;
-  if (IsCut(from.host(), host->second) || IsCut(host->second, from.host())) {
+  // A machine without power answers no more than a link that is cut.
+  const bool reaches = !IsCut(from.host(), host->second) && !IsCut(host->second, from.host());
+  if (!reaches || At(host->second).dark) {
     const WorldTime again = scheduler_.now() + kSynAgain * (1 << std::min(attempt, 6));
     if (again >= until) return fail(until, Code::kTimeout, "no answer");
     from.DoAt(again, [this, &from, to, until, attempt, done] {
@@ -234,14 +254,20 @@ void Network::TryConnect(SimProcess& from, const Endpoint& to, WorldTime until, 
     });
     return;
   }
-  const WorldTime there = scheduler_.now() + Latency();
+  const WorldTime there = ArrivalOf(from.host(), host->second);
   if (there >= until) return fail(until, Code::kTimeout, "no answer");
-  scheduler_.At(there, [this, &from, to, done] { Meet(from, to, done); });
+  scheduler_.At(there,
+                [this, &from, to, until, attempt, done] { Meet(from, to, until, attempt, done); });
 }
 
-void Network::Meet(SimProcess& from, const Endpoint& to, const std::shared_ptr<Connected>& done) {
-  const WorldTime back = scheduler_.now() + Latency();
-  const auto door = doors_.find({by_address_.at(to.host), to.port});
+void Network::Meet(SimProcess& from, const Endpoint& to, WorldTime until, int attempt,
+                   const std::shared_ptr<Connected>& done) {
+  const HostId host = by_address_.at(to.host);
+  // Cut off meanwhile: asked again.
+  if (IsCut(from.host(), host) || IsCut(host, from.host()) || At(host).dark)
+    return TryConnect(from, to, until, attempt, done);
+  const WorldTime back = ArrivalOf(host, from.host());
+  const auto door = doors_.find({host, to.port});
   if (door == doors_.end()) {
     return from.DoAt(back, [done, where = to.ToString()] {
       (*done)(Error{Code::kUnavailable, Concat(where, ": connection refused")});
@@ -250,7 +276,8 @@ void Network::Meet(SimProcess& from, const Endpoint& to, const std::shared_ptr<C
   SimProcess& server = *door->second.process;
   if (!from.alive()) return;
   const auto connection = std::make_shared<Connection>(*this, ++made_, from, server, to.port);
-  connections_[connection->id] = connection;
+  connection->place_ = connections_.size();
+  connections_.push_back(connection);
   for (SimProcess* end : {&from, &server}) {
     // Those that are over are forgotten when there are twice as many.
     if (end->connections.size() == end->connections.capacity())
@@ -267,17 +294,29 @@ void Network::Meet(SimProcess& from, const Endpoint& to, const std::shared_ptr<C
 // ----------------------------------------------------------------------------------------------
 // what goes wrong
 
+void Network::PowerOn(HostId host) {
+  At(host).dark = false;
+  // Whoever sent something sends it again, sooner or later.
+  for (const auto& [weak, side] : std::exchange(At(host).unheard, {})) {
+    const std::shared_ptr<Connection> connection = weak.lock();
+    if (!connection) continue;
+    scheduler_.After(kRetransmit, [this, connection, side] {
+      Send(connection, side, {.kind = Packet::Kind::kReset});
+    });
+  }
+}
+
 void Network::EndAllOf(SimProcess& process, Ending ending) {
+  if (ending == Ending::kSilent) At(process.host()).dark = true;
   std::erase_if(doors_, [&](const auto& door) { return door.second.process == &process; });
   for (const auto& weak : std::exchange(process.connections, {})) {
     const std::shared_ptr<Connection> connection = weak.lock();
-    if (!connection || !connections_.contains(connection->id)) continue;
+    if (!connection || !connection->place_) continue;
     for (const size_t side : {Connection::kClient, Connection::kServer}) {
       Socket& socket = connection->sockets_[side];
       if (socket.owner_ != &process) continue;
       if (ending == Ending::kTold && !socket.closed_ && !socket.ended)
         Send(connection, side, {.kind = Packet::Kind::kReset});
-      connection->silent_[side] = ending == Ending::kSilent;
       socket.owner_ = nullptr;
       socket.ended = true;
       socket.on_news = nullptr;
@@ -308,11 +347,9 @@ void Network::Clog(HostId from, HostId to, WorldTime until) {
   link.clogged_until = std::max(link.clogged_until, until);
 }
 
-void Network::ResetOne(Prng& prng) {
-  if (connections_.empty()) return;
-  auto found = connections_.begin();
-  std::advance(found, static_cast<std::ptrdiff_t>(prng.Below(connections_.size())));
-  const std::shared_ptr<Connection> connection = found->second;
+std::string Network::ResetOne(Prng& prng) {
+  if (connections_.empty()) return "";
+  const std::shared_ptr<Connection> connection = connections_[prng.Below(connections_.size())];
   // Something in between has lost its memory. Each side learns of it by itself, or when it sends.
   const uint64_t who = prng.Below(3);
   for (const size_t side : {Connection::kClient, Connection::kServer}) {
@@ -321,19 +358,21 @@ void Network::ResetOne(Prng& prng) {
       owner->DoAt(scheduler_.now() + Latency(),
                   [this, side, connection] { End(*connection, side, false); });
   }
+  return connection->ToString();
 }
 
-void Network::LoseUnread() {
+std::string Network::LoseUnread() {
   std::shared_ptr<Connection> most;
   const auto unread = [](Connection& connection) {
     return connection.sockets_[Connection::kServer].inbox.size();
   };
-  for (const auto& [id, connection] : connections_) {
+  for (const auto& connection : connections_) {
     if (unread(*connection) > (most ? unread(*most) : 0)) most = connection;
   }
-  if (!most || most->sockets_[Connection::kClient].owner_ == nullptr) return;
+  if (!most || most->sockets_[Connection::kClient].owner_ == nullptr) return "";
   most->sockets_[Connection::kClient].owner_->Do(
       [this, most] { End(*most, Connection::kClient, false); });
+  return most->ToString();
 }
 
 void Network::MendAll() {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -82,7 +83,7 @@ class Network {
   ~Network();
 
   HostId AddHost(std::string address);
-  const std::string& address(HostId host) const { return hosts_[static_cast<size_t>(host)]; }
+  const std::string& address(HostId host) const { return At(host).address; }
 
   // --- What programs do.
 
@@ -99,21 +100,23 @@ class Network {
     kSilent,  ///< Its machine has no power.
   };
   void EndAllOf(SimProcess& process, Ending ending);
+  /// Its machine has power, again: what is still sent to the programs of before is refused.
+  void PowerOn(HostId host);
 
   // --- What goes wrong.
 
   void set_options(const NetworkOptions& options) { options_ = options; }
-  const NetworkOptions& options() const { return options_; }
   /// From one host to another, until mended.
   void Cut(HostId from, HostId to);
   void Mend(HostId from, HostId to);
   /// Nothing arrives there before then; then all of it.
   void Clog(HostId from, HostId to, WorldTime until);
   /// One of the connections, if there are any; the sides hear of it at different times.
-  void ResetOne(Prng& prng);
+  /// Returns which, for whoever tells the story; "": there are none.
+  std::string ResetOne(Prng& prng);
   /// A client loses its connection while the server has not yet read what it said: the one who has
-  /// said most.
-  void LoseUnread();
+  /// said most. Returns which.
+  std::string LoseUnread();
   void MendAll();
 
   /// Bytes are about to arrive: for whoever watches. `side` receives.
@@ -124,7 +127,6 @@ class Network {
 
   uint64_t messages() const { return messages_; }
   uint64_t bytes() const { return bytes_; }
-  size_t connections() const { return connections_.size(); }
 
  private:
   friend class Socket;
@@ -136,13 +138,22 @@ class Network {
     WorldTime clogged_until{};
     std::vector<std::pair<std::weak_ptr<Connection>, size_t>> held;  // directions with held packets
   };
+  struct Host {
+    std::string address;
+    bool dark = false;                                                    // without power
+    std::vector<std::pair<std::weak_ptr<Connection>, size_t>> unheard{};  // sent to it meanwhile
+  };
   struct Packet {
     enum class Kind { kBytes, kEnd, kReset };
     Kind kind = Kind::kBytes;
     std::string bytes{};
   };
 
+  const Host& At(HostId host) const { return hosts_[static_cast<size_t>(host)]; }
+  Host& At(HostId host) { return hosts_[static_cast<size_t>(host)]; }
   Link& LinkOf(HostId from, HostId to) { return links_[{from, to}]; }
+  /// When something that is sent now arrives.
+  WorldTime ArrivalOf(HostId from, HostId to);
   bool IsCut(HostId from, HostId to) const;
   Duration Latency();
   void Send(const std::shared_ptr<Connection>& connection, size_t from, Packet packet);
@@ -155,13 +166,14 @@ class Network {
   void WatchPatience(Socket& socket);
   void TryConnect(SimProcess& from, const Endpoint& to, WorldTime until, int attempt,
                   std::shared_ptr<Connected> done);
-  void Meet(SimProcess& from, const Endpoint& to, const std::shared_ptr<Connected>& done);
+  void Meet(SimProcess& from, const Endpoint& to, WorldTime until, int attempt,
+            const std::shared_ptr<Connected>& done);
 
   Scheduler& scheduler_;
   NetworkOptions options_;
   Prng prng_;
   Trace& trace_;
-  std::vector<std::string> hosts_;
+  std::vector<Host> hosts_;
   std::map<std::string, HostId, std::less<>> by_address_;
   struct Door {
     SimProcess* process;
@@ -169,7 +181,7 @@ class Network {
   };
   std::map<std::pair<HostId, uint16_t>, Door> doors_;
   std::map<std::pair<HostId, HostId>, Link> links_;
-  std::map<uint64_t, std::shared_ptr<Connection>> connections_;  // neither side has heard its end
+  std::vector<std::shared_ptr<Connection>> connections_;  // neither side has heard its end
   uint64_t made_ = 0;
   uint64_t messages_ = 0;
   uint64_t bytes_ = 0;
@@ -188,19 +200,20 @@ class Connection : public std::enable_shared_from_this<Connection> {
   SimProcess* owner(size_t side) const { return sockets_[side].owner_; }
   /// "10.0.0.1:29400": as the other side sees it.
   std::string address(size_t side) const;
+  std::string ToString() const;
 
  private:
   friend class Network;
   friend class Socket;
 
   Network& network_;
+  std::optional<size_t> place_{};  // among the network's connections
   std::array<HostId, 2> hosts_;
   std::array<uint16_t, 2> ports_;
   std::array<Socket, 2> sockets_;
   std::array<WorldTime, 2> last_arrival_{};             // by receiving side
   std::array<std::vector<Network::Packet>, 2> held_{};  // by sending side: its link is cut
   std::array<WorldTime, 2> held_since_{};
-  std::array<bool, 2> silent_{};  // this side's machine is gone and tells nobody
 };
 
 }  // namespace muster::sim

@@ -60,7 +60,10 @@ Faults DrawFaults(Drawer& draw, Driver driver) {
   if (driver != Driver::kCoordinator) faults.server_crash = false;
   // PyTorch's nodes compare the wall clocks of others with their own, and fall out with everybody.
   if (driver == Driver::kMixed) faults.skew = faults.jump = false;
-  if (driver == Driver::kCoordinator) faults.slow_write = faults.lost_write = false;
+  // The coordinator's nodes write no document, and look at no wall clock.
+  if (driver == Driver::kCoordinator) {
+    faults.slow_write = faults.lost_write = faults.skew = faults.jump = false;
+  }
   return faults;
 }
 
@@ -95,6 +98,18 @@ std::optional<Driver> DriverOf(std::string_view name) {
 
 namespace {
 
+// PyTorch's nodes look once a second: they need a last call that is longer, and more than a second
+// between two signs of life. Where there are spares, their rounds may never rest
+// (docs/rendezvous.md).
+void MakeRoomForStrangers(Plan& plan, Drawer& draw) {
+  plan.strangers = draw.Between(1, plan.nodes - 1);
+  plan.settings.max_nodes = std::max(plan.settings.max_nodes, plan.nodes);
+  plan.settings.last_call = draw.Ms(1'500, 3'000);
+  plan.settings.keep_alive_interval = draw.Ms(1'000, 2'000);
+  plan.settings.keep_alive_max_attempt = draw.Between(3, 4);
+  plan.join_timeout = std::max<Duration>(plan.join_timeout, draw.Ms(8'000, 20'000));
+}
+
 // Thousands of nodes, as a cluster has them: all come within seconds, and every second one in two
 // hundred is hit by something.
 Plan DrawMany(uint64_t seed, const Wishes& wishes) {
@@ -114,6 +129,7 @@ Plan DrawMany(uint64_t seed, const Wishes& wishes) {
   plan.fault_every = 1s;
   plan.faults_at_once = std::max<int64_t>(1, plan.nodes / 200);
   plan.network = {.latency = 100us, .jitter = 2ms};
+  if (plan.driver == Driver::kMixed) MakeRoomForStrangers(plan, draw);
   if (!wishes.faults) return plan;
   plan.network.loss_ppm = 1'000;
   plan.network.fragment = plan.faults.fragment = true;
@@ -145,17 +161,7 @@ Plan Draw(uint64_t seed, const Wishes& wishes) {
   plan.arrival = draw.Ms(0, 2'000);
   plan.trouble = draw.Ms(3'000, 12'000);
   plan.fault_every = draw.Ms(100, 1'500);
-  if (plan.driver == Driver::kMixed) {
-    // PyTorch's nodes look once a second: they need a last call that is longer, and more than a
-    // second between two signs of life.
-    // Where there are spares, their rounds may never rest (docs/rendezvous.md).
-    plan.strangers = draw.Between(1, plan.nodes - 1);
-    plan.settings.max_nodes = std::max(plan.settings.max_nodes, plan.nodes);
-    plan.settings.last_call = draw.Ms(1'500, 3'000);
-    plan.settings.keep_alive_interval = draw.Ms(1'000, 2'000);
-    plan.settings.keep_alive_max_attempt = draw.Between(3, 4);
-    plan.join_timeout = draw.Ms(8'000, 20'000);
-  }
+  if (plan.driver == Driver::kMixed) MakeRoomForStrangers(plan, draw);
   // Each node that gives up and tries again calls a last call off. Where all of them give up more
   // often than a last call lasts, no round can ever form.
   plan.join_timeout =
@@ -172,16 +178,18 @@ Plan Draw(uint64_t seed, const Wishes& wishes) {
 }
 
 std::string Plan::ToString() const {
-  std::string text = Concat(
-      "seed=", seed, " driver=", NameOf(driver), " nodes=", nodes, " strangers=", strangers,
-      " min=", settings.min_nodes, " max=", settings.max_nodes,
-      " last_call=", Ms(settings.last_call), "ms keep_alive=", Ms(settings.keep_alive_interval),
-      "ms*", settings.keep_alive_max_attempt, " grace=", Ms(settings.grace),
-      "ms policy=", Name(settings.policy), " join_timeout=", Ms(join_timeout),
-      "ms loops=", server_loops, " arrival=", Ms(arrival), "ms trouble=", Ms(trouble),
-      "ms faults_at_once=", faults_at_once, " fault_every=", Ms(fault_every),
-      "ms latency=", network.latency.count() / 1000, "us+", network.jitter.count() / 1000,
-      "us loss=", network.loss_ppm, "ppm faults=");
+  std::string text = Concat("seed=", seed, " driver=", NameOf(driver), " nodes=", nodes,
+                            " strangers=", strangers, " min=", settings.min_nodes,
+                            " max=", settings.max_nodes, " last_call=", Ms(settings.last_call),
+                            "ms keep_alive=", Ms(settings.keep_alive_interval), "ms*",
+                            settings.keep_alive_max_attempt);
+  if (driver == Driver::kCoordinator)
+    text += Concat(" grace=", Ms(settings.grace), "ms policy=", Name(settings.policy));
+  text += Concat(" join_timeout=", Ms(join_timeout), "ms loops=", server_loops,
+                 " arrival=", Ms(arrival), "ms trouble=", Ms(trouble),
+                 "ms faults_at_once=", faults_at_once, " fault_every=", Ms(fault_every),
+                 "ms latency=", network.latency.count() / 1000, "us+",
+                 network.jitter.count() / 1000, "us loss=", network.loss_ppm, "ppm faults=");
   const char* comma = "";
   for (const Switch& each : kSwitches) {
     if (!(faults.*each.on)) continue;
@@ -199,6 +207,10 @@ Duration Plan::HealBound() const {
   const Duration once = settings.dead_after() + settings.grace + settings.last_call + 2s;
   const Duration looks = driver == Driver::kCoordinator ? Duration(2s) : Duration(20s);
   return join_timeout + 4 * once + looks;
+}
+
+Duration Plan::RestFor() const {
+  return settings.dead_after() + settings.grace + settings.last_call + 1s;
 }
 
 }  // namespace muster::sim

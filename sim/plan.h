@@ -67,6 +67,8 @@ struct Plan {
   std::string ToString() const;
   /// Within this, after all was mended, every run has come together.
   Duration HealBound() const;
+  /// And stays together for so long: whoever was lost without a word has been noticed by then.
+  Duration RestFor() const;
 };
 
 /// What the caller wants of a plan; the seed decides the rest.

@@ -14,12 +14,29 @@ void Scheduler::At(WorldTime when, std::function<void()> work) {
     free_slots_.pop_back();
     works_[slot] = std::move(work);
   }
-  events_.push_back({std::max(when, now_), ++made_, slot});
+  const Event event{std::max(when, now_), ++made_, slot};
+  const Slice slice = SliceOf(event.when);
+  if (slice > open_) {
+    later_[slice].push_back(event);
+    return;
+  }
+  events_.push_back(event);
   std::ranges::push_heap(events_, std::greater<>{});
 }
 
+bool Scheduler::OpenNext(WorldTime until) {
+  const auto next = later_.begin();
+  if (next == later_.end() || next->first > SliceOf(until)) return false;
+  open_ = next->first;
+  events_ = std::move(next->second);
+  later_.erase(next);
+  std::ranges::make_heap(events_, std::greater<>{});
+  return true;
+}
+
 bool Scheduler::Step(WorldTime until) {
-  if (events_.empty() || events_.front().when > until) return false;
+  if (events_.empty() && !OpenNext(until)) return false;
+  if (events_.front().when > until) return false;
   std::ranges::pop_heap(events_, std::greater<>{});
   const Event event = events_.back();
   events_.pop_back();

@@ -7,6 +7,19 @@
 
 namespace muster::sim {
 
+RunPicture PictureOf(const Coordinator::Run& run) {
+  RunPicture picture{.state = run.state};
+  const auto number = [](Instant when) { return when.since_start.count(); };
+  for (const auto& [node, member] : run.members) {
+    picture.members += Concat(
+        node.ToString(), " token ", member.token, " incarnation ", member.incarnation,
+        member.session ? " connected" : " broken", member.joining ? " joining by " : " in by ",
+        number(member.join_by), " seen ", number(member.seen_at), " grace ",
+        number(member.grace_ends), " rank ", member.place ? member.place->rank : -1, "; ");
+  }
+  return picture;
+}
+
 void Watch::OnArrival(Connection& connection, size_t side, std::string_view bytes) {
   if (side != Connection::kClient) return;
   Session& session = sessions_[connection.id];

@@ -13,6 +13,13 @@
 
 namespace muster::sim {
 
+/// What a message can change of a run.
+struct RunPicture {
+  RendezvousState state{};
+  std::string members{};  ///< Their sessions, and what they are waited for until when.
+};
+RunPicture PictureOf(const Coordinator::Run& run);
+
 class Watch {
  public:
   /// `told_out` is called when a process hears that its session is a new one: whatever it was in

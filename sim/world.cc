@@ -29,6 +29,10 @@ ClockError DrawClock(const Faults& faults, Prng& prng) {
           .wall_offset = faults.skew ? within(1h) : Duration(0)};
 }
 
+const char* HowItDies(Network::Ending ending) {
+  return ending == Network::Ending::kTold ? "dies" : "loses its power";
+}
+
 }  // namespace
 
 World::World(const Plan& plan)
@@ -64,6 +68,7 @@ void World::Say(size_t node, const std::string& line) {
 
 void World::StartServer() {
   trace_.Say(scheduler_.now(), [] { return std::string("the server starts"); });
+  network_.PowerOn(server_host_);
   processes_.push_back(std::make_unique<SimProcess>(scheduler_, network_, server_host_, 1,
                                                     DrawClock(plan_.faults, prng_), prng_.Next()));
   server_ = processes_.back().get();
@@ -82,7 +87,7 @@ void World::StartServer() {
 }
 
 void World::EndServer(Network::Ending ending) {
-  trace_.Say(scheduler_.now(), [] { return std::string("the server dies"); });
+  trace_.Say(scheduler_.now(), [&] { return Concat("the server ", HowItDies(ending)); });
   server_->Kill(ending);
   host_.reset();
   server_ = nullptr;
@@ -93,6 +98,7 @@ void World::StartNode(size_t index) {
   const uint32_t pid = kFirstPid + (plan_.faults.same_pid ? 0 : place.lives);
   ++place.lives;
   trace_.Say(scheduler_.now(), [&] { return Concat("node ", index, " starts, pid ", pid); });
+  network_.PowerOn(place.host);
   processes_.push_back(std::make_unique<SimProcess>(scheduler_, network_, place.host, pid,
                                                     DrawClock(plan_.faults, prng_), prng_.Next()));
   place.process = processes_.back().get();
@@ -105,7 +111,7 @@ void World::StartNode(size_t index) {
 
 void World::EndNode(size_t index, Network::Ending ending) {
   Place& place = places_[index];
-  trace_.Say(scheduler_.now(), [&] { return Concat("node ", index, " dies"); });
+  trace_.Say(scheduler_.now(), [&] { return Concat("node ", index, " ", HowItDies(ending)); });
   place.process->Kill(ending);
   place.process = nullptr;
   place.agent = nullptr;
@@ -117,7 +123,7 @@ void World::EndNode(size_t index, Network::Ending ending) {
 void World::NoteIfStale(const Connection& connection) {
   host_->sessions().Inspect([&](const Coordinator& coordinator) {
     if (watch_->IsStale(connection, coordinator, kRun))
-      before_stale_ = coordinator.Find(kRun)->state;
+      before_stale_ = PictureOf(*coordinator.Find(kRun));
   });
 }
 
@@ -128,7 +134,7 @@ void World::LookAtState() {
       if (run == nullptr) return;
       checkers_.SeeState(epoch_, run->state);
       if (run->state.closed && !closed_in_) closed_in_ = epoch_;
-      if (before_stale_) checkers_.SeeStale(*before_stale_, run->state);
+      if (before_stale_) checkers_.SeeStale(*before_stale_, PictureOf(*run));
       before_stale_.reset();
     });
     return;
@@ -173,7 +179,7 @@ int64_t World::WorkingIn(int64_t round) const {
   });
 }
 
-bool World::IsTogether() const {
+std::optional<int64_t> World::TogetherIn() const {
   const Agent* last = nullptr;  // whoever is in the latest round
   int64_t living = 0;
   for (const Place& place : places_) {
@@ -184,12 +190,35 @@ bool World::IsTogether() const {
   }
   // Closed: all have heard of it; unless the server has died since, and with it that it was closed.
   // Otherwise a round of all, or as many as may be.
-  if (closed_in_) return living == 0 || *closed_in_ < epoch_;
-  if (last == nullptr) return false;
+  if (closed_in_ && (living == 0 || *closed_in_ < epoch_)) return kClosed;
+  if (closed_in_ || last == nullptr) return std::nullopt;
   const int64_t together = WorkingIn(last->round());
   // What PyTorch's nodes believe about the size of a round is their own affair.
-  return together == std::min(living, plan_.settings.max_nodes) &&
-         (plan_.strangers > 0 || together == last->world_size());
+  if (together != std::min(living, plan_.settings.max_nodes) ||
+      (plan_.strangers == 0 && together != last->world_size()))
+    return std::nullopt;
+  return last->round();
+}
+
+bool World::ComeTogether(WorldTime within) {
+  std::optional<int64_t> round;
+  WorldTime since = scheduler_.now();
+  while (checkers_.violation().empty()) {
+    const WorldTime look = scheduler_.now() + kLookAtAll;
+    while (checkers_.violation().empty() && scheduler_.Step(look)) {
+    }
+    if (!checkers_.violation().empty()) return false;
+    scheduler_.RunUntil(look);
+    const std::optional<int64_t> now = TogetherIn();
+    if (now != std::exchange(round, now)) since = scheduler_.now();
+    if (round && (round == kClosed || scheduler_.now() - since >= plan_.RestFor())) {
+      together_since_ = since;
+      return true;
+    }
+    if (!round && scheduler_.now() >= within) return false;
+    if (round && since >= within + plan_.RestFor()) return false;
+  }
+  return false;
 }
 
 // PyTorch's nodes do not notice that the others, who took them for dead, have gone on without them:
@@ -252,22 +281,15 @@ RunOutcome World::Run() {
   scheduler_.RunUntil(checkers_.violation().empty() ? plan_.trouble : scheduler_.now());
   Heal();
   const WorldTime healed = scheduler_.now();
-  const WorldTime until = healed + plan_.HealBound();
-  bool together = false;
-  while (checkers_.violation().empty() && !together && scheduler_.now() < until) {
-    const WorldTime look = scheduler_.now() + kLookAtAll;
-    while (checkers_.violation().empty() && scheduler_.Step(look)) {
-    }
-    if (checkers_.violation().empty()) scheduler_.RunUntil(look);
-    together = IsTogether();
-  }
-  if (!together && !AStrangerIsLost())
-    checkers_.Violate(Concat("not together ", Milliseconds(scheduler_.now() - healed),
+  if (!ComeTogether(healed + plan_.HealBound()) && !AStrangerIsLost())
+    checkers_.Violate(Concat("not together, or not for long, ",
+                             Milliseconds(scheduler_.now() - healed),
                              " ms after all was mended: ", HowItStands()));
   return {.violation = checkers_.violation(),
           .hash = trace_.hash(),
           .virtual_time = scheduler_.now(),
-          .healed_in = scheduler_.now() - healed,
+          .healed_in = together_since_ - healed,
+          .closed = closed_in_.has_value(),
           .steps = scheduler_.steps(),
           .messages = network_.messages(),
           .bytes = network_.bytes(),

@@ -26,7 +26,8 @@ struct RunOutcome {
   std::string violation{};  ///< Empty: none.
   uint64_t hash = 0;
   WorldTime virtual_time{};
-  Duration healed_in{};  ///< From the mending to the day when all were together.
+  Duration healed_in{};  ///< From the mending to the moment since when all were together.
+  bool closed = false;   ///< All have ended: somebody closed the rendezvous.
   uint64_t steps = 0;
   uint64_t messages = 0;
   uint64_t bytes = 0;
@@ -64,6 +65,8 @@ class World {
  private:
   friend class Mischief;
 
+  static constexpr int64_t kClosed = -1;
+
   struct Place {
     HostId host;
     uint32_t lives = 0;
@@ -81,8 +84,10 @@ class World {
   void LookAtState();
   /// A message is about to be heard that must not change anything.
   void NoteIfStale(const Connection& connection);
-  /// All who can be are in one round, and know it.
-  bool IsTogether() const;
+  /// The round in which all are who can be, and know it; kClosed if they were told to end.
+  std::optional<int64_t> TogetherIn() const;
+  /// And they stay. False: they did not until then.
+  bool ComeTogether(WorldTime within);
   bool AStrangerIsLost() const;
   std::string HowItStands() const;
 
@@ -103,8 +108,9 @@ class World {
   std::string document_;  ///< As it was last seen.
   int64_t document_round_ = 0;
   std::optional<Watch> watch_;
-  std::optional<RendezvousState> before_stale_;
+  std::optional<RunPicture> before_stale_;
   bool troubled_ = true;
+  WorldTime together_since_{};
 };
 
 }  // namespace muster::sim

@@ -55,6 +55,7 @@ class DynamicRendezvousHandler final : public RendezvousHandler {
   bool IsClosed() override;
   void SetClosed(std::string_view reason) override;
   int64_t NumNodesWaiting() override;
+  std::optional<MembershipEvent> AwaitEvent(std::chrono::milliseconds time) override;
   /// Heartbeats end, and the others see at once that this node is gone.
   void Leave() override;
   /// Closes the rendezvous for everyone. False if that failed.

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,8 @@
 namespace muster {
 
 /// Where the workers of a round find their store (MASTER_ADDR and MASTER_PORT).
+class Clock;
+
 struct RendezvousStoreInfo {
   static constexpr std::string_view kMasterAddrKey = "MASTER_ADDR";
   static constexpr std::string_view kMasterPortKey = "MASTER_PORT";
@@ -137,6 +140,13 @@ class RendezvousHandler {
 
  protected:
   RendezvousHandler() = default;
+
+  /// AwaitEvent() for backends that are not told of anything. `waiting`: how many nodes a new round
+  /// would be for.
+  std::optional<MembershipEvent> LookForEvents(Clock& clock, std::chrono::milliseconds time,
+                                               const std::function<int64_t()>& waiting);
+  /// A new round begins.
+  void ForgetEvents() { waiting_told_ = 0; }
 
  private:
   int64_t waiting_told_ = 0;  // by AwaitEvent()

@@ -24,6 +24,7 @@ enum class Bug : uint8_t {
   kStaleAddress,       ///< Workers are sent to rank 0 of an earlier round.
   kPlaceLostUntold,    ///< A node that was given up does not hear of it.
   kLossUntold,         ///< The others do not.
+  kStaleKeepAlive,     ///< A message of an earlier connection shows that its node lives.
 };
 
 #ifdef MUSTER_INSTRUMENTED

@@ -295,6 +295,26 @@ struct DynamicRendezvousHandler::Impl {
     return first;
   }
 
+  /// The others have gone on without this node, which they took for dead: it is the one to come.
+  bool IsLeftBehind() { return place && LeftBehind(document.shared(), driver.self(), *place); }
+
+  int64_t CountWaiting() {
+    return Reporting("num_nodes_waiting", [this] {
+      OrThrow(document.Sync(SharedDocument::Freshness::kAny));
+      const auto waiting = static_cast<int64_t>(document.state().wait_list.size());
+      return IsLeftBehind() ? std::max<int64_t>(1, waiting) : waiting;
+    });
+  }
+
+  /// Those who wait beside a full round would find no place in the next one either, and their wish
+  /// for one would bring its members together without end.
+  int64_t NodesToMakeRoomFor() {
+    const std::lock_guard lock(*mutex);
+    const int64_t waiting = CountWaiting();
+    const auto taken = static_cast<int64_t>(document.state().participants.size());
+    return taken < rules.max_nodes || IsLeftBehind() ? waiting : 0;
+  }
+
   WaitReport Describe() const {
     using Phase = WaitReport::Phase;
     const auto snapshot = driver.Snapshot();
@@ -364,7 +384,15 @@ std::string DynamicRendezvousHandler::GetBackend() const { return impl_->backend
 std::string DynamicRendezvousHandler::GetRunId() const { return impl_->settings.run_id; }
 bool DynamicRendezvousHandler::UseAgentStore() const { return Bootstrap::IsShared(); }
 
-RendezvousInfo DynamicRendezvousHandler::NextRendezvous() { return impl_->Next(); }
+RendezvousInfo DynamicRendezvousHandler::NextRendezvous() {
+  ForgetEvents();
+  return impl_->Next();
+}
+
+std::optional<MembershipEvent> DynamicRendezvousHandler::AwaitEvent(
+    std::chrono::milliseconds time) {
+  return LookForEvents(impl_->clock, time, [this] { return impl_->NodesToMakeRoomFor(); });
+}
 
 bool DynamicRendezvousHandler::IsClosed() {
   const std::lock_guard lock(*impl_->mutex);
@@ -380,15 +408,7 @@ void DynamicRendezvousHandler::SetClosed(std::string_view reason) {
 
 int64_t DynamicRendezvousHandler::NumNodesWaiting() {
   const std::lock_guard lock(*impl_->mutex);
-  return impl_->Reporting("num_nodes_waiting", [this] {
-    impl_->OrThrow(impl_->document.Sync(SharedDocument::Freshness::kAny));
-    const RendezvousState& state = impl_->document.state();
-    const auto waiting = static_cast<int64_t>(state.wait_list.size());
-    // The others have gone on without this node, which they took for dead: it is the one to come.
-    const bool left_behind =
-        impl_->place && LeftBehind(impl_->document.shared(), impl_->driver.self(), *impl_->place);
-    return left_behind ? std::max<int64_t>(1, waiting) : waiting;
-  });
+  return impl_->CountWaiting();
 }
 
 void DynamicRendezvousHandler::Leave() {

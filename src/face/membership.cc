@@ -29,13 +29,18 @@ std::string MembershipEvent::ToString() const {
 
 std::optional<MembershipEvent> RendezvousHandler::AwaitEvent(std::chrono::milliseconds time) {
   PosixClock clock;
+  return LookForEvents(clock, time, [this] { return NumNodesWaiting(); });
+}
+
+std::optional<MembershipEvent> RendezvousHandler::LookForEvents(
+    Clock& clock, std::chrono::milliseconds time, const std::function<int64_t()>& count_waiting) {
   const Instant until = After(clock.Now(), time);
   while (true) {
     if (!closed_told_ && IsClosed()) {
       closed_told_ = true;
       return MembershipEvent{.kind = MembershipEvent::Kind::kClosed};
     }
-    const int64_t waiting = NumNodesWaiting();
+    const int64_t waiting = count_waiting();
     if (waiting != waiting_told_) {
       waiting_told_ = waiting;
       if (waiting > 0)

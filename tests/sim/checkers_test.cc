@@ -141,10 +141,17 @@ TEST_F(CheckersTest, WhoIsOutAndToldDoesNotGoOn) {
 }
 
 TEST_F(CheckersTest, WhatIsOfThePastChangesNothing) {
-  checkers.SeeStale({.round = 1}, {.round = 1});
+  checkers.SeeStale({.state = {.round = 1}}, {.state = {.round = 1}});
   EXPECT_EQ(checkers.violation(), "");
-  checkers.SeeStale({.round = 1}, {.round = 2});
+  checkers.SeeStale({.state = {.round = 1}}, {.state = {.round = 2}});
   EXPECT_THAT(checkers.violation(), HasSubstr("earlier session"));
+}
+
+TEST_F(CheckersTest, WhatIsOfThePastKeepsNobodyAlive) {
+  checkers.SeeStale({.members = "a seen 1"}, {.members = "a seen 1"});
+  EXPECT_EQ(checkers.violation(), "");
+  checkers.SeeStale({.members = "a seen 1"}, {.members = "a seen 2"});
+  EXPECT_THAT(checkers.violation(), HasSubstr("changed a member"));
 }
 
 }  // namespace

@@ -106,6 +106,50 @@ TEST_F(SimNetworkTest, AProcessThatDiesEndsItsConnectionsAMachineDoesNot) {
   EXPECT_FALSE(ended);
 }
 
+TEST_F(SimNetworkTest, AMachineThatIsBackRefusesWhatWasMeantForItsPast) {
+  ConnectNow();
+  client.Kill(Network::Ending::kSilent);
+  accepted->Write("are you there");
+  scheduler.RunUntil(scheduler.now() + 1h);
+  EXPECT_FALSE(ended);
+  network.PowerOn(there);
+  scheduler.RunUntil(scheduler.now() + 1s);
+  EXPECT_TRUE(ended);
+}
+
+TEST_F(SimNetworkTest, AMachineWithoutPowerCannotBeConnectedTo) {
+  server.Kill(Network::Ending::kSilent);
+  Connect();
+  scheduler.RunUntil(4s);
+  EXPECT_FALSE(failure);
+  scheduler.RunUntil(6s);
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->code, Code::kTimeout);
+}
+
+TEST_F(SimNetworkTest, AConnectionIsMadeWhenTheLinksAreOpen) {
+  network.Clog(there, here, 1s);
+  Connect();
+  scheduler.RunUntil(900ms);
+  EXPECT_EQ(accepted, nullptr);
+  network.Clog(here, there, 2s);  // the way back
+  scheduler.RunUntil(1900ms);
+  EXPECT_NE(accepted, nullptr);
+  EXPECT_EQ(socket, nullptr);
+  scheduler.RunUntil(2100ms);
+  EXPECT_NE(socket, nullptr);
+}
+
+TEST_F(SimNetworkTest, AConnectionWhoseLinkIsCutMeanwhileIsAskedForAgain) {
+  Connect();
+  network.Cut(here, there);
+  scheduler.RunUntil(500ms);
+  EXPECT_EQ(socket, nullptr);
+  network.Mend(here, there);
+  scheduler.RunUntil(1500ms);
+  EXPECT_NE(socket, nullptr);
+}
+
 TEST_F(SimNetworkTest, NobodyListensThere) {
   network.StopListening(server, 7);
   Connect();

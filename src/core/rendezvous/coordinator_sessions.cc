@@ -162,6 +162,11 @@ std::optional<Coordinator::Seat> Coordinator::Speaker(const SessionKey& key, Ins
     seat = std::ranges::find_if(
         seats_, [&](const auto& each) { return each.second.member->token == key.token; });
   }
+  if (seat == seats_.end() && Planted(Bug::kStaleKeepAlive)) {
+    for (auto& [session, other] : seats_) {
+      if (other.member->token == key.token) other.member->seen_at = now;
+    }
+  }
   if (seat == seats_.end()) {
     MUSTER_PROBE("a message came through a session that was over");
     out.push_back(Refuse(key, Push::Refusal::kPast,

@@ -1,0 +1,154 @@
+// What a node says to its coordinator after a broken connection, and what it no longer does. The
+// server's part is played.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/session_link.h"
+#include "sim/network.h"
+#include "sim/process.h"
+#include "wire/session_codec.h"
+
+namespace muster::sim {
+namespace {
+
+using Said = wire::SessionRequest::Kind;
+
+class SessionLinkTest : public testing::Test, public SessionLinkOwner {
+ protected:
+  SessionLinkTest() {
+    network.Listen(server, 29400, [this](std::shared_ptr<Socket> socket) {
+      said.clear();
+      greeted_ = false;
+      socket_ = std::move(socket);
+      socket_->on_news = [this] { Read(); };
+    });
+    link->Start();
+    Pass();
+  }
+
+  ~SessionLinkTest() override {
+    link.reset();
+    socket_.reset();
+    node.Kill(Network::Ending::kTold);
+    server.Kill(Network::Ending::kTold);
+  }
+
+  /// Time for all that is on its way, and for a new connection.
+  void Pass() { scheduler.RunUntil(scheduler.now() + 500ms); }
+
+  void Tell(Push push) {
+    push.token = kToken;
+    push.incarnation = incarnation_;
+    std::string frame;
+    wire::AppendSessionFrame(frame, push);
+    socket_->Write(frame);
+    Pass();
+  }
+  void TellRound(int64_t round) { Tell({.kind = Push::Kind::kComplete, .round = round}); }
+
+  /// The node finds another one at once.
+  void Break() {
+    socket_->Close();
+    Pass();
+  }
+
+  bool HasSaid(Said kind) const { return std::count(said.begin(), said.end(), kind) > 0; }
+
+  Scheduler scheduler;
+  Trace trace;
+  Network network{scheduler, {}, 1, trace};
+  SimProcess server{scheduler, network, network.AddHost("10.0.0.1"), 1, {}, 1};
+  SimProcess node{scheduler, network, network.AddHost("10.1.0.1"), 2, {}, 2};
+  std::unique_ptr<LoopThread> thread = node.StartLoop();
+  std::unique_ptr<SessionLink> link = std::make_unique<SessionLink>(
+      thread->loop(), thread->connector(),
+      SessionLinkOptions{.server = {"10.0.0.1", 29400},
+                         .hello = {.run_id = "run", .node = {"10.1.0.1", 2, 0}}},
+      *this);
+  std::vector<Said> said;         // through the present connection
+  std::vector<int64_t> assigned;  // rounds that the owner was told of
+
+ private:
+  static constexpr uint64_t kToken = 7;
+
+  void Read() {
+    if (!greeted_) {
+      const std::string greeting = wire::SessionGreeting(true);
+      const std::string brief = wire::SessionGreeting(false);
+      const bool asks = socket_->inbox.starts_with(greeting);
+      socket_->inbox.erase(0, asks ? greeting.size() : brief.size());
+      if (asks) socket_->Write(std::string(1, wire::kSessionsSpoken));
+      greeted_ = true;
+    }
+    while (true) {
+      const Result<size_t> size = wire::SessionFrameSize(socket_->inbox);
+      ASSERT_TRUE(size);
+      if (*size == 0 || *size > socket_->inbox.size()) return;
+      const auto request = wire::ReadSessionRequest(socket_->inbox.substr(0, *size));
+      ASSERT_TRUE(request) << request.error().message;
+      socket_->inbox.erase(0, *size);
+      said.push_back(request->kind);
+      if (request->kind != Said::kOpen) continue;
+      std::string frame;
+      Push opened{.kind = Push::Kind::kOpened, .token = kToken};
+      opened.resumed = incarnation_ > 0;
+      opened.incarnation = ++incarnation_;
+      wire::AppendSessionFrame(frame, opened);
+      socket_->Write(frame);
+    }
+  }
+
+  void OnPush(const Push& push) override {
+    if (push.kind == Push::Kind::kComplete) assigned.push_back(push.round);
+  }
+  void OnReport(std::optional<RunReport>) override {}
+  void OnTrouble(const std::string&) override {}
+  void OnPlainServer() override { ADD_FAILURE() << "it speaks sessions"; }
+
+  std::shared_ptr<Socket> socket_;
+  bool greeted_ = false;
+  uint32_t incarnation_ = 0;
+};
+
+TEST_F(SessionLinkTest, ALeaveThatWasNotAnsweredIsSaidAgain) {
+  link->Leave();
+  Break();
+  EXPECT_TRUE(HasSaid(Said::kLeave));
+}
+
+// Found by seed 18501: the node left the round that it had come into since.
+TEST_F(SessionLinkTest, ALeaveThatWasNotAnsweredIsNotRepeatedInTheNextRound) {
+  link->Join(10s);
+  Pass();
+  TellRound(1);
+  link->Leave();  // and no answer
+  link->Join(10s);
+  Pass();
+  TellRound(2);
+  EXPECT_EQ(assigned, (std::vector<int64_t>{1, 2}));
+  Break();
+  EXPECT_FALSE(HasSaid(Said::kLeave));
+}
+
+// Found by seed 22537: the node had given up, and was handed the round of before as the answer to
+// its next call.
+TEST_F(SessionLinkTest, ARoundThatIsToldAgainIsNotHandedOn) {
+  link->Join(10s);
+  Pass();
+  TellRound(1);
+  Break();
+  link->Join(10s);
+  Pass();
+  TellRound(1);  // as a server does when a session is taken up again
+  EXPECT_EQ(assigned, (std::vector<int64_t>{1}));
+  TellRound(2);
+  EXPECT_EQ(assigned, (std::vector<int64_t>{1, 2}));
+}
+
+}  // namespace
+}  // namespace muster::sim
