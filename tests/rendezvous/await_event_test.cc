@@ -1,0 +1,67 @@
+// What AwaitEvent() tells on a backend that nobody tells anything.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+
+#include "rendezvous/handler_kit.h"
+
+namespace muster::test {
+namespace {
+
+using std::chrono::milliseconds;
+
+class AwaitEventTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<DynamicRendezvousHandler> Alone(RendezvousSettings settings) {
+    return meeting_.Join(std::move(settings), "127.0.0.1", {});
+  }
+  Cell& cell() const { return *meeting_.cell; }
+
+  Meeting meeting_;
+};
+
+/// `waiting` nodes beside a complete round of one: this node's.
+void LetWait(Cell& cell, int waiting) {
+  cell.Edit([&](RendezvousState& state) {
+    for (int i = 0; i < waiting; ++i) {
+      const Node node{"waits", i, 0};
+      state.wait_list.insert(node);
+      state.last_heartbeats[node] = WallTime{1};
+    }
+  });
+}
+
+TEST_F(AwaitEventTest, TellsOfWaitingNodesWhereThereIsRoom) {
+  const auto node = Alone(QuickSettings(1, 2));
+  node->NextRendezvous();
+  EXPECT_EQ(node->AwaitEvent(milliseconds(0)), std::nullopt);
+  LetWait(cell(), 1);
+  const auto event = node->AwaitEvent(kPatience);
+  ASSERT_TRUE(event);
+  EXPECT_EQ(event->kind, MembershipEvent::Kind::kNodesWaiting);
+  EXPECT_EQ(event->waiting, 1);
+  EXPECT_EQ(node->AwaitEvent(milliseconds(0)), std::nullopt) << "it knows";
+}
+
+TEST_F(AwaitEventTest, IsSilentAboutThoseWhoWaitBesideAFullRound) {
+  const auto node = Alone(QuickSettings(1, 1));
+  node->NextRendezvous();
+  LetWait(cell(), 2);
+  EXPECT_TRUE(EventuallyTrue([&] { return node->NumNodesWaiting() == 2; }));
+  EXPECT_EQ(node->AwaitEvent(milliseconds(0)), std::nullopt);
+}
+
+TEST_F(AwaitEventTest, TellsAgainInTheNextRound) {
+  const auto node = Alone(QuickSettings(1, 3));
+  node->NextRendezvous();
+  LetWait(cell(), 1);
+  ASSERT_TRUE(node->AwaitEvent(kPatience));
+  cell().Edit([](RendezvousState& state) { state.wait_list.clear(); });
+  node->NextRendezvous();
+  LetWait(cell(), 1);
+  EXPECT_TRUE(node->AwaitEvent(kPatience));
+}
+
+}  // namespace
+}  // namespace muster::test
