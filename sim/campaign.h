@@ -21,6 +21,9 @@ struct CampaignOptions {
   size_t findings_max = 5;  ///< Then it stops.
   /// Called from time to time, on any thread, one at a time.
   std::function<void(uint64_t done)> progress{};
+  /// The command that repeats the run of this seed: the last words (sim/last_words.h) of a thread
+  /// that dies in it. Called on that thread, before the run.
+  std::function<std::string(uint64_t seed)> replay{};
 };
 
 struct Finding {
@@ -36,15 +39,20 @@ struct DriverFigures {
   uint64_t bytes = 0;
   Duration virtual_time{};
   Duration healed_in{};  ///< The slowest.
-  uint64_t slowest = 0;  ///< Its seed.
+  uint64_t slowest = 0;  ///< Its seed; the lowest of several.
 };
 
 struct CampaignReport {
   uint64_t runs = 0;
+  uint64_t same_twice = 0;                 ///< With `twice`: those with two equal hashes.
   std::array<DriverFigures, 3> drivers{};  ///< By Driver.
   std::vector<Finding> findings{};         ///< By seed.
 };
 
+/// How a hash is written, wherever it is: sixteen hexadecimal digits.
+std::string HashText(uint64_t hash);
+
+/// An exception that leaves a run is a bug, and ends the program.
 CampaignReport RunCampaign(const CampaignOptions& options);
 
 }  // namespace muster::sim

@@ -1,20 +1,28 @@
 // `muster sim`: the real machines, drivers and handlers in a simulated world, from one seed.
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
+#include <initializer_list>
+#include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
-#include <thread>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "sim/bugs.h"
 #include "sim/campaign.h"
+#include "sim/last_words.h"
 #include "sim/probes.h"
 #include "sim/world.h"
 
@@ -24,12 +32,16 @@ namespace {
 using Json = nlohmann::ordered_json;
 using SteadyClock = std::chrono::steady_clock;
 
+constexpr uint64_t kSeedMax = std::numeric_limits<uint64_t>::max();
+constexpr sim::Driver kDrivers[] = {sim::Driver::kCoordinator, sim::Driver::kDocument,
+                                    sim::Driver::kMixed};
+
 struct SimFlags {
   std::optional<uint64_t> seed;
   uint64_t runs = 1;
-  std::string driver;
+  std::string driver;  ///< Empty: drawn.
   std::optional<int64_t> nodes;
-  std::string plant;
+  std::string plant;  ///< Empty: none.
   unsigned jobs = 1;
   bool no_faults = false;
   bool twice = false;
@@ -56,33 +68,26 @@ sim::Wishes WishesOf(const SimFlags& flags) {
           .faults = !flags.no_faults};
 }
 
-std::string Replay(const sim::Plan& plan, const SimFlags& flags) {
-  return Concat("muster sim --seed ", plan.seed, " --driver ", sim::NameOf(plan.driver),
-                flags.nodes ? Concat(" --nodes ", *flags.nodes) : "",
-                flags.no_faults ? " --no-faults" : "",
-                flags.plant.empty() ? "" : Concat(" --plant ", flags.plant), " --story");
+/// What is not named is drawn from the seed, as it was.
+std::string Replay(uint64_t seed, const SimFlags& flags) {
+  return Concat(
+      "muster sim --seed ", seed, flags.driver.empty() ? "" : Concat(" --driver ", flags.driver),
+      flags.nodes ? Concat(" --nodes ", *flags.nodes) : "", flags.no_faults ? " --no-faults" : "",
+      flags.plant.empty() ? "" : Concat(" --plant ", flags.plant), " --story");
 }
 
-Json ToJson(const sim::Plan& plan, const sim::RunOutcome& outcome, double real_seconds) {
-  return {{"plan", plan.ToString()},
-          {"nodes", plan.nodes},
-          {"hash", Concat(outcome.hash)},
-          {"violation", outcome.violation},
-          {"virtual_seconds", Seconds(outcome.virtual_time)},
-          {"healed_in_seconds", Seconds(outcome.healed_in)},
-          {"real_seconds", real_seconds},
-          {"real_us_per_node", real_seconds * 1e6 / static_cast<double>(plan.nodes)},
-          {"steps", outcome.steps},
-          {"messages", outcome.messages},
-          {"bytes", outcome.bytes},
-          {"rounds", outcome.rounds},
-          {"peak_mib", PeakMiB()}};
+void Print(const Json& json) {
+  // What nodes said may be part of it, and need not be text.
+  std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
-int PlayOne(uint64_t seed, const SimFlags& flags) {
-  const sim::Plan plan = sim::Draw(seed, WishesOf(flags));
-  if (!flags.json) std::printf("%s\n", plan.ToString().c_str());
-  std::fflush(stdout);
+struct Played {
+  sim::RunOutcome outcome;
+  double real_seconds;
+};
+
+/// An exception that leaves a run is a bug: it ends the program, which then says how to repeat it.
+Played Play(const sim::Plan& plan, const SimFlags& flags) noexcept {
   const auto began = SteadyClock::now();
   sim::World world(plan);
   if (flags.story) {
@@ -90,64 +95,112 @@ int PlayOne(uint64_t seed, const SimFlags& flags) {
       std::printf("%10.4f s  %s\n", Seconds(at), Printable(line, 400).c_str());
     };
   }
-  const sim::RunOutcome outcome = world.Run();
-  const double real = SecondsSince(began);
+  sim::RunOutcome outcome = world.Run();
+  return {std::move(outcome), SecondsSince(began)};
+}
+
+Json ToJson(const sim::Plan& plan, const Played& played, const SimFlags& flags) {
+  const sim::RunOutcome& outcome = played.outcome;
+  return {{"seed", plan.seed},
+          {"plan", plan.ToString()},
+          {"replay", Replay(plan.seed, flags)},
+          {"nodes", plan.nodes},
+          {"hash", sim::HashText(outcome.hash)},
+          {"violation", outcome.violation},
+          {"virtual_seconds", Seconds(outcome.virtual_time)},
+          {"healed_in_seconds", Seconds(outcome.healed_in)},
+          {"steps", outcome.steps},
+          {"messages", outcome.messages},
+          {"bytes", outcome.bytes},
+          {"rounds", outcome.rounds},
+          {"real_seconds", played.real_seconds},
+          {"real_us_per_node", played.real_seconds * 1e6 / static_cast<double>(plan.nodes)},
+          {"peak_mib", PeakMiB()}};
+}
+
+/// All that follows from the seed on stdout; what the machine needed for it on stderr.
+void Tell(const sim::Plan& plan, const Played& played) {
+  const sim::RunOutcome& outcome = played.outcome;
+  const auto nodes = static_cast<double>(plan.nodes);
+  std::printf(
+      "%s\n%llu rounds in %.1f s of virtual time, together %.1f s after all was mended; "
+      "%llu steps, %llu messages, %llu bytes (%.0f messages and %.0f bytes a node); hash %s\n",
+      outcome.violation.empty() ? "all is well" : Concat("VIOLATION: ", outcome.violation).c_str(),
+      static_cast<unsigned long long>(outcome.rounds), Seconds(outcome.virtual_time),
+      Seconds(outcome.healed_in), static_cast<unsigned long long>(outcome.steps),
+      static_cast<unsigned long long>(outcome.messages),
+      static_cast<unsigned long long>(outcome.bytes), static_cast<double>(outcome.messages) / nodes,
+      static_cast<double>(outcome.bytes) / nodes, sim::HashText(outcome.hash).c_str());
+  std::fflush(stdout);
+  std::fprintf(stderr, "%.2f s of real time, %.0f MiB\n", played.real_seconds, PeakMiB());
+}
+
+int PlayOne(uint64_t seed, const SimFlags& flags) {
+  // A story must be there up to its last line if the program dies in it.
+  if (flags.story) std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  const sim::Plan plan = sim::Draw(seed, WishesOf(flags));
+  if (!flags.json) std::printf("%s\n", plan.ToString().c_str());
+  std::fflush(stdout);
+  const Played played = Play(plan, flags);
   if (flags.json) {
-    std::printf("%s\n", ToJson(plan, outcome, real).dump().c_str());
+    Print(ToJson(plan, played, flags));
   } else {
-    std::printf(
-        "%s\n%llu rounds in %.1f s of virtual time, together %.1f s after all was mended; "
-        "%llu steps, %llu messages, %llu bytes (%.0f messages and %.0f bytes a node); "
-        "%.2f s of real time, %.0f MiB; hash %llx\n",
-        outcome.violation.empty() ? "all is well"
-                                  : Concat("VIOLATION: ", outcome.violation).c_str(),
-        static_cast<unsigned long long>(outcome.rounds), Seconds(outcome.virtual_time),
-        Seconds(outcome.healed_in), static_cast<unsigned long long>(outcome.steps),
-        static_cast<unsigned long long>(outcome.messages),
-        static_cast<unsigned long long>(outcome.bytes),
-        static_cast<double>(outcome.messages) / static_cast<double>(plan.nodes),
-        static_cast<double>(outcome.bytes) / static_cast<double>(plan.nodes), real, PeakMiB(),
-        static_cast<unsigned long long>(outcome.hash));
+    Tell(plan, played);
   }
-  return outcome.violation.empty() ? kOk : kFailed;
+  return played.outcome.violation.empty() ? kOk : kFailed;
+}
+
+void TellRow(const sim::Plan& plan, const Played& played, const SimFlags& flags) {
+  const sim::RunOutcome& outcome = played.outcome;
+  const auto nodes = static_cast<double>(plan.nodes);
+  std::printf("%10lld %10.1f %12.1f %12.2f %12.1f %14.1f %12.0f %8.0f\n",
+              static_cast<long long>(plan.nodes), Seconds(outcome.virtual_time),
+              Seconds(outcome.healed_in), played.real_seconds, played.real_seconds * 1e6 / nodes,
+              static_cast<double>(outcome.messages) / nodes,
+              static_cast<double>(outcome.bytes) / nodes, PeakMiB());
+  if (!outcome.violation.empty())
+    std::printf("VIOLATION: %s\n  %s\n", outcome.violation.c_str(),
+                Replay(plan.seed, flags).c_str());
 }
 
 /// Smallest first: the peak of the memory is then that of the size just played.
 int PlayCurve(uint64_t seed, SimFlags flags) {
   const int64_t most = flags.nodes.value_or(100'000);
-  if (!flags.json)
+  std::vector<sim::Plan> plans;
+  for (const int64_t nodes : {1'000, 3'000, 10'000, 30'000, 100'000}) {
+    flags.nodes = nodes;
+    if (nodes < most) plans.push_back(sim::Draw(seed, WishesOf(flags)));
+  }
+  flags.nodes = most;
+  plans.push_back(sim::Draw(seed, WishesOf(flags)));
+  if (!flags.json) {
+    for (const sim::Plan& plan : plans) std::printf("%s\n", plan.ToString().c_str());
     std::printf("%10s %10s %12s %12s %12s %14s %12s %8s\n", "nodes", "virtual s", "healed s",
                 "real s", "us per node", "messages/node", "bytes/node", "MiB");
+  }
+  std::fflush(stdout);
   int status = kOk;
-  for (const int64_t nodes : {1'000, 3'000, 10'000, 30'000, 100'000}) {
-    if (nodes > most) break;
-    flags.nodes = nodes;
-    const sim::Plan plan = sim::Draw(seed, WishesOf(flags));
-    const auto began = SteadyClock::now();
-    const sim::RunOutcome outcome = sim::World(plan).Run();
-    const double real = SecondsSince(began);
-    if (!outcome.violation.empty()) status = kFailed;
+  for (const sim::Plan& plan : plans) {
+    flags.nodes = plan.nodes;
+    sim::SetLastWords(Replay(seed, flags));
+    const Played played = Play(plan, flags);
+    if (!played.outcome.violation.empty()) status = kFailed;
     if (flags.json) {
-      std::printf("%s\n", ToJson(plan, outcome, real).dump().c_str());
+      Print(ToJson(plan, played, flags));
     } else {
-      std::printf("%10lld %10.1f %12.1f %12.2f %12.1f %14.1f %12.0f %8.0f %s\n",
-                  static_cast<long long>(nodes), Seconds(outcome.virtual_time),
-                  Seconds(outcome.healed_in), real, real * 1e6 / static_cast<double>(nodes),
-                  static_cast<double>(outcome.messages) / static_cast<double>(nodes),
-                  static_cast<double>(outcome.bytes) / static_cast<double>(nodes), PeakMiB(),
-                  outcome.violation.c_str());
+      TellRow(plan, played, flags);
     }
     std::fflush(stdout);
   }
   return status;
 }
 
-/// The probes that were never hit; how often the others were.
-bool TellProbes(const SimFlags& flags, Json& json) {
-  bool all = true;
+/// How often each probe was hit. Returns those that never were.
+std::vector<std::string> TellProbes(const SimFlags& flags, Json& json) {
+  std::vector<std::string> missing;
   for (const Probe& probe : sim::AllProbes()) {
     const uint64_t hits = probe.hits.load();
-    if (hits == 0) all = false;
+    if (hits == 0) missing.emplace_back(probe.name);
     if (flags.json) {
       json["probes"][probe.name] = hits;
     } else {
@@ -156,15 +209,17 @@ bool TellProbes(const SimFlags& flags, Json& json) {
   }
   if (sim::AllProbes().empty() && !flags.json)
     std::printf("  this build has no probes (cmake --preset sim)\n");
-  return all && !sim::AllProbes().empty();
+  return missing;
 }
 
-void Tell(const sim::CampaignReport& report, const SimFlags& flags, double real) {
-  std::printf("%llu runs in %.1f s\n", static_cast<unsigned long long>(report.runs), real);
+void Tell(const sim::CampaignReport& report, const SimFlags& flags) {
+  if (flags.twice)
+    std::printf("%llu of %llu runs gave equal hashes\n",
+                static_cast<unsigned long long>(report.same_twice),
+                static_cast<unsigned long long>(report.runs));
   std::printf("%12s %10s %10s %12s %12s %14s %18s\n", "driver", "runs", "rounds", "steps",
               "messages", "virtual hours", "slowest to heal");
-  for (const sim::Driver driver :
-       {sim::Driver::kCoordinator, sim::Driver::kDocument, sim::Driver::kMixed}) {
+  for (const sim::Driver driver : kDrivers) {
     const sim::DriverFigures& figures = report.drivers[static_cast<size_t>(driver)];
     if (figures.runs == 0) continue;
     std::printf("%12s %10llu %10llu %12llu %12llu %14.1f %9.1f s (seed %llu)\n",
@@ -177,17 +232,20 @@ void Tell(const sim::CampaignReport& report, const SimFlags& flags, double real)
   }
   for (const sim::Finding& finding : report.findings) {
     std::printf("VIOLATION: %s\n  %s\n  %s\n", finding.what.c_str(),
-                finding.plan.ToString().c_str(), Replay(finding.plan, flags).c_str());
+                finding.plan.ToString().c_str(), Replay(finding.plan.seed, flags).c_str());
   }
 }
 
-Json ToJson(const sim::CampaignReport& report, uint64_t seed, double real) {
+Json ToJson(const sim::CampaignReport& report, uint64_t seed, const SimFlags& flags, double real) {
   Json json = {{"seed", seed}, {"runs", report.runs}, {"real_seconds", real}};
+  if (flags.twice) json["equal_hashes"] = report.same_twice;
   json["findings"] = Json::array();
   for (const sim::Finding& finding : report.findings)
-    json["findings"].push_back({{"plan", finding.plan.ToString()}, {"what", finding.what}});
-  for (const sim::Driver driver :
-       {sim::Driver::kCoordinator, sim::Driver::kDocument, sim::Driver::kMixed}) {
+    json["findings"].push_back({{"seed", finding.plan.seed},
+                                {"plan", finding.plan.ToString()},
+                                {"what", finding.what},
+                                {"replay", Replay(finding.plan.seed, flags)}});
+  for (const sim::Driver driver : kDrivers) {
     const sim::DriverFigures& figures = report.drivers[static_cast<size_t>(driver)];
     json["drivers"][sim::NameOf(driver)] = {{"runs", figures.runs},
                                             {"rounds", figures.rounds},
@@ -205,11 +263,13 @@ sim::CampaignReport Campaign(uint64_t seed, const SimFlags& flags, size_t findin
                            .twice = flags.twice,
                            .jobs = flags.jobs,
                            .findings_max = findings_max,
-                           .progress = [&](uint64_t done) {
-                             if (!flags.json && done % 50'000 == 0)
-                               std::fprintf(stderr, "%llu runs\n",
-                                            static_cast<unsigned long long>(done));
-                           }});
+                           .progress =
+                               [&](uint64_t done) {
+                                 if (!flags.json && done % 50'000 == 0)
+                                   std::fprintf(stderr, "%llu runs\n",
+                                                static_cast<unsigned long long>(done));
+                               },
+                           .replay = [&](uint64_t each) { return Replay(each, flags); }});
 }
 
 int PlayMany(uint64_t seed, const SimFlags& flags) {
@@ -221,12 +281,18 @@ int PlayMany(uint64_t seed, const SimFlags& flags) {
   const auto began = SteadyClock::now();
   const sim::CampaignReport report = Campaign(seed, flags, 5);
   const double real = SecondsSince(began);
-  Json json = ToJson(report, seed, real);
-  if (!flags.json) Tell(report, flags, real);
-  const bool probes = TellProbes(flags, json);
-  if (flags.json) std::printf("%s\n", json.dump().c_str());
-  if (flags.require_probes && !probes) {
-    std::fprintf(stderr, "muster: a probe was never hit\n");
+  Json json = ToJson(report, seed, flags, real);
+  if (!flags.json) Tell(report, flags);
+  const std::vector<std::string> missing = TellProbes(flags, json);
+  if (flags.json) Print(json);
+  std::fflush(stdout);
+  if (!flags.json)
+    std::fprintf(stderr, "%llu runs in %.1f s\n", static_cast<unsigned long long>(report.runs),
+                 real);
+  if (flags.require_probes && !missing.empty()) {
+    std::fprintf(stderr, "muster: %zu of %zu probes were never hit:\n", missing.size(),
+                 sim::AllProbes().size());
+    for (const std::string& name : missing) std::fprintf(stderr, "  %s\n", name.c_str());
     return kFailed;
   }
   return report.findings.empty() ? kOk : kFailed;
@@ -234,6 +300,9 @@ int PlayMany(uint64_t seed, const SimFlags& flags) {
 
 /// Each planted bug must be found.
 int Hunt(uint64_t seed, SimFlags flags) {
+  std::printf("seed %llu: for each bug up to %llu runs\n", static_cast<unsigned long long>(seed),
+              static_cast<unsigned long long>(flags.runs));
+  std::fflush(stdout);
   int status = kOk;
   for (const sim::PlantedBug& bug : sim::AllBugs()) {
     if (!sim::Plant(bug.bug))
@@ -241,36 +310,77 @@ int Hunt(uint64_t seed, SimFlags flags) {
     flags.plant = bug.name;
     flags.driver = sim::NameOf(bug.driver);
     const sim::CampaignReport report = Campaign(seed, flags, 1);
-    const bool found = !report.findings.empty();
-    if (!found) status = kFailed;
-    std::printf("%-22s %-12s %s\n", std::string(bug.name).c_str(), flags.driver.c_str(),
-                found ? Concat("found in run ", report.findings[0].plan.seed - seed + 1, ": ",
-                               report.findings[0].what.substr(0, 120))
-                            .c_str()
-                      : Concat("NOT FOUND in ", report.runs, " runs").c_str());
+    const char* name = flags.plant.c_str();
+    if (report.findings.empty()) {
+      status = kFailed;
+      std::printf("%-22s %-12s NOT FOUND in %llu runs\n", name, flags.driver.c_str(),
+                  static_cast<unsigned long long>(report.runs));
+    } else {
+      const sim::Finding& finding = report.findings[0];
+      std::printf("%-22s %-12s found with seed %llu (run %llu): %s\n  %s\n", name,
+                  flags.driver.c_str(), static_cast<unsigned long long>(finding.plan.seed),
+                  static_cast<unsigned long long>(finding.plan.seed - seed + 1),
+                  finding.what.substr(0, 120).c_str(), Replay(finding.plan.seed, flags).c_str());
+    }
     std::fflush(stdout);
   }
   sim::Plant(Bug::kNone);
   return status;
 }
 
-int Simulate(const SimFlags& flags) {
-  if (!flags.driver.empty() && !sim::DriverOf(flags.driver))
-    throw std::invalid_argument(Concat("--driver is '", Printable(flags.driver),
-                                       "', allowed: coordinator, document, mixed"));
-  if (!flags.plant.empty()) {
-    const auto bugs = sim::AllBugs();
-    const auto bug = std::ranges::find(bugs, flags.plant, &sim::PlantedBug::name);
-    if (bug == bugs.end())
-      throw std::invalid_argument(
-          Concat("--plant is '", Printable(flags.plant), "': no such bug (see --hunt)"));
-    if (!sim::Plant(bug->bug))
-      throw std::runtime_error("no bugs can be planted in this build (cmake --preset sim)");
+using Given = std::pair<const char*, bool>;
+
+void RefuseTogether(Given one, std::initializer_list<Given> others) {
+  for (const auto& [name, is_given] : others) {
+    if (one.second && is_given)
+      throw std::invalid_argument(Concat(one.first, " and ", name, " exclude each other"));
   }
+}
+
+/// What would be ignored is refused: whoever asked for it would believe that it was done.
+void RefuseContradictions(const SimFlags& flags) {
+  const Given runs{"--runs", flags.runs > 1};
+  const Given twice{"--twice", flags.twice};
+  const Given json{"--json", flags.json};
+  const Given probes{"--require-probes", flags.require_probes};
+  const Given story{"--story", flags.story};
+  const Given hunt{"--hunt", flags.hunt};
+  RefuseTogether(story, {json, runs, twice, probes, hunt});
+  RefuseTogether({"--curve", flags.curve},
+                 {story, runs, twice, probes, hunt, {"--jobs", flags.jobs > 1}});
+  RefuseTogether(
+      hunt, {json, probes, {"--driver", !flags.driver.empty()}, {"--plant", !flags.plant.empty()}});
+}
+
+int Simulate(const SimFlags& flags) {
+  RefuseContradictions(flags);
   const uint64_t seed = flags.seed.value_or(std::random_device{}());
+  if (flags.runs - 1 > kSeedMax - seed)
+    throw std::invalid_argument(Concat("--seed ", seed, " and --runs ", flags.runs,
+                                       " go beyond the last seed, ", kSeedMax));
+  if (flags.require_probes && sim::AllProbes().empty())
+    throw std::runtime_error("--require-probes: this build has no probes (cmake --preset sim)");
+  if (!flags.plant.empty() &&
+      !sim::Plant(std::ranges::find(sim::AllBugs(), flags.plant, &sim::PlantedBug::name)->bug))
+    throw std::runtime_error("no bugs can be planted in this build (cmake --preset sim)");
+  sim::InstallLastWords();
+  sim::SetLastWords(Replay(seed, flags));  // until a thread is in a run of its own
   if (flags.curve) return PlayCurve(seed, flags);
   if (flags.hunt) return Hunt(seed, flags);
-  return flags.runs == 1 && !flags.twice ? PlayOne(seed, flags) : PlayMany(seed, flags);
+  const bool is_campaign = flags.runs > 1 || flags.twice || flags.require_probes;
+  return is_campaign ? PlayMany(seed, flags) : PlayOne(seed, flags);
+}
+
+// Looked at before the flags are: an empty name is none of these either.
+std::string CheckDriver(const std::string& name) {
+  if (sim::DriverOf(name)) return "";
+  return Concat("'", Printable(name), "' is none of coordinator, document, mixed");
+}
+
+std::string CheckBug(const std::string& name) {
+  const auto bugs = sim::AllBugs();
+  if (std::ranges::find(bugs, name, &sim::PlantedBug::name) != bugs.end()) return "";
+  return Concat("'", Printable(name), "': no such bug (see --hunt)");
 }
 
 }  // namespace
@@ -288,13 +398,15 @@ void AddSim(CLI::App& app, Run* run) {
       "  muster sim --runs 100000 --jobs 2          a campaign\n"
       "  muster sim --nodes 100000 --driver coordinator\n"
       "  muster sim --curve                         the cost of a node, from 1,000 to 100,000");
-  sim->add_option("--seed", flags->seed, "Of the run, or of the first one; default: drawn");
+  sim->add_option("--seed", flags->seed, "Of the run, or of the first one; default: drawn")
+      ->transform(WholeNumber(0, kSeedMax));
   sim->add_option("--runs", flags->runs, "How many, with consecutive seeds")
       ->transform(WholeNumber(1, 1'000'000'000))
       ->capture_default_str();
   sim->add_option("--driver", flags->driver,
                   "coordinator, document, or mixed (the document, shared with nodes that behave\n"
-                  "as PyTorch's); default: drawn");
+                  "as PyTorch's); default: drawn")
+      ->check(CheckDriver);
   sim->add_option("--nodes", flags->nodes, "How many nodes; default: 2 to 7")
       ->transform(WholeNumber(2, 1'000'000));
   sim->add_option("--jobs", flags->jobs, "Runs at the same time")
@@ -303,12 +415,14 @@ void AddSim(CLI::App& app, Run* run) {
   sim->add_flag("--no-faults", flags->no_faults, "Nothing goes wrong");
   sim->add_flag("--twice", flags->twice, "Every run twice: both must be the same");
   sim->add_flag("--story", flags->story, "Tell what happens (of one run)");
-  sim->add_flag("--curve", flags->curve, "One run each of 1,000 to 100,000 (or --nodes) nodes");
+  sim->add_flag("--curve", flags->curve,
+                "One run each of 1,000 to 100,000 nodes; with --nodes, up to so many");
   sim->add_flag("--require-probes", flags->require_probes,
                 "Fail if a rare branch was never taken in all runs");
-  sim->add_option("--plant", flags->plant, "With this bug in the code");
+  sim->add_option("--plant", flags->plant, "With this bug in the code")->check(CheckBug);
   sim->add_flag("--hunt", flags->hunt, "With each of the bugs that can be planted: find it");
-  sim->add_flag("--json", flags->json, "Print JSON");
+  sim->add_flag("--json", flags->json,
+                "Print JSON; real_* and peak_mib vary, all the rest follows from the seed");
   sim->callback([flags, run] { *run = [flags] { return Simulate(*flags); }; });
 }
 
