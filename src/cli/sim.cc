@@ -113,6 +113,7 @@ Json ToJson(const sim::Plan& plan, const Played& played, const SimFlags& flags) 
           {"messages", outcome.messages},
           {"bytes", outcome.bytes},
           {"rounds", outcome.rounds},
+          {"closed", outcome.closed},
           {"real_seconds", played.real_seconds},
           {"real_us_per_node", played.real_seconds * 1e6 / static_cast<double>(plan.nodes)},
           {"peak_mib", PeakMiB()}};
@@ -123,11 +124,12 @@ void Tell(const sim::Plan& plan, const Played& played) {
   const sim::RunOutcome& outcome = played.outcome;
   const auto nodes = static_cast<double>(plan.nodes);
   std::printf(
-      "%s\n%llu rounds in %.1f s of virtual time, together %.1f s after all was mended; "
+      "%s\n%llu rounds in %.1f s of virtual time, %s %.1f s after all was mended; "
       "%llu steps, %llu messages, %llu bytes (%.0f messages and %.0f bytes a node); hash %s\n",
       outcome.violation.empty() ? "all is well" : Concat("VIOLATION: ", outcome.violation).c_str(),
       static_cast<unsigned long long>(outcome.rounds), Seconds(outcome.virtual_time),
-      Seconds(outcome.healed_in), static_cast<unsigned long long>(outcome.steps),
+      outcome.closed ? "closed, and all ended," : "together", Seconds(outcome.healed_in),
+      static_cast<unsigned long long>(outcome.steps),
       static_cast<unsigned long long>(outcome.messages),
       static_cast<unsigned long long>(outcome.bytes), static_cast<double>(outcome.messages) / nodes,
       static_cast<double>(outcome.bytes) / nodes, sim::HashText(outcome.hash).c_str());
@@ -394,7 +396,7 @@ void AddSim(CLI::App& app, Run* run) {
       "from\n"
       "the seed; the same seed gives the same run, to the byte.\n"
       "\n"
-      "  muster sim --seed 8123 --story             one run, told\n"
+      "  muster sim --seed 57 --story             one run, told\n"
       "  muster sim --runs 100000 --jobs 2          a campaign\n"
       "  muster sim --nodes 100000 --driver coordinator\n"
       "  muster sim --curve                         the cost of a node, from 1,000 to 100,000");

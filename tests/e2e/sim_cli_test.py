@@ -24,8 +24,8 @@ def sim(*options):
 
 class SimCommand(Processes, unittest.TestCase):
     def test_prints_the_seed_and_every_drawn_option_first(self):
-        first = sim("--seed", "8123").stdout.splitlines()[0]
-        for option in ("seed=8123", "driver=", "nodes=", "min=", "max=", "grace=", "loss=", "faults="):
+        first = sim("--seed", "57").stdout.splitlines()[0]
+        for option in ("seed=57", "driver=", "nodes=", "min=", "max=", "grace=", "loss=", "faults="):
             self.assertIn(option, first)
 
     def test_draws_a_seed_where_none_is_given_and_says_which(self):
@@ -35,8 +35,8 @@ class SimCommand(Processes, unittest.TestCase):
     def test_the_same_seed_is_the_same_story_to_the_byte(self):
         def told(seed):
             return sim("--seed", seed, "--story").stdout
-        self.assertEqual(told("8123"), told("8123"))
-        self.assertNotEqual(told("8123"), told("8124"))
+        self.assertEqual(told("57"), told("57"))
+        self.assertNotEqual(told("57"), told("58"))
 
     def test_a_campaign_says_the_same_again_whichever_thread_was_first(self):
         def told(jobs, *options):
@@ -53,8 +53,8 @@ class SimCommand(Processes, unittest.TestCase):
         self.assertRegex(sim("--seed", "1", "--runs", "2").stderr, r"(^|\n)2 runs in [\d.]+ s\n$")
 
     def test_a_hash_is_written_alike_everywhere(self):
-        told = re.search(r"hash ([0-9a-f]{16})$", sim("--seed", "8123").stdout, re.MULTILINE)[1]
-        self.assertEqual(json.loads(sim("--seed", "8123", "--json").stdout)["hash"], told)
+        told = re.search(r"hash ([0-9a-f]{16})$", sim("--seed", "57").stdout, re.MULTILINE)[1]
+        self.assertEqual(json.loads(sim("--seed", "57", "--json").stdout)["hash"], told)
 
     def test_runs_played_twice_are_counted(self):
         options = ("--seed", "1", "--runs", "20", "--twice")
