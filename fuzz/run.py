@@ -12,11 +12,13 @@
     --minimise      run nothing; renew the corpus in the tree with the fewest inputs that reach what all known ones do
 
 What a run learns is kept in FOLDER/corpus, and the next one goes on from there. A finding is kept in FOLDER/findings,
-and shown with the command that replays it. Ends with status 0 if every fuzzer did its share and none found anything.
-Standard library only.
+and shown with the command that replays it. Ends with status 0 if every fuzzer did its share and none found anything, 1 if
+not, 2 if there is none to run, and 130 if it was interrupted. Its fuzzers end with it. Standard library only.
 """
 
 import argparse
+import ctypes
+import os
 import pathlib
 import platform
 import random
@@ -34,6 +36,8 @@ LENGTHS = {"configuration": 512, "coordinator": 512, "machine": 768, "requests":
 # A story passes thousands of places; statistics on how rare each is would take longer than telling it.
 STORIES = {"coordinator", "machine"}
 PROGRESS_SECONDS = 60
+STOP_SECONDS = 3  # that a fuzzer is given to end when it is told to
+INTERRUPTIONS = []  # signals that have come; looked at where no process can slip through
 
 
 def without_randomisation():
@@ -51,6 +55,28 @@ def say(text):
     print(f"fuzz: {text}", flush=True)
 
 
+def heed_signals():
+    """Also Ctrl-C's: a process that a shell has started in the background ignores it, unless it says otherwise."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: INTERRUPTIONS.append(number))
+
+
+def rest():
+    """A moment. Ends this process, in order, if it was interrupted."""
+    time.sleep(0.1)
+    if INTERRUPTIONS:
+        sys.exit(130)
+
+
+LIBC = ctypes.CDLL(None)
+
+
+def end_with_parent():
+    """Of a child, before it becomes the fuzzer: it is killed should this process be."""
+    pr_set_pdeathsig = 1
+    LIBC.prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
 class Fuzzer:
     """One of them: its files, its process and how it went."""
 
@@ -63,6 +89,15 @@ class Fuzzer:
         self.findings = build / "findings"
         self.log = build / f"{name}.log"
         self.process = None
+        self.seconds = 0.0
+
+    def missing(self):
+        """Why it cannot be started; empty: nothing is missing."""
+        if not self.program.is_file():
+            return f"there is no {self.program}"
+        return "" if os.access(self.program, os.X_OK) else f"{self.program} is no program"
+
+    def make_folders(self):
         for place in (self.grown, self.findings):
             place.mkdir(parents=True, exist_ok=True)
 
@@ -79,7 +114,8 @@ class Fuzzer:
         self.runs = runs
         self.began = time.monotonic()
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen([*command, self.grown, self.tree], stdout=log, stderr=log)
+            self.process = subprocess.Popen([*command, self.grown, self.tree], stdout=log, stderr=log,
+                                            preexec_fn=end_with_parent)
 
     def is_done(self):
         if self.process.poll() is None:
@@ -103,25 +139,33 @@ class Fuzzer:
     def verdict(self):
         """What is wrong; empty: nothing."""
         if self.process.returncode != 0:
-            return "FINDING"
+            return "FINDING" if self.executions() > 0 or self.kept() else "did not run"
         if self.executions() < self.runs and not self.limited:
             return "ended early"
         return ""
 
-    def show_finding(self):
+    def kept(self):
+        """Files with inputs that it stumbled over."""
+        return re.findall(r"Test unit written to (\S+)", self.text())
+
+    def show(self):
+        """What it ended with."""
         say(f"{self.name}: ended with status {self.process.returncode}; the end of {self.log}:")
         # The check that failed stands before the stack.
         lines = self.text().splitlines()
         first = next((i for i, line in enumerate(lines) if re.search(r"does not hold|ERROR:|runtime error", line)), 0)
         print("\n".join("    " + line for line in lines[first:first + 40]))
-        kept = re.findall(r"Test unit written to (\S+)", self.text())
-        if kept:
-            say(f"{self.name}: replay it with: {' '.join([*self.wrapper, str(self.program), kept[-1]])}")
+        if self.kept():
+            say(f"{self.name}: replay it with: {' '.join([*self.wrapper, str(self.program), self.kept()[-1]])}")
 
     def stop(self):
         if self.process and self.process.poll() is None:
             self.process.terminate()
-            self.process.wait()
+            try:
+                self.process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
 
 
 def run_all(fuzzers, options):
@@ -133,7 +177,7 @@ def run_all(fuzzers, options):
             fuzzer = waiting.pop(0)
             fuzzer.start(options.runs, options.seconds, options.seed)
             running.append(fuzzer)
-        time.sleep(0.1)
+        rest()
         for fuzzer in [one for one in running if one.is_done()]:
             running.remove(fuzzer)
             say(f"{fuzzer.name}: {fuzzer.executions():,} executions, {fuzzer.verdict() or 'nothing found'}")
@@ -161,7 +205,13 @@ def minimise(fuzzer):
                 shutil.move(path, folder)
         command = [*fuzzer.wrapper, fuzzer.program, "-set_cover_merge=1", "-use_counters=0",
                    f"-max_len={LENGTHS[fuzzer.name]}", fuzzer.tree, folder, fuzzer.grown]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(fuzzer.log, "wb") as log:
+            fuzzer.process = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=end_with_parent)
+        while fuzzer.process.poll() is None:
+            rest()
+    if fuzzer.process.returncode != 0:
+        fuzzer.show()
+        sys.exit(1)
     say(f"{fuzzer.name}: {len(list(fuzzer.tree.iterdir()))} inputs")
 
 
@@ -182,35 +232,41 @@ def arguments():
     return options
 
 
+def run_and_report(fuzzers, options):
+    share = f"{options.runs:,} executions" + (f" or {options.seconds} s" if options.seconds else "")
+    say(f"seed {options.seed}, {len(fuzzers)} fuzzers, {options.jobs} at a time, {share} each")
+    run_all(fuzzers, options)
+    wrong = [fuzzer for fuzzer in fuzzers if fuzzer.verdict()]
+    for fuzzer in wrong:
+        fuzzer.show()
+    print_table(fuzzers)
+    say(f"FAILED: {', '.join(f'{fuzzer.name} ({fuzzer.verdict()})' for fuzzer in wrong)}" if wrong else "nothing found")
+    return 1 if wrong else 0
+
+
 def main():
     options = arguments()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(130))
+    heed_signals()
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch) if options.fresh else options.build / "corpus"
         wrapper = without_randomisation()
         fuzzers = [Fuzzer(name, options.build, folder, wrapper) for name in options.names or LENGTHS]
-        if options.minimise:
+        missing = [why for why in (fuzzer.missing() for fuzzer in fuzzers) if why]
+        if missing:
+            say(f"did not run: {'; '.join(missing)} (scripts/fuzz builds them)")
+            return 2
+        try:
+            for fuzzer in fuzzers:
+                fuzzer.make_folders()
+            if not options.minimise:
+                return run_and_report(fuzzers, options)
             for fuzzer in fuzzers:
                 minimise(fuzzer)
             return 0
-        share = f"{options.runs:,} executions" + (f" or {options.seconds} s" if options.seconds else "")
-        say(f"seed {options.seed}, {len(fuzzers)} fuzzers, {options.jobs} at a time, {share} each")
-        try:
-            run_all(fuzzers, options)
         finally:
             for fuzzer in fuzzers:
                 fuzzer.stop()
-        wrong = [fuzzer for fuzzer in fuzzers if fuzzer.verdict()]
-        for fuzzer in wrong:
-            fuzzer.show_finding()
-        print_table(fuzzers)
-        say(f"FAILED: {', '.join(fuzzer.name for fuzzer in wrong)}" if wrong else "nothing found")
-        return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(main())

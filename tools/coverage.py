@@ -5,7 +5,8 @@
 
 BUILD is the build folder; FOLDERs are folders of the repository (default: src/core src/wire src/runtime). Prints a
 table of folders and files, and with --missing the lines that nothing has reached. Ends with status 1 if a folder has
-less than PERCENT (default 90) of its lines covered. Needs gcov of the compiler that built; standard library only.
+less than PERCENT (default 90) of its lines covered, and with status 2, and no table, if gcov fails: a figure without some
+of the files would look like any other. Needs gcov of the compiler that built; standard library only.
 
 A line counts if any object file has code for it; it is covered if any of them has run it. What is only there for the
 tests (*_test.cc, and headers that nothing but tests include) does not count.
@@ -26,17 +27,41 @@ FOR_TESTS = {"src/core/rendezvous/story.h", "src/core/store/machine_test_words.h
              "src/runtime/fake_cell.h"}
 
 
+# What gcov says on stderr where nothing is wrong: nothing of an object file has run, or it has no code at all.
+HARMLESS = ("cannot open data file, assuming not executed", "no functions found")
+
+
+class NotMeasured(Exception):
+    """Why there is no figure."""
+
+
 def notes(build):
     """The object files that have something to say: those of which the compiler has written notes."""
-    return sorted(build.rglob("*.gcno"))
+    found = sorted(build.rglob("*.gcno"))
+    if not found:
+        raise NotMeasured(f"no .gcno files in {build}: it is no build with --coverage")
+    return found
+
+
+def ask_gcov(note):
+    """What it says about one object file: a JSON object in each line."""
+    command = ["gcov", "--json-format", "--stdout", note]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, cwd=note.parent, check=False)
+    except OSError as failure:
+        raise NotMeasured(f"gcov cannot be started: {failure}") from failure
+    # Of counts that it cannot read, or that are of another build, it only complains, and takes them for none.
+    complaints = [line for line in done.stderr.splitlines() if not line.endswith(HARMLESS)]
+    if done.returncode != 0 or complaints or not done.stdout.strip():
+        said = "; ".join(complaints) or "nothing"
+        raise NotMeasured(f"gcov failed for {note}: status {done.returncode}, and it said {said}")
+    return done.stdout.splitlines()
 
 
 def lines_of(note):
     """{file: {line: how often it ran}} of one object file, as far as the file is ours and no test."""
-    # Where nothing of an object file has run there is no .gcda; gcov then says 0 for its lines, and says so on stderr.
-    done = subprocess.run(["gcov", "--json-format", "--stdout", note], capture_output=True, text=True, cwd=note.parent)
     found = collections.defaultdict(collections.Counter)
-    for text in done.stdout.splitlines():
+    for text in ask_gcov(note):
         for entry in json.loads(text)["files"]:
             path = os.path.relpath(pathlib.Path(entry["file"]).resolve(), ROOT)
             if not path.startswith("src/") or path.endswith("_test.cc") or path in FOR_TESTS:
@@ -99,7 +124,12 @@ def main():
     parser.add_argument("--least", type=float, default=90.0)
     parser.add_argument("--missing", action="store_true")
     options = parser.parse_args()
-    below = report(collect(options.build.resolve()), options.folders, options.least, options.missing)
+    try:
+        total = collect(options.build.resolve())
+    except NotMeasured as failure:
+        print(f"coverage: {failure}", file=sys.stderr)
+        return 2
+    below = report(total, options.folders, options.least, options.missing)
     for line in below:
         print(f"coverage: {line}", file=sys.stderr)
     return 1 if below else 0

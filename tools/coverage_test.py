@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import coverage  # noqa: E402  (found through the line above)
@@ -68,6 +69,46 @@ class CoverageTest(unittest.TestCase):
 
     def test_a_folder_without_any_line_is_below_every_bar(self):
         self.assertEqual(len(self.report({}, 1)[0]), 1)
+
+    def failure(self):
+        """Of a whole run; and that it prints no table."""
+        out, errors = io.StringIO(), io.StringIO()
+        arguments = unittest.mock.patch.object(sys, "argv", ["coverage.py", str(self.root / "build"), "src/core"])
+        with arguments, contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            self.assertEqual(coverage.main(), 2)
+        self.assertEqual(out.getvalue(), "")
+        return errors.getvalue()
+
+    def test_notes_that_gcov_cannot_read_are_an_error_that_names_them(self):
+        self.build_and_run()
+        (self.root / "build/a.gcno").write_text("not notes", encoding="ascii")
+        self.assertRegex(self.failure(), "gcov failed for .*/a.gcno: status [1-9].*not a gcov notes file")
+
+    def test_so_are_counts_that_it_cannot_read(self):
+        self.build_and_run()
+        (self.root / "build/a.gcda").write_text("not counts", encoding="ascii")
+        self.assertRegex(self.failure(), "gcov failed for .*/a.gcno: .*not a gcov data file")
+
+    def test_an_object_file_without_code_or_that_never_ran_is_none(self):
+        self.build_and_run()
+        (self.root / "build/a.gcda").unlink()
+        (self.root / "src/core/empty.cc").write_text("\n", encoding="ascii")
+        subprocess.run(["c++", "--coverage", "-c", "../src/core/empty.cc"], cwd=self.root / "build", check=True)
+        self.assertFalse(any(coverage.collect(self.root / "build")["src/core/a.cc"].values()))
+
+    def test_a_gcov_that_says_nothing_or_is_not_there_is_an_error(self):
+        self.build_and_run()
+        tools = self.root / "tools"
+        tools.mkdir()
+        with unittest.mock.patch.dict("os.environ", PATH=str(tools)):
+            self.assertIn("gcov cannot be started", self.failure())
+            (tools / "gcov").write_text("#!/bin/sh\n", encoding="ascii")
+            (tools / "gcov").chmod(0o755)
+            self.assertRegex(self.failure(), "gcov failed for .*: status 0, and it said nothing")
+
+    def test_a_folder_that_is_no_build_with_coverage_is_an_error(self):
+        (self.root / "build").mkdir()
+        self.assertIn("no .gcno files in", self.failure())
 
     def test_unreached_lines_are_written_as_ranges(self):
         self.assertEqual(coverage.ranges([9, 3, 5, 4]), "3-5 9")

@@ -12,6 +12,7 @@ Where to look:
     network.py     machines (namespaces) on a switch; switch.py: the switch itself, a program
     stranger.py    a program that does to a server's port what should not be done
     events.py      what everybody said, and what was done to them, in one order
-    invariants.py  what must never be in there
+    invariants.py  what must never be in there; losses.py: who must have heard of which loss
+    probe.py       how busy this machine is, which is what quick promises are measured against
     promises.py    every bound in time and size, with its reason
 """

@@ -55,6 +55,10 @@ def play(options):
     say(f"\nfaults: {', '.join(f'{name} {count}' for name, count in campaign.faults.items())}")
     say(f"{', '.join(f'{what} {count}' for what, count in campaign.counts.items())}; "
         f"slowest recovery {campaign.slowest_s:.1f} s; {(time.monotonic() - began) / 60:.1f} minutes")
+    slowest = campaign.slowest_told_s
+    say(f"losses, by what each other member heard: {', '.join(f'{what} {n}' for what, n in campaign.losses.items())}; "
+        f"slowest {slowest['killed']:.2f} s after a kill, {slowest['silent']:.2f} s after silence began; "
+        f"a thread that was to wake up was {campaign.latest_s:.2f} s late at worst")
     say(f"torture: {'a violation' if keep else 'clean'}, seed {options.seed}")
     return 1 if keep else 0
 

@@ -11,8 +11,10 @@ import time
 from torture import network_faults, process_faults, promises, resource_faults
 from torture.events import Record
 from torture.fleet import Fleet, Run
-from torture.invariants import Violation, losses, violations
+from torture.invariants import Violation, violations
+from torture.losses import EXCUSED, TOLD, WENT_ON, hearings
 from torture.network import Network
+from torture.probe import Probe
 from torture.site import Site
 from torture.victims import Server
 
@@ -39,7 +41,10 @@ class Campaign:
         machines = ["server", *(f"node-{number}" for number in range(NODES_MAX)), "stranger"]
         self.network = Network(machines, seed)
         self.site = Site(folder, muster)
-        self.counts = {"episodes": 0, "strikes": 0, "rounds": 0, "losses heard": 0}
+        self.counts = {"episodes": 0, "strikes": 0, "rounds": 0}
+        self.losses = {TOLD: 0, WENT_ON: 0, EXCUSED: 0}  # by what others of the round heard
+        self.slowest_told_s = {"killed": 0.0, "silent": 0.0}
+        self.latest_s = 0.0  # of the probe
         self.faults = {kind.__name__: 0 for kind in FAULTS}
         self.slowest_s = 0.0
 
@@ -95,12 +100,15 @@ class Episode:
                      f"server={'spared' if fleet.server.spared else 'struck'} "
                      f"faults={','.join(sorted(kind.__name__ for kind in self._kinds))}")
         try:
-            self._rest(fleet, "start")
-            for number in range(self._strikes):
-                if time.monotonic() > until:
-                    break
-                self._strike(fleet, number)
-            self._end(fleet)
+            with Probe(record):
+                self._rest(fleet, "start")
+                for number in range(self._strikes):
+                    if time.monotonic() > until:
+                        break
+                    self._strike(fleet, number)
+                self._end(fleet)
+            self._check(fleet)
+            self._count(fleet.story())
         finally:
             fleet.kill()
             record.close()
@@ -146,8 +154,9 @@ class Episode:
     def _begin(self, fleet, fault):
         self._faults += 1
         fleet.record.add("world", 0, "fault", number=self._faults, what=str(fault), lasts=fault.lasts,
-                         touches=fault.touches, silences=fault.silences)
+                         touches=fault.touches, silences=fault.silences, cable=fault.cable)
         fault.begin()
+        fleet.record.add("world", 0, "begun", number=self._faults)
         return self._faults
 
     @staticmethod
@@ -177,12 +186,17 @@ class Episode:
         left = fleet.end()
         if left:
             raise Failure([Violation(f"{victim.name} did not end within {promises.END_S} s", ()) for victim in left])
-        self._check(fleet)
-        story = fleet.story()
-        counts = self._campaign.counts
-        counts["rounds"] += sum(1 for _ in story.rounds())
-        if story.rules.tells_losses:
-            counts["losses heard"] += sum(1 for _, _, heard in losses(story) if heard)
+
+    def _count(self, story):
+        campaign = self._campaign
+        campaign.counts["rounds"] += sum(1 for _ in story.rounds())
+        campaign.latest_s = max(campaign.latest_s, story.lateness(0, story.end))
+        for hearing in hearings(story) if story.rules.tells_losses else ():
+            if hearing.outcome in campaign.losses:
+                campaign.losses[hearing.outcome] += 1
+            if hearing.outcome == TOLD:
+                kind = "killed" if hearing.loss.kind == "killed" else "silent"
+                campaign.slowest_told_s[kind] = max(campaign.slowest_told_s[kind], hearing.took_s)
 
     @staticmethod
     def _close(fleet):

@@ -12,7 +12,7 @@ class Event:
 
     Kinds that nodes say themselves: joining, round, member_lost, nodes_waiting, place_lost, closed, left, closing.
     Kinds that the harness adds: started, up (a server accepts), killed, told_to_end, ended, measured; and of `who`
-    "world": fault, healed, rest.
+    "world": fault, begun (it is upon all whom it strikes), healed, rest, and beat (how busy the machine is).
     """
     at: float
     who: str

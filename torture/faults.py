@@ -5,6 +5,7 @@ class Fault:
     """Its first sentence says what it is. Made for one strike on one fleet."""
 
     touches = ()  # names of those to whom no promise of time is kept meanwhile
+    cable = False  # whether it is their network that suffers
     silences = ()  # names of nodes that the server cannot hear meanwhile
     says = ""  # for people: what, and whom
 

@@ -8,6 +8,7 @@ import collections
 import dataclasses
 
 from torture import promises
+from torture.losses import UNHEARD, Touch, hearings, stands_in
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +39,10 @@ class Story:
             self.lives[event.who, event.life].append(event)
         # When each life of the server began; before the first, and on backends without one, life 0.
         self._servers = [event.at for event in self.events if event.who == "server" and event.kind == "started"]
-        self.touched = self._touched()
+        # When a fault, by its number, was upon all whom it strikes.
+        self.begun = {event.data["number"]: event.at for event in self.events if event.kind == "begun"}
+        self.touches = self._touches()
+        self._beats = [event for event in self.events if event.kind == "beat"]
 
     def nodes(self):
         return [events for (who, _), events in self.lives.items() if who.startswith("node")]
@@ -61,23 +65,49 @@ class Story:
         since = joining.at if joining else event.at
         return range(self.server_life_at(since), self.server_life_at(event.at) + 1)
 
-    def _touched(self):
-        """By whom: spans of time in which a fault was upon it."""
-        spans, begun = collections.defaultdict(list), {}
+    def life_at(self, who, at):
+        """The events of the life that it had then; None if it had not been started."""
+        lives = [events for (name, _), events in self.lives.items() if name == who and events[0].at < at]
+        return lives[-1] if lives else None
+
+    # --- Faults
+
+    def _touches(self):
+        """By whom: the faults upon it."""
+        touches, begun = collections.defaultdict(list), {}
+
+        def add(fault, until):
+            touch = Touch(fault.at, until, fault.data["cable"], fault.data["silences"])
+            for who in fault.data["touches"]:
+                touches[who].append(touch)
+
         for event in self.events:
             if event.kind == "fault":
                 begun[event.data["number"]] = event
             elif event.kind == "healed":
-                fault = begun.pop(event.data["number"])
-                for who in fault.data["touches"]:
-                    spans[who].append((fault.at, event.at))
+                add(begun.pop(event.data["number"]), event.at)
         for fault in begun.values():
-            for who in fault.data["touches"]:
-                spans[who].append((fault.at, self.end))
-        return spans
+            add(fault, self.end)
+        return touches
 
     def was_touched(self, who, since, until):
-        return any(began <= until and ended >= since for began, ended in self.touched[who])
+        return any(touch.began <= until and touch.ended >= since for touch in self.touches[who])
+
+    # --- How busy the machine was
+
+    @property
+    def observed_until(self):
+        """Before this, it is known how busy."""
+        return self._beats[-1].at if self._beats else 0.0
+
+    def lateness(self, since, until):
+        """The longest that somebody who wanted to wake up then was kept waiting."""
+        before, longest = 0.0, 0.0
+        for beat in self._beats:
+            if beat.at >= since and before <= until:
+                longest = max(longest, beat.data["late"])
+            before = beat.at
+        return longest
 
 
 # ----------------------------------------------------------------------------------------------------------------
@@ -178,50 +208,14 @@ def closed_stays_closed(story):
 # ----------------------------------------------------------------------------------------------------------------
 # being told
 
-def losses(story):
-    """(loss, a survivor's events, the first of them after it or None) for each member of the round who is to hear."""
-    for loss in story.events:
-        if loss.kind == "killed":
-            silenced = [loss.who]
-        elif loss.kind == "fault" and loss.data["lasts"] >= promises.SURELY_LOST_S:
-            silenced = loss.data["silences"]
-        else:
-            continue
-        for who in silenced:
-            lost_round = _stands(story, who, loss.at)
-            for (survivor, _), events in story.lives.items():
-                if survivor == who or not survivor.startswith("node") or lost_round is None:
-                    continue
-                if _stands_in(events, loss.at) == lost_round:
-                    heard = (event for event in events if event.at >= loss.at and event.kind != "measured")
-                    yield loss, events, next(heard, None)
-
-
-def _stands_in(events, at):
-    """The round in which this life of a node said it was, last before."""
-    said = [event for event in events if event.at < at]
-    if not said or said[-1].kind not in ("round", "measured"):
-        return None
-    rounds = [event for event in said if event.kind != "measured"]
-    return rounds[-1].data["round"] if rounds and rounds[-1].kind == "round" else None
-
-
-def _stands(story, who, at):
-    lives = [events for (name, _), events in story.lives.items() if name == who and events[0].at < at]
-    return _stands_in(lives[-1], at) if lives else None
-
-
 def members_hear_of_losses(story):
-    """In time; unless the server, or they themselves, are struck before that."""
+    """In time, and of just these; unless the server, or they themselves, are struck then."""
     if not story.rules.tells_losses:
         return
-    for loss, survivor, heard in losses(story):
-        by = loss.at + promises.HEARD_S
-        if by > story.end or (heard and heard.at <= by):
-            continue
-        if not any(story.was_touched(who, loss.at - 1, by) for who in ("server", survivor[0].who)):
-            yield Violation(f"a member heard nothing of a loss for {promises.HEARD_S:.1f} s",
-                            (loss, [event for event in survivor if event.at < loss.at][-1]))
+    for hearing in hearings(story):
+        if hearing.outcome == UNHEARD:
+            yield Violation(f"a member was not told of a loss within {hearing.by - hearing.since:.1f} s",
+                            (hearing.loss, *([hearing.word] if hearing.word else hearing.survivor[-1:])))
 
 
 # ----------------------------------------------------------------------------------------------------------------
@@ -298,7 +292,7 @@ def violations(story):
 def one_round_of_all(story, living):
     """Whether `living` ((who, life) of all nodes that are to be there) are in one round, complete, or spares beside a
     full one. Returns its number, or None."""
-    stands = {key: _stands_in(story.lives[key], story.end + 1) for key in living}
+    stands = {key: stands_in(story.lives[key], story.end + 1) for key in living}
     rounds = [number for number in stands.values() if number is not None]
     size = min(len(living), story.rules.max_nodes)
     if len(rounds) != size or len(set(rounds)) != 1:

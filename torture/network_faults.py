@@ -10,6 +10,7 @@ class CableFault(Fault):
     """Of some nodes, or of the server."""
 
     SERVER_SHARE = 0.2
+    cable = True
     fits = staticmethod(has_server)  # who meet in a file need no network
 
     def __init__(self, *rest):

@@ -1,6 +1,7 @@
 """What is promised, in seconds and bytes, and why just that.
 
-Bounds hold on a machine that does other work at the same time: each is what docs/rendezvous.md says, plus LOAD_S.
+Bounds hold on a machine that does other work at the same time: each is what docs/rendezvous.md says, plus LOAD_S; or,
+where a promise is about being quick, plus as much as this machine was seen to be late just then (probe.py).
 """
 
 # What a busy machine may add to anything: processes that wait for a core, a disk, this harness itself.
@@ -23,16 +24,25 @@ FAULT_S_MIN, FAULT_S_MAX = 0.2, 8
 # kept waiting forgives.
 SURELY_LOST_S = 2 * WINDOW_S
 
-# --- From a loss until every member that nobody touches has heard of it.
-HEARD_S = 1.1 * WINDOW_S + GRACE_S + LOAD_S
+# --- From a loss until every other member of the round has heard of it, if nobody touches it or the server. The server
+# knows after GRACE_S that a process has died whose kernel says so, and after SILENT_S that a machine says nothing.
+SILENT_S = 1.1 * WINDOW_S  # a tenth for looking
+# Then it tells, ten times a second at most; nodes print it, and this harness reads that. With the grace: under a second.
+TOLD_S = 0.7
+# Who may be late on the way, each as much as the probe at that time: the server that hears, and that finds the time
+# over; the node's loop, and its caller; whoever reads that here.
+WAKE_UPS = 5
+
+# --- After a fault, until server and node have found each other again.
+CONNECT_S = 5  # a try to connect that began in a cut is given up
+PAUSE_S = 1.5  # the longest pause between two tries
 
 # --- From the end of all faults until one round has all nodes:
 #   FAULT_S_MAX  what was sent into a cut is sent again later and later, as late after the cut as the cut was long;
-#   5            a try to connect that began in the cut is given up;
-#   1.5          the longest pause between two tries;
+#   CONNECT_S, PAUSE_S   see above;
 #   WINDOW_S     a connection is given up whose other end has gone;
 #   2 rounds     those who are back first do not wait for the others, who then cost a round.
-RECOVERY_S = FAULT_S_MAX + 5 + 1.5 + WINDOW_S + 2 * LAST_CALL_S + LOAD_S
+RECOVERY_S = FAULT_S_MAX + CONNECT_S + PAUSE_S + WINDOW_S + 2 * LAST_CALL_S + LOAD_S
 # On c10d nobody is told: an operation that hangs is given up; then, in another round, the wait for the address of a
 # rank 0 that has died; the dead are forgotten when their window has passed.
 C10D_RECOVERY_S = RECOVERY_S + 2 * C10D_READ_S + C10D_INTERVAL_S * C10D_ATTEMPTS

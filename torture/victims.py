@@ -37,6 +37,10 @@ class Victim:
         """An object from its standard output, on a thread of its own."""
         self._record.add(self.name, life, told.pop("event", "said"), **told)
 
+    def introduces(self):
+        """By what others, or people, know it, once it has been started."""
+        return {"pid": self.pid}
+
     def may_end(self, status, errors):
         """Whether it may end with this by itself, under faults."""
         del status, errors
@@ -53,7 +57,7 @@ class Victim:
         self._errors = errors
         self._pauses = 0
         self._limits = []
-        self._record.add(self.name, self.life, "started", pid=self.pid)
+        self._record.add(self.name, self.life, "started", **self.introduces())
         self._reader = threading.Thread(target=self._read, args=(self._process.stdout, self.life), daemon=True)
         self._reader.start()
 
@@ -187,6 +191,9 @@ class Node(Victim):
     def node_name(self):
         """As the others are told."""
         return f"{self.machine.address}_{self.pid}_0"
+
+    def introduces(self):
+        return {**super().introduces(), "node": self.node_name}
 
     def may_end(self, status, errors):
         if status in (1, 4) and "too many open files" in errors.lower():

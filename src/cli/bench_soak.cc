@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "adapters/posix/posix_clock.h"
@@ -87,7 +89,9 @@ class Samples {
     return Unaccounted(Descriptors(), 0);
   }
 
-  load::Flatness memory() const { return load::FlatnessOf(resident_); }
+  /// Of the server, while nodes came and went; nothing, if it was not looked at often enough.
+  std::optional<load::Flatness> memory() const { return load::FlatnessOf(resident_); }
+  size_t count() const { return resident_.size(); }
   /// Descriptors without a connection, when all nodes were there, after the churn.
   int64_t unaccounted() const { return unaccounted_; }
   const std::vector<Json>& rows() const { return rows_; }
@@ -127,6 +131,84 @@ load::SoakOptions Options(const BenchSoakFlags& flags, const BenchServer& server
       .sample = [&samples](const load::SoakState& state, bool calm) { samples.Add(state, calm); }};
 }
 
+/// How it went.
+struct Verdict {
+  std::optional<load::Flatness> memory;
+  bool flat = false;  ///< It was looked at often enough, and has not grown.
+  int64_t unaccounted = 0;
+  int64_t left_over = 0;
+  load::SoakReport report{};
+  std::vector<std::string> wrong{};  ///< Why it failed; empty: it is clean.
+
+  bool exact() const { return unaccounted == 0 && left_over == 0; }
+  double growth_percent() const { return std::round(memory->growth() * 1e4) / 100; }
+};
+
+Verdict Judge(const BenchSoakFlags& flags, const Samples& samples, const load::SoakReport& report) {
+  Verdict verdict{.memory = samples.memory(),
+                  .unaccounted = samples.unaccounted(),
+                  .left_over = samples.LeftOver(),
+                  .report = report};
+  std::vector<std::string>& wrong = verdict.wrong;
+  if (const auto& memory = verdict.memory) {
+    const double allowed = memory->earlier * (1 + flags.tolerance_percent / 100) + kSlackBytes;
+    verdict.flat = memory->later <= allowed;
+    if (!verdict.flat) wrong.push_back("the server's memory grows");
+  } else {
+    wrong.push_back(Concat("too short to tell whether memory is flat: needs at least ",
+                           load::kFlatnessSamplesMin, " samples, and has ", samples.count(),
+                           " (--minutes, --sample)"));
+  }
+  if (!verdict.exact()) wrong.push_back("the server's descriptors are not those of connections");
+  if (!report.ranks_ok) wrong.push_back("ranks are not each there once");
+  if (report.last.round <= 0) {
+    wrong.push_back("round 0 was the only one: nobody went, and nothing was tried (--churn)");
+  }
+  return verdict;
+}
+
+void PrintJson(const BenchSoakFlags& flags, const Samples& samples, const Verdict& verdict) {
+  const auto& [memory, flat, unaccounted, left_over, report, wrong] = verdict;
+  Json line = {{"seed", flags.seed},
+               {"nodes", flags.nodes},
+               {"rounds", report.last.round + 1},
+               {"came", report.last.came},
+               {"died", report.last.died},
+               {"left", report.last.left},
+               {"given_up", report.last.given_up},
+               {"ranks_ok", report.ranks_ok},
+               {"rss_earlier_bytes", memory ? Json(memory->earlier) : Json()},
+               {"rss_later_bytes", memory ? Json(memory->later) : Json()},
+               {"rss_growth_percent", memory ? Json(verdict.growth_percent()) : Json()},
+               {"descriptors_unaccounted", unaccounted},
+               {"descriptors_left_over", left_over},
+               {"clean", wrong.empty()},
+               {"wrong", wrong},
+               {"samples", samples.rows()}};
+  std::printf("%s\n", line.dump().c_str());
+}
+
+void PrintText(const Verdict& verdict) {
+  const load::SoakReport& report = verdict.report;
+  if (const auto& memory = verdict.memory) {
+    std::printf("memory       %s: %.2f MiB in the earlier half, %.2f in the later (%+.2f %%)\n",
+                verdict.flat ? "flat" : "GROWS", MiB(static_cast<uint64_t>(memory->earlier)),
+                MiB(static_cast<uint64_t>(memory->later)), verdict.growth_percent());
+  } else {
+    std::printf("memory       not measured\n");
+  }
+  std::printf("descriptors  %s: %lld more than connections, %lld when all had gone\n",
+              verdict.exact() ? "exact" : "LEFT OVER", static_cast<long long>(verdict.unaccounted),
+              static_cast<long long>(verdict.left_over));
+  std::printf("ranks        %s, after %lld rounds; %llu nodes came, %llu died, %llu left\n",
+              report.ranks_ok ? "right" : "WRONG", static_cast<long long>(report.last.round + 1),
+              static_cast<unsigned long long>(report.last.came),
+              static_cast<unsigned long long>(report.last.died),
+              static_cast<unsigned long long>(report.last.left));
+  for (const std::string& why : verdict.wrong) std::printf("wrong        %s\n", why.c_str());
+  std::printf("soak: %s\n", verdict.wrong.empty() ? "clean" : "FAILED");
+}
+
 int BenchSoak(const BenchSoakFlags& flags) {
   // CLI11 takes nan for a number within every range.
   for (const double number : {flags.minutes, flags.churn_percent, flags.tolerance_percent}) {
@@ -143,45 +225,13 @@ int BenchSoak(const BenchSoakFlags& flags) {
   Samples samples(server.pid, !flags.json);
   const load::SoakReport report =
       OrExit(load::RunSoak(Options(flags, server, samples)), "bench soak");
-  const int64_t left_over = samples.LeftOver();
-  const load::Flatness memory = samples.memory();
-  const bool flat =
-      memory.later <= memory.earlier * (1 + flags.tolerance_percent / 100) + kSlackBytes;
-  const bool exact = samples.unaccounted() == 0 && left_over == 0;
-  const bool clean = flat && exact && report.ranks_ok && report.last.round > 0;
-  const double growth = std::round(memory.growth() * 1e4) / 100;
+  const Verdict verdict = Judge(flags, samples, report);
   if (flags.json) {
-    Json line = {{"seed", flags.seed},
-                 {"nodes", flags.nodes},
-                 {"rounds", report.last.round + 1},
-                 {"came", report.last.came},
-                 {"died", report.last.died},
-                 {"left", report.last.left},
-                 {"given_up", report.last.given_up},
-                 {"ranks_ok", report.ranks_ok},
-                 {"rss_earlier_bytes", memory.earlier},
-                 {"rss_later_bytes", memory.later},
-                 {"rss_growth_percent", growth},
-                 {"descriptors_unaccounted", samples.unaccounted()},
-                 {"descriptors_left_over", left_over},
-                 {"clean", clean},
-                 {"samples", samples.rows()}};
-    std::printf("%s\n", line.dump().c_str());
+    PrintJson(flags, samples, verdict);
   } else {
-    std::printf("memory       %s: %.2f MiB in the earlier half, %.2f in the later (%+.2f %%)\n",
-                flat ? "flat" : "GROWS", MiB(static_cast<uint64_t>(memory.earlier)),
-                MiB(static_cast<uint64_t>(memory.later)), growth);
-    std::printf("descriptors  %s: %lld more than connections, %lld when all had gone\n",
-                exact ? "exact" : "LEFT OVER", static_cast<long long>(samples.unaccounted()),
-                static_cast<long long>(left_over));
-    std::printf("ranks        %s, after %lld rounds; %llu nodes came, %llu died, %llu left\n",
-                report.ranks_ok ? "right" : "WRONG", static_cast<long long>(report.last.round + 1),
-                static_cast<unsigned long long>(report.last.came),
-                static_cast<unsigned long long>(report.last.died),
-                static_cast<unsigned long long>(report.last.left));
-    std::printf("soak: %s\n", clean ? "clean" : "FAILED");
+    PrintText(verdict);
   }
-  return clean ? kOk : kFailed;
+  return verdict.wrong.empty() ? kOk : kFailed;
 }
 
 }  // namespace
@@ -204,8 +254,11 @@ void AddBenchSoak(CLI::App& bench, Run* run) {
       "of the samples\n"
       "against that of the earlier, within --tolerance and 2 MiB), if there were exactly as many "
       "descriptors as\n"
-      "connections with all nodes there, and none left when they had gone, and if every node has a "
-      "rank of its own.\n"
+      "connections with all nodes there, and none left when they had gone, if every node has a "
+      "rank "
+      "of its own,\n"
+      "and if nodes went at all. Fewer than ten samples are too few to tell: that is a failure, "
+      "too.\n"
       "\n"
       "Examples:\n"
       "  muster bench soak --nodes 10000 --minutes 60\n"

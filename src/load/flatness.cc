@@ -16,12 +16,12 @@ double LowerQuartile(Samples::iterator from, Samples::iterator to) {
 
 }  // namespace
 
-Flatness FlatnessOf(Samples samples) {
-  constexpr size_t kFewest = 5;
-  if (samples.size() < kFewest) return {};
+std::optional<Flatness> FlatnessOf(Samples samples) {
+  if (samples.size() < kFlatnessSamplesMin) return std::nullopt;
   const auto from = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 5);
   const auto half = from + (samples.end() - from) / 2;
-  return {.earlier = LowerQuartile(from, half), .later = LowerQuartile(half, samples.end())};
+  return Flatness{.earlier = LowerQuartile(from, half),
+                  .later = LowerQuartile(half, samples.end())};
 }
 
 }  // namespace muster::load

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 namespace muster::load {
@@ -16,7 +17,10 @@ struct Flatness {
   double growth() const { return earlier > 0 ? later / earlier - 1 : 0; }
 };
 
-/// The first fifth of the samples is warm-up. Needs five at least, or says that nothing has grown.
-Flatness FlatnessOf(std::vector<double> samples);
+/// With fewer nothing can be said: the warm-up and a half each need some.
+inline constexpr size_t kFlatnessSamplesMin = 10;
+
+/// The first fifth of the samples is warm-up. Nothing, if there are too few.
+std::optional<Flatness> FlatnessOf(std::vector<double> samples);
 
 }  // namespace muster::load

@@ -1,6 +1,5 @@
 #include "load/fleet.h"
 
-#include <algorithm>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -11,6 +10,7 @@
 #include "adapters/uv/uv_connector.h"
 #include "adapters/uv/uv_loop.h"
 #include "base/text.h"
+#include "load/whole_round.h"
 #include "runtime/session_link.h"
 
 namespace muster::load {
@@ -104,17 +104,9 @@ class Fleet {
   }
 
   bool RanksOk() const {
-    std::vector<int64_t> ranks;
-    for (const auto& node : nodes_) ranks.push_back(node->assignment().rank);
-    std::ranges::sort(ranks);
-    const auto size = static_cast<int64_t>(nodes_.size());
-    for (int64_t i = 0; i < size; ++i) {
-      if (ranks[static_cast<size_t>(i)] != i) return false;
-    }
-    return std::ranges::all_of(nodes_, [&](const auto& node) {
-      return node->assignment().world_size == size &&
-             node->assignment().round == nodes_[0]->assignment().round;
-    });
+    std::vector<const Push*> assignments;
+    for (const auto& node : nodes_) assignments.push_back(&node->assignment());
+    return IsWholeRound(assignments);
   }
 
   double PerNode(uint64_t (SessionLink::*count)() const) const {

@@ -11,6 +11,7 @@
 #include "adapters/uv/uv_loop.h"
 #include "base/prng.h"
 #include "base/text.h"
+#include "load/whole_round.h"
 #include "runtime/session_link.h"
 
 namespace muster::load {
@@ -145,14 +146,12 @@ class Fleet {
   }
 
   bool RanksOk() const {
-    std::vector<char> taken(places_.size());
+    std::vector<const Push*> assignments;
     for (const Place& place : places_) {
       if (!place.node) return false;
-      const int64_t rank = place.node->assignment().rank;
-      if (rank < 0 || static_cast<size_t>(rank) >= taken.size()) return false;
-      if (std::exchange(taken[static_cast<size_t>(rank)], 1) != 0) return false;
+      assignments.push_back(&place.node->assignment());
     }
-    return true;
+    return IsWholeRound(assignments);
   }
 
   const std::string& refusal() const { return refusal_; }

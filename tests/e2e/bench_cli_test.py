@@ -321,13 +321,32 @@ class Soak(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
             self.assertIn("nan", done.stderr)
 
+    def soak(self, *options):
+        return muster("bench", "soak", "--nodes", 20, "--last-call", 0.1, "--tolerance", 100, *options)
+
     def test_people_get_a_table_and_a_verdict(self):
-        done = muster("bench", "soak", "--nodes", 20, "--minutes", 0.02, "--churn", 10, "--sample", 0.2, "--last-call",
-                      0.1, "--tolerance", 100)
+        done = self.soak("--minutes", 0.02, "--churn", 10, "--sample", 0.05)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         lines = done.stdout.splitlines()
         self.assertEqual(lines[0], "soak: seed=1 nodes=20 minutes=0.02 churn=10%/s tolerance=100%")
+        self.assertRegex(done.stdout, r"\nmemory +flat: [1-9]")
         self.assertEqual(lines[-1], "soak: clean")
+
+    def test_one_that_is_too_short_to_tell_fails_and_says_so(self):
+        options = ("--minutes", 0.02, "--churn", 10, "--sample", 0.5)
+        done = self.soak(*options)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("\nmemory       not measured\n", done.stdout)
+        self.assertRegex(done.stdout, r"\nwrong +too short to tell .* needs at least 10 samples, and has [1-9]\b")
+        self.assertEqual(done.stdout.splitlines()[-1], "soak: FAILED")
+        told = json.loads(self.soak(*options, "--json").stdout)
+        self.assertEqual((told["clean"], told["rss_growth_percent"]), (False, None))
+        self.assertIn("too short to tell", told["wrong"][0])
+
+    def test_one_in_which_nobody_went_fails_and_says_so(self):
+        done = self.soak("--minutes", 0.01, "--churn", 0, "--sample", 0.03)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"\nwrong +round 0 was the only one: .*\nsoak: FAILED\n$")
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ class FuzzRunner(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done)
         self.assertIn("does not hold: a == b", done.stdout)
         self.assertRegex(done.stdout, f"replay it with: .*{self.build}/state_fuzzer /some/state-crash-1\n")
-        self.assertIn("fuzz: FAILED: state", done.stdout)
+        self.assertIn("fuzz: FAILED: state (FINDING)\n", done.stdout)
 
     def test_a_fuzzer_that_ends_before_its_share_is_done_fails_the_run(self):
         self.fuzzer("requests", 'echo "stat::number_of_executed_units: 499"')
@@ -62,27 +62,74 @@ class FuzzRunner(unittest.TestCase):
         self.assertIn("ended early", done.stdout)
         self.assertEqual(self.run_it("--seconds", "1", "requests").returncode, 0)
 
+    def test_fuzzers_that_are_not_there_are_named_before_anything_runs(self):
+        self.fuzzer("requests", DONE)
+        (self.build / "state_fuzzer").write_text("no program", encoding="ascii")
+        done = self.run_it("requests", "sessions", "state")
+        self.assertEqual(done.returncode, 2, done)
+        self.assertEqual(done.stdout, f"fuzz: did not run: there is no {self.build}/sessions_fuzzer; "
+                                      f"{self.build}/state_fuzzer is no program (scripts/fuzz builds them)\n")
+        self.assertFalse((self.build / "requests.arguments").exists())
+
+    def test_a_fuzzer_that_ends_before_its_first_execution_has_found_nothing(self):
+        self.fuzzer("requests", 'echo "error while loading shared libraries: libfuzz.so"; exit 127')
+        done = self.run_it("requests")
+        self.assertEqual(done.returncode, 1, done)
+        self.assertNotIn("FINDING", done.stdout)
+        self.assertIn("error while loading shared libraries: libfuzz.so", done.stdout)
+        self.assertTrue(done.stdout.endswith("fuzz: FAILED: requests (did not run)\n"), done.stdout)
+
     def test_an_unknown_name_is_refused(self):
         done = self.run_it("nothing")
         self.assertEqual(done.returncode, 2, done)
         self.assertIn("no fuzzer 'nothing'", done.stderr)
 
-    def test_when_it_is_ended_its_fuzzers_are_too(self):
-        self.fuzzer("requests", f"echo $$ > {self.build}/id; exec sleep 600")
-        running = subprocess.Popen(self.command("requests"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    def ends_its_fuzzer(self, number, before=None, script=""):
+        """Sends a signal to a runner, and returns its status once both have ended."""
+        self.fuzzer("requests", f"{script}\necho $$ > {self.build}/id; exec sleep 600")
+        running = subprocess.Popen(self.command("requests"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   preexec_fn=before)
+        written = self.build / "id"
         try:
-            until = time.monotonic() + 30
-            written = self.build / "id"
-            while not (written.exists() and written.read_text(encoding="ascii")):
-                self.assertLess(time.monotonic(), until, "the fuzzer was not started")
-                time.sleep(0.01)
-            running.send_signal(signal.SIGTERM)
+            self.wait_until(lambda: written.exists() and written.read_text(encoding="ascii"), "it was not started")
+            running.send_signal(number)
             running.communicate(timeout=30)
         finally:
             running.kill()
             running.wait()
-        self.assertEqual(running.returncode, 130)
-        self.assertFalse(pathlib.Path("/proc", written.read_text(encoding="ascii").strip()).exists())
+        self.wait_until(lambda: self.is_gone(written.read_text(encoding="ascii").strip()), "it goes on")
+        return running.returncode
+
+    @staticmethod
+    def is_gone(process):
+        """Or dead, and nobody has looked after it yet."""
+        try:
+            return pathlib.Path("/proc", process, "stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0] == "Z"
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+
+    def wait_until(self, holds, otherwise):
+        until = time.monotonic() + 30
+        while not holds():
+            self.assertLess(time.monotonic(), until, otherwise)
+            time.sleep(0.01)
+
+    def test_when_it_is_ended_its_fuzzers_are_too(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(number=number):
+                self.setUp()
+                self.assertEqual(self.ends_its_fuzzer(number), 130)
+
+    def test_ctrl_c_ends_it_in_the_background_of_a_script_too(self):
+        def ignore():  # as a shell does for a process that it starts with &
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self.assertEqual(self.ends_its_fuzzer(signal.SIGINT, before=ignore), 130)
+
+    def test_a_fuzzer_that_does_not_end_when_it_is_told_to_is_killed(self):
+        self.assertEqual(self.ends_its_fuzzer(signal.SIGTERM, script="trap '' TERM"), 130)
+
+    def test_a_fuzzer_does_not_outlive_a_runner_that_is_killed(self):
+        self.assertEqual(self.ends_its_fuzzer(signal.SIGKILL), -signal.SIGKILL)
 
 
 if __name__ == "__main__":

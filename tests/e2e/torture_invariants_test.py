@@ -7,7 +7,7 @@ import unittest
 
 sys.path.insert(0, os.environ["MUSTER_SOURCE_DIR"])
 
-from torture import invariants, promises  # noqa: E402
+from torture import invariants, losses, promises  # noqa: E402
 from torture.events import Event  # noqa: E402
 
 RULES = invariants.Rules(min_nodes=2, max_nodes=3)
@@ -30,16 +30,18 @@ class StoryTeller(unittest.TestCase):
         self.tell(who, "round", life, at=at, round=number, rank=rank, world_size=world_size, master_addr="198.18.0.2",
                   master_port=master_port, store_prefix="")
 
-    def fault(self, touches, silences=(), lasts=1.0, at=None, healed=None):
+    def fault(self, touches, silences=(), lasts=1.0, at=None, healed=None, cable=False):
         self.faults += 1
         self.tell("world", "fault", 0, at=at, number=self.faults, what="", lasts=lasts, touches=touches,
-                  silences=silences)
+                  silences=silences, cable=cable)
         if healed is not None:
             self.tell("world", "healed", 0, at=healed, number=self.faults)
 
+    def story(self, rules=RULES):
+        return invariants.Story(sorted(self.events, key=lambda event: event.at), rules)
+
     def found(self, rules=RULES):
-        events = sorted(self.events, key=lambda event: event.at)
-        return [violation.what for violation in invariants.violations(invariants.Story(events, rules))]
+        return [violation.what for violation in invariants.violations(self.story(rules))]
 
     def assert_clean(self, **more):
         self.assertEqual(self.found(**more), [])
@@ -144,57 +146,189 @@ class Order(StoryTeller):
 
 
 class Losses(StoryTeller):
-    LATER = 100
+    """node-0 is lost at 10, or later; node-1 is to hear of it."""
+
+    KILL_HEARD_S = promises.GRACE_S + promises.TOLD_S
+    SILENCE_HEARD_S = promises.SILENT_S + promises.TOLD_S
 
     def setUp(self):
         super().setUp()
-        self.round("node-0", 0, 0, at=1)
-        self.round("node-1", 0, 1, at=1)
+        for number in range(2):
+            self.tell(f"node-{number}", "started", at=0, node=f"198.18.0.{number + 2}_{100 + number}_0")
+            self.round(f"node-{number}", 0, number, at=1)
 
-    def end(self):
-        self.tell("world", "rest", 0, at=self.LATER)
+    def kill(self, at=10):
+        self.tell("node-0", "killed", at=at)
 
-    def test_a_member_hears_that_another_was_killed(self):
-        self.tell("node-0", "killed", at=10)
-        self.tell("node-1", "member_lost", at=11, round=0, who="node-0", why="")
-        self.end()
+    def silence(self, at=10, lasts=promises.SURELY_LOST_S, cable=True):
+        self.fault(["node-0"], silences=["node-0"], lasts=lasts, at=at, healed=at + lasts, cable=cable)
+
+    def hears(self, at, kind="member_lost", who="198.18.0.2_100_0", number=0):
+        self.tell("node-1", kind, at=at, round=number, who=who, why="")
+
+    def outcomes(self, late=0.0, until=100):
+        for second in range(1, until + 1):
+            self.tell("world", "beat", 0, at=second, late=late)
+        return [hearing.outcome for hearing in losses.hearings(self.story())]
+
+    def assert_unheard(self, **more):
+        self.assertEqual(self.outcomes(**more), [losses.UNHEARD])
+        self.assert_found("was not told of a loss")
+
+    def assert_outcome(self, outcome, **more):
+        self.assertEqual(self.outcomes(**more), [outcome])
         self.assert_clean()
 
-    def test_a_member_that_hears_nothing_is_found(self):
-        self.tell("node-0", "killed", at=10)
-        self.end()
-        self.assert_found("heard nothing of a loss")
+    # --- What counts as hearing
 
-    def test_c10d_promises_nothing(self):
-        self.tell("node-0", "killed", at=10)
-        self.end()
-        self.assert_clean(rules=invariants.Rules(2, 3, tells_losses=False))
+    def test_a_member_hears_that_another_was_killed(self):
+        self.kill()
+        self.hears(10.5)
+        self.assert_outcome(losses.TOLD)
+
+    def test_a_member_that_hears_nothing_is_found(self):
+        self.kill()
+        self.assert_unheard()
+
+    def test_joining_is_not_hearing(self):
+        self.kill()
+        self.round("node-1", 1, 0, at=10.5)
+        self.assert_unheard()
+
+    def test_nor_is_that_its_own_place_is_lost(self):
+        self.kill()
+        self.hears(10.5, "place_lost")
+        self.assert_unheard()
+
+    def test_nor_is_a_loss_in_another_round(self):
+        self.kill()
+        self.hears(10.5, number=1)
+        self.assert_unheard()
+
+    def test_who_is_one_of_many_is_heard_of_with_them(self):
+        for who in ("198.18.0.9_7_0, 198.18.0.2_100_0", "198.18.0.9_7_0 and 3 more"):
+            with self.subTest(who=who):
+                self.setUp()
+                self.kill()
+                self.hears(10.5, who=who)
+                self.assert_outcome(losses.TOLD)
+
+    def test_who_had_to_leave_that_round_for_another_reason_goes_on(self):
+        for kind, who in (("member_lost", "198.18.0.9_7_0"), ("nodes_waiting", "")):
+            with self.subTest(kind=kind):
+                self.setUp()
+                self.kill()
+                self.hears(10.1, kind, who=who)
+                self.assert_outcome(losses.WENT_ON)
+
+    # --- In time
+
+    def test_of_a_killed_process_it_hears_soon(self):
+        for more, outcome in ((-0.05, losses.TOLD), (0.05, losses.UNHEARD)):
+            with self.subTest(outcome=outcome):
+                self.setUp()
+                self.kill()
+                self.hears(10 + self.KILL_HEARD_S + more)
+                self.assertEqual(self.outcomes(), [outcome])
+
+    def test_of_a_silent_one_it_hears_after_the_window(self):
+        for cable in (True, False):
+            for more, outcome in ((-0.05, losses.TOLD), (0.05, losses.UNHEARD)):
+                with self.subTest(cable=cable, outcome=outcome):
+                    self.setUp()
+                    self.silence(cable=cable)
+                    self.hears(10 + self.SILENCE_HEARD_S + more)
+                    self.assertEqual(self.outcomes(), [outcome])
+
+    def test_a_silence_begins_when_it_has_begun(self):
+        self.silence()
+        self.tell("world", "begun", 0, at=11, number=1)
+        self.hears(11 + self.SILENCE_HEARD_S - 0.05)
+        self.assert_outcome(losses.TOLD)
+
+    def test_a_short_silence_is_no_loss(self):
+        self.silence(lasts=1)
+        self.assertEqual(self.outcomes(), [])
+
+    def test_a_cable_that_is_cut_keeps_the_end_of_a_process_from_being_heard(self):
+        self.silence(lasts=promises.SURELY_LOST_S - 0.1)
+        self.kill(at=10.5)
+        self.hears(10.5 + promises.GRACE_S + self.SILENCE_HEARD_S - 0.05)
+        self.assert_outcome(losses.TOLD)
+
+    def test_a_busy_machine_is_given_as_much_as_it_was_late(self):
+        for late, outcome in ((0.0, losses.UNHEARD), (0.2, losses.TOLD)):
+            with self.subTest(late=late):
+                self.setUp()
+                self.kill()
+                self.hears(10 + self.KILL_HEARD_S + 4 * 0.2)
+                self.assertEqual(self.outcomes(late), [outcome])
+
+    def test_how_busy_it_was_at_another_time_does_not_count(self):
+        self.kill()
+        self.hears(12)
+        self.tell("world", "beat", 0, at=5, late=3.0)
+        self.assert_unheard()
+
+    def test_there_is_still_time(self):
+        self.kill()
+        self.tell("world", "rest", 0, at=50)  # but how busy it was since then is not known yet
+        self.assert_outcome(losses.PENDING, until=10)
+
+    # --- What excuses
 
     def test_whoever_is_struck_itself_or_has_no_server_need_not_hear(self):
         for touched in ("node-1", "server"):
-            with self.subTest(touched=touched):
+            for cable in (True, False):
+                with self.subTest(touched=touched, cable=cable):
+                    self.setUp()
+                    self.fault([touched], at=9, healed=12, cable=cable)
+                    self.kill()
+                    self.assert_outcome(losses.EXCUSED)
+
+    def test_a_fault_at_another_time_is_no_excuse(self):
+        for began, healed in ((4, 6), (12, 20)):
+            with self.subTest(began=began):
                 self.setUp()
-                self.fault([touched], at=9, healed=12)
-                self.tell("node-0", "killed", at=10)
-                self.end()
-                self.assert_clean()
+                self.fault(["node-1"], at=began, healed=healed)
+                self.kill()
+                self.assert_unheard()
+
+    def test_a_cut_is_an_excuse_for_as_long_after_it_as_tcp_may_take(self):
+        for killed, outcome in ((6.5, losses.EXCUSED), (7.5, losses.UNHEARD)):
+            with self.subTest(killed=killed):
+                self.setUp()
+                self.fault(["node-1"], at=5, healed=5.9, cable=True)
+                self.kill(at=killed)
+                self.assertEqual(self.outcomes(), [outcome])
+
+    def test_who_has_been_in_a_round_since_has_found_the_server_again(self):
+        self.fault(["node-1"], at=2, healed=7, cable=True)
+        self.round("node-0", 1, 0, at=9)
+        self.round("node-1", 1, 1, at=9)
+        self.kill()
+        self.assert_unheard()
+
+    def test_what_comes_through_a_bad_cable_comes_when_it_comes(self):
+        self.fault(["node-0"], at=9, healed=15, cable=True)
+        self.kill()
+        self.assert_outcome(losses.EXCUSED)
+
+    def test_who_ends_need_not_hear(self):
+        self.kill()
+        self.tell("node-1", "told_to_end", at=10.1)
+        self.tell("node-1", "ended", at=10.2, status=0, may=False)
+        self.assert_outcome(losses.EXCUSED)
 
     def test_who_is_elsewhere_need_not_hear(self):
         self.round("node-1", 1, 1, at=5)
-        self.tell("node-0", "killed", at=10)
-        self.end()
-        self.assert_clean()
+        self.kill()
+        self.assertEqual(self.outcomes(), [])
 
-    def test_a_long_silence_is_a_loss_and_a_short_one_is_none(self):
-        self.fault(["node-0"], silences=["node-0"], lasts=1, at=10, healed=11)
-        self.fault(["node-0"], silences=["node-0"], lasts=promises.SURELY_LOST_S, at=40, healed=45)
-        self.end()
-        self.assert_found("heard nothing of a loss")
-
-    def test_there_is_still_time(self):
-        self.tell("node-0", "killed", at=10)
-        self.tell("world", "rest", 0, at=10 + promises.HEARD_S - 1)
-        self.assert_clean()
+    def test_c10d_promises_nothing(self):
+        self.kill()
+        self.outcomes()
+        self.assert_clean(rules=invariants.Rules(2, 3, tells_losses=False))
 
 
 class Processes(StoryTeller):

@@ -16,13 +16,16 @@ SOURCE = os.environ["MUSTER_SOURCE_DIR"]
 SEED = os.environ.get("MUSTER_SEED", "673")  # all kinds of faults, spares, and an end
 MINUTES = "0.4"  # the last strike is played to its end, and healed
 
-# The program, except that every node is told that it has rank 0.
+# The program, except that what its nodes say is edited.
 LIAR = """#!/bin/bash
 if [[ $1 == rendezvous ]]; then
-  exec {muster} "$@" > >(exec sed -u 's/"rank":[0-9]*/"rank":0/')
+  exec {muster} "$@" > >(exec sed -u '{edit}')
 fi
 exec {muster} "$@"
 """
+EVERYBODY_HAS_RANK_0 = 's/"rank":[0-9]*/"rank":0/'
+NOBODY_SAYS_WHO_WAS_LOST = '/"member_lost"/d'  # but all go on to the next round
+A_NODE_IS_KILLED_SEED = "74"  # in the first strike, and nothing else happens then
 
 
 class Torture(unittest.TestCase):
@@ -40,18 +43,32 @@ class Torture(unittest.TestCase):
         self.assertRegex(done.stdout, r"\nepisodes \d+, strikes [1-9]")
         print(done.stdout)
 
-    def test_a_program_that_lies_is_found_out(self):
+    def found_of_a_liar(self, edit, seed):
+        """What is said about it."""
         with tempfile.TemporaryDirectory() as folder:
             liar = os.path.join(folder, "muster")
             with open(liar, "w", encoding="utf-8") as script:
-                script.write(LIAR.format(muster=MUSTER))
+                script.write(LIAR.format(muster=MUSTER, edit=edit))
             os.chmod(liar, stat.S_IRWXU)
-            done = self.campaign(liar, "--minutes", MINUTES, "--seed", SEED, "--store", "muster")
+            done = self.campaign(liar, "--minutes", MINUTES, "--seed", seed, "--store", "muster")
         self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertIn(f"VIOLATION, seed {SEED}, episode 1:\ntwo nodes of one round have one rank\n", done.stdout)
         kept = re.search(r"what the processes said: (\S+)", done.stdout).group(1)
         self.assertTrue(os.path.exists(os.path.join(kept, "episode-1", "events.jsonl")), "it is kept, to be looked at")
         shutil.rmtree(kept)
+        return done.stdout
+
+    def test_a_program_that_lies_is_found_out(self):
+        found = self.found_of_a_liar(EVERYBODY_HAS_RANK_0, SEED)
+        self.assertIn(f"VIOLATION, seed {SEED}, episode 1:\ntwo nodes of one round have one rank\n", found)
+
+    def test_a_program_that_keeps_a_loss_to_itself_is_found_out(self):
+        found = self.found_of_a_liar(NOBODY_SAYS_WHO_WAS_LOST, A_NODE_IS_KILLED_SEED)
+        self.assertRegex(found, r"episode 1:\na member was not told of a loss within .* s\n.* killed .*\n.* joining ")
+
+    def test_members_are_told_of_a_loss(self):
+        done = self.campaign(MUSTER, "--minutes", "0.1", "--seed", A_NODE_IS_KILLED_SEED, "--store", "muster")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, r"\nlosses, by what each other member heard: told [1-9]")
 
     def test_a_campaign_that_is_interrupted_leaves_nothing_behind(self):
         self.campaign(MUSTER, "--minutes", "0")  # whether there can be one
