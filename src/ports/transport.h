@@ -44,7 +44,8 @@ class Stream {
   /// taken over. Empty afterwards.
   virtual void WriteLarge(std::string& bytes) = 0;
 
-  /// Bytes that the network did not take when they were sent. A few KiB may be on their way there.
+  /// What bytes cost that the network did not take when they were sent: their buffers. A few KiB
+  /// may be on their way there.
   virtual size_t queued_bytes() const = 0;
   /// Bytes that the network has taken since the start: grows as long as the peer reads.
   virtual uint64_t taken_bytes() const = 0;

@@ -89,6 +89,25 @@ TEST(SlowClientsTest, Item120_AHundredOfThemAreBoundedToo) {
   EXPECT_EQ(server.Stop(), 0);
 }
 
+TEST(SlowClientsTest, Item120_TheLastOfALargeReplyDoesNotCostAllOfIt) {
+  ServerProcess server(OneLoop());
+  RawClient other = RawClient::Validated(server.port());
+  constexpr size_t kValue = 8 * kMebibyte - 64;
+  other.Send(SetBytes("/k", std::string(kValue, 'v')));
+  other.Settle();
+  const MemoryWatch memory(server);
+  std::vector<RawClient> readers;
+  for (int i = 0; i < 4; ++i) {
+    readers.push_back(StingyClient(server.port()));
+    readers.back().Send(MultiGetBytes({"/k", "/k", "/k", "/k"}));
+    readers.back().Receive(2 * kValue);
+  }
+  for (int i = 0; i < 100; ++i) other.Settle();
+  // Of 128 MiB the half has been read, and the kernels have some.
+  memory.ExpectGrowthBelow(80 * kMebibyte);
+  EXPECT_EQ(server.Stop(), 0);
+}
+
 TEST(SlowClientsTest, Item120_AClientThatIsAlwaysALittleBehindCostsNoMoreThanThat) {
   ServerProcess server(OneLoop());
   RawClient other = RawClient::Validated(server.port());

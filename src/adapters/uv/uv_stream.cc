@@ -29,6 +29,8 @@ struct UvStream::Socket final : UvOutbox::Sender {
 
   uv_handle_t* handle() { return reinterpret_cast<uv_handle_t*>(&poll); }
   size_t queued() const { return waiting.size() - skip; }
+  /// What the bytes that wait cost, those that were sent from the same buffer included.
+  size_t held() const { return queued() == 0 ? 0 : waiting.capacity(); }
 
   void Watch() {
     const int wanted = (reading ? UV_READABLE : 0) | (queued() > 0 ? UV_WRITABLE : 0);
@@ -79,11 +81,19 @@ struct UvStream::Socket final : UvOutbox::Sender {
   void Drain() {
     skip += SendNow(std::string_view(waiting).substr(skip));
     if (failure != 0) return Closed(uv_strerror(failure));
-    if (queued() > 0) return;
+    if (queued() > 0) return Trim();
     std::string().swap(waiting);
     skip = 0;
     Watch();
     handler->OnDrained();
+  }
+
+  /// What was sent, and what was reserved, goes once it is more than what waits: a reader who is
+  /// slow with the last of a large reply must not cost all of it.
+  void Trim() {
+    if (waiting.capacity() / 2 <= queued()) return;
+    waiting = std::string(waiting, skip);
+    skip = 0;
   }
 
   size_t SendNow(std::string_view bytes) {
@@ -130,6 +140,10 @@ UvStream::~UvStream() {
   Socket& socket = *socket_;
   if (socket.loop.outbox().Holds(socket)) socket.loop.outbox().Flush();
   socket.handler = nullptr;
+  // Now, not with the handle: that one stays until the turn ends, and a hundred connections may end
+  // in one turn.
+  std::string().swap(socket.waiting);
+  socket.skip = 0;
   uv_close(socket.handle(), [](uv_handle_t* handle) { delete static_cast<Socket*>(handle->data); });
   close(socket.fd);
 }
@@ -159,12 +173,13 @@ void UvStream::WriteLarge(std::string& bytes) {
   } else if (sent < bytes.size() && socket.failure == 0) {
     socket.waiting = std::move(bytes);
     socket.skip = sent;
+    socket.Trim();
     socket.Watch();
   }
   bytes.clear();
 }
 
-size_t UvStream::queued_bytes() const { return socket_->queued(); }
+size_t UvStream::queued_bytes() const { return socket_->held(); }
 uint64_t UvStream::taken_bytes() const { return socket_->taken; }
 
 void UvStream::PauseReading() {
