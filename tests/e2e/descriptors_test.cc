@@ -97,6 +97,25 @@ TEST_F(DescriptorsTest, Item106_AClientThatIsTurnedAwayTriesAgain) {
   EXPECT_EQ(newcomer.Result(), 1);
 }
 
+TEST_F(DescriptorsTest, Item106_AClientWithoutADescriptorWaitsForOne) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 3, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  Background<int64_t> newcomer([&] {
+    TcpStore store("127.0.0.1", {.port = server_->port(), .timeout = kPatience});
+    return store.Add("n", 1);
+  });
+  // Long enough for the first attempt to have failed. (To look at the thread would take a
+  // descriptor.)
+  const Stopwatch watch;
+  EXPECT_TRUE(EventuallyTrue([&] { return watch.Elapsed() > milliseconds(200); }));
+  const bool gave_up = newcomer.IsDone();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FALSE(gave_up);
+  EXPECT_EQ(newcomer.Result(), 1);
+}
+
 // Ends the process: 7 with the error's text on stderr if the server says what it lacks.
 [[noreturn]] void StartWithFewDescriptors() {
   const rlimit limit = {.rlim_cur = 24, .rlim_max = 24};

@@ -102,7 +102,12 @@ class PosixStream final : public BlockingStream {
 Result<std::unique_ptr<BlockingStream>> ConnectOne(const sockaddr_storage& address, Clock& clock,
                                                    Instant deadline) {
   const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return Error{Code::kInvalid, Concat("socket: ", ErrorText(errno))};
+  if (fd < 0) {
+    // What others have taken, they may give back.
+    const bool passes = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+    return Error{passes ? Code::kUnavailable : Code::kInvalid,
+                 Concat("socket: ", ErrorText(errno))};
+  }
   auto stream = std::make_unique<PosixStream>(fd, clock);  // owns fd from here on
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
