@@ -63,5 +63,24 @@ TEST_F(AwaitEventTest, TellsAgainInTheNextRound) {
   EXPECT_TRUE(node->AwaitEvent(kPatience));
 }
 
+// Found by torture, seed 8123, episode 13: the store had been started anew, and with it the
+// document.
+TEST_F(AwaitEventTest, TellsThatOthersHaveBegunAnew) {
+  const auto node = Alone(QuickSettings(1, 2));
+  node->NextRendezvous();
+  ASSERT_EQ(node->NextRendezvous().round, 1);
+  cell().Edit([](RendezvousState& state) { state = RendezvousState(); });
+  EXPECT_EQ(node->AwaitEvent(milliseconds(1'200)), std::nullopt) << "there is nobody to come to";
+  cell().Edit([](RendezvousState& state) {
+    const Node other{"other", 1, 0};
+    state.participants = {{other, 0}};
+    state.last_heartbeats = {{other, WallTime{1}}};
+    state.complete = true;
+  });
+  const auto event = node->AwaitEvent(kPatience);
+  ASSERT_TRUE(event);
+  EXPECT_EQ(event->kind, MembershipEvent::Kind::kNodesWaiting);
+}
+
 }  // namespace
 }  // namespace muster::test

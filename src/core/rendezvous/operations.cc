@@ -89,6 +89,8 @@ bool WasTakenForDead(const Outlook& o) {
 
 bool LeftBehind(const RendezvousState& state, const Node& self, const Place& place) {
   if (state.round > place.round) return true;
+  // The document was lost with its store, and others have begun another one.
+  if (state.round < place.round) return !state.participants.empty() || !state.wait_list.empty();
   return state.round == place.round && state.complete && !state.participants.contains(self) &&
          RankTaken(state, place.rank);
 }

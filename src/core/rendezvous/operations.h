@@ -61,8 +61,8 @@ Decision DecideExit(const Outlook& outlook);
 Decision DecideClose(const Outlook& outlook);
 Decision DecideKeepAlive(const Outlook& outlook);
 
-/// Whether the others have gone on without a node that was at `place`: into another round, or with
-/// somebody else at its rank.
+/// Whether the others have gone on without a node that was at `place`: into another round, with
+/// somebody else at its rank, or in another document.
 bool LeftBehind(const RendezvousState& state, const Node& self, const Place& place);
 
 /// Whether this node's heartbeat is old enough to be renewed. Never, if it has none.
