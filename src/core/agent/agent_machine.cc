@@ -1,0 +1,230 @@
+#include "core/agent/agent_machine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+
+namespace muster {
+
+namespace {
+
+// By number: the machine must mean the same wherever it runs, and these never change on Linux.
+constexpr int kTerminate = 15;
+constexpr int kKill = 9;
+
+constexpr int kSuccess = 0;
+constexpr int kFailure = 1;
+
+std::string HowItEnded(ExitCode code) {
+  return code < 0 ? Concat("died by signal ", -code) : Concat("ended with status ", code);
+}
+
+}  // namespace
+
+AgentMachine::AgentMachine(const AgentRules& rules) : rules_(rules) {}
+
+AgentActions AgentMachine::Step(const AgentEvent& event, Instant now) {
+  using Kind = AgentEvent::Kind;
+  AgentActions out;
+  if (stage_ == Stage::kEnded) return out;
+  switch (event.kind) {
+    case Kind::kBegin:
+      Join(out);
+      break;
+    case Kind::kJoined:
+      if (stage_ == Stage::kJoining) Start(out);
+      break;
+    case Kind::kJoinFailed:
+      if (stage_ == Stage::kJoining) End(kFailure, event.text, out);
+      break;
+    case Kind::kNotNeeded:
+      if (stage_ == Stage::kJoining) End(kSuccess, "the job has ended without this node", out);
+      break;
+    case Kind::kWorkerEnded:
+      OnWorkerEnded(event, now, out);
+      break;
+    case Kind::kStartFailed:
+      // Another try would find the same: the program is not there, or may not be run.
+      why_ = event.text;
+      Stop(Then::kFail, kTerminate, now, out);
+      break;
+    case Kind::kMembership:
+      OnMembership(event, now, out);
+      break;
+    case Kind::kJobFailed:
+      OnJobFailed(event, now, out);
+      break;
+    case Kind::kBarrierPassed:
+      if (stage_ != Stage::kBarrier) break;
+      out.push_back({.kind = AgentAction::Kind::kClose, .text = "all workers have succeeded"});
+      End(kSuccess, "all workers have succeeded", out);
+      break;
+    case Kind::kBarrierFailed:
+      if (stage_ != Stage::kBarrier) break;
+      out.push_back({.text = Concat("did not hear that all others have succeeded: ", event.text)});
+      End(kSuccess, "all workers here have succeeded", out);
+      break;
+    case Kind::kSignal:
+      OnSignal(event, now, out);
+      break;
+    case Kind::kTime:
+      OnTime(now, out);
+      break;
+  }
+  return out;
+}
+
+// ----------------------------------------------------------------------------------------------
+// what happens
+
+void AgentMachine::OnWorkerEnded(const AgentEvent& event, Instant now, AgentActions& out) {
+  if (event.worker >= alive_.size() || !alive_[event.worker]) return;
+  alive_[event.worker] = false;
+  const bool stopping = stage_ == Stage::kStopping;
+  if (event.code != 0)
+    failures_.push_back(
+        {.worker = event.worker, .code = event.code, .at = now, .was_told = stopping});
+  const bool gone = std::ranges::none_of(alive_, [](bool lives) { return lives; });
+  if (stopping) {
+    if (gone) AllGone(out);
+  } else if (event.code != 0) {
+    WorkersFailed(now, out);
+  } else if (gone) {
+    EnterBarrier(now, out);
+  }
+}
+
+// Membership costs no restart: nobody here has failed.
+void AgentMachine::OnMembership(const AgentEvent& event, Instant now, AgentActions& out) {
+  if (stage_ == Stage::kWorking) {
+    why_ = event.text;
+    Stop(Then::kRejoin, kTerminate, now, out);
+  } else if (stage_ == Stage::kBarrier) {
+    // Others begin again, or are gone. The work of this node is done, and theirs is their affair.
+    out.push_back({.text = Concat("does not wait for the others any longer: ", event.text)});
+    out.push_back({.kind = AgentAction::Kind::kLeave});
+    End(kSuccess, "all workers here have succeeded", out);
+  }
+}
+
+void AgentMachine::OnJobFailed(const AgentEvent& event, Instant now, AgentActions& out) {
+  if (stage_ == Stage::kBarrier) {
+    out.push_back({.text = Concat("others have failed: ", event.text)});
+    return End(kSuccess, "all workers here have succeeded", out);
+  }
+  if (stage_ == Stage::kJoining) return End(kFailure, event.text, out);
+  why_ = event.text;
+  Stop(Then::kFail, kTerminate, now, out);
+}
+
+// The first is handed on. The second is for those who did not heed it: another grace. The third
+// ends it all.
+void AgentMachine::OnSignal(const AgentEvent& event, Instant now, AgentActions& out) {
+  ++signals_;
+  why_ = Concat("signal ", event.signal, " came");
+  if (stage_ != Stage::kWorking && stage_ != Stage::kStopping) {
+    out.push_back({.kind = AgentAction::Kind::kLeave});
+    return End(kFailure, why_, out);
+  }
+  Stop(Then::kSignalled,
+       signals_ == 1   ? event.signal
+       : signals_ == 2 ? kTerminate
+                       : kKill,
+       now, out);
+}
+
+void AgentMachine::OnTime(Instant now, AgentActions& out) {
+  if (now < due_) return;
+  due_ = Instant::Never();
+  if (stage_ == Stage::kBarrier) {
+    out.push_back({.text = Concat("did not hear within ", Milliseconds(rules_.barrier_max) / 1'000,
+                                  " s that all others have succeeded")});
+    return End(kSuccess, "all workers here have succeeded", out);
+  }
+  if (stage_ != Stage::kStopping) return;
+  if (!killed_) return Told(kKill, now, out);
+  for (const size_t worker : Alive())
+    out.push_back({.text = Concat("worker ", worker, " cannot be killed, and is left behind")});
+  AllGone(out);
+}
+
+// ----------------------------------------------------------------------------------------------
+// what is done about it
+
+void AgentMachine::Join(AgentActions& out) {
+  stage_ = Stage::kJoining;
+  due_ = Instant::Never();
+  out.push_back({.kind = AgentAction::Kind::kJoin});
+}
+
+void AgentMachine::Start(AgentActions& out) {
+  stage_ = Stage::kWorking;
+  alive_.assign(rules_.workers, true);
+  failures_.clear();
+  killed_ = false;
+  out.push_back({.kind = AgentAction::Kind::kStart, .restarts = restarts_});
+}
+
+void AgentMachine::WorkersFailed(Instant now, AgentActions& out) {
+  const WorkerFailure& first = failures_.front();
+  why_ = Concat("worker ", first.worker, " ", HowItEnded(first.code));
+  const bool again = restarts_ < rules_.max_restarts;
+  if (again) ++restarts_;
+  Stop(again ? Then::kRestart : Then::kFail, kTerminate, now, out);
+}
+
+void AgentMachine::Stop(Then then, int signal, Instant now, AgentActions& out) {
+  const bool stopping = std::exchange(stage_, Stage::kStopping) == Stage::kStopping;
+  then_ = stopping ? std::max(then_, then) : then;
+  if (Alive().empty()) return AllGone(out);
+  // Those who have been told once are not told again for another reason, but for a signal.
+  if (!stopping || then == Then::kSignalled) Told(signal, now, out);
+}
+
+void AgentMachine::Told(int signal, Instant now, AgentActions& out) {
+  killed_ = signal == kKill;
+  due_ = now + (killed_ ? rules_.kill_patience : rules_.grace);
+  out.push_back({.kind = AgentAction::Kind::kSignal, .workers = Alive(), .signal = signal});
+}
+
+void AgentMachine::AllGone(AgentActions& out) {
+  alive_.assign(rules_.workers, false);
+  out.push_back({.kind = AgentAction::Kind::kSweep});
+  switch (then_) {
+    case Then::kRejoin:
+    case Then::kRestart:
+      out.push_back({.text = Concat("begins again: ", why_)});
+      return Join(out);
+    case Then::kFail:
+      out.push_back({.kind = AgentAction::Kind::kClose, .text = why_});
+      return End(kFailure, why_, out);
+    case Then::kSignalled:
+      // Not closed: the others may go on, and this node may come back.
+      out.push_back({.kind = AgentAction::Kind::kLeave});
+      return End(kFailure, why_, out);
+  }
+}
+
+void AgentMachine::EnterBarrier(Instant now, AgentActions& out) {
+  stage_ = Stage::kBarrier;
+  due_ = now + rules_.barrier_max;
+  out.push_back({.kind = AgentAction::Kind::kSweep});
+  out.push_back({.kind = AgentAction::Kind::kEnterBarrier});
+}
+
+void AgentMachine::End(int status, std::string why, AgentActions& out) {
+  stage_ = Stage::kEnded;
+  due_ = Instant::Never();
+  out.push_back({.kind = AgentAction::Kind::kEnd, .status = status, .text = std::move(why)});
+}
+
+std::vector<size_t> AgentMachine::Alive() const {
+  std::vector<size_t> workers;
+  for (size_t i = 0; i < alive_.size(); ++i) {
+    if (alive_[i]) workers.push_back(i);
+  }
+  return workers;
+}
+
+}  // namespace muster

@@ -1,0 +1,132 @@
+// The supervisor of one node's workers: what happens and the time go in; join, start, signal, close
+// and end come out. It knows no process, no store and no clock; whoever drives it does.
+//
+//   joining ──▶ working ──▶ stopping ──▶ joining      workers failed, or others come or go
+//                  │            └──────▶ ended        no restarts left, a signal, the job failed
+//                  └──▶ barrier ──▶ ended             all workers have succeeded
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+
+namespace muster {
+
+struct AgentRules {
+  size_t workers = 1;
+  int64_t max_restarts = 0;
+  Duration grace = 30s;          ///< Between the signal to end and SIGKILL.
+  Duration kill_patience = 10s;  ///< For the system to end what was killed; then it is left behind.
+  Duration barrier_max = 300s;   ///< For the workers of other nodes to end as well.
+};
+
+/// How a worker ended: an exit status, or the negative number of a signal.
+using ExitCode = int;
+
+struct AgentEvent {
+  enum class Kind {
+    kBegin,
+    kJoined,         ///< A round is complete, and ranks are known.
+    kJoinFailed,     ///< `text` says why.
+    kNotNeeded,      ///< This node was a spare, and the job has ended well without it.
+    kWorkerEnded,    ///< `worker` and `code`.
+    kStartFailed,    ///< A worker could not be started. Those that were are under way.
+    kMembership,     ///< A member is lost, or nodes wait for the next round; `text` says which.
+    kJobFailed,      ///< Workers of another node failed for good; `text` says where and how.
+    kBarrierPassed,  ///< All nodes' workers have succeeded.
+    kBarrierFailed,  ///< The store is out of reach; `text` says why.
+    kSignal,         ///< `signal` came, and ends the agent.
+    kTime,           ///< It is later: see AgentMachine::due().
+  };
+
+  Kind kind = Kind::kTime;
+  size_t worker = 0;
+  ExitCode code = 0;
+  int signal = 0;
+  std::string text{};
+};
+
+struct AgentAction {
+  enum class Kind {
+    kJoin,          ///< The next round: what was of the last one is given up.
+    kStart,         ///< All workers, with `restarts` so far.
+    kSignal,        ///< `signal` to the trees of `workers`.
+    kSweep,         ///< Nothing of the last attempt may live on, whoever started it.
+    kEnterBarrier,  ///< Tell the others that all workers here have succeeded, and wait for theirs.
+    kClose,         ///< The rendezvous: the job has ended. `text` says how.
+    kLeave,         ///< The rendezvous: others go on.
+    kSay,           ///< `text`, to whoever watches.
+    kEnd,           ///< With `status`; `text` says why.
+  };
+
+  Kind kind = Kind::kSay;
+  std::vector<size_t> workers{};
+  int signal = 0;
+  int64_t restarts = 0;
+  int status = 0;
+  std::string text{};
+};
+
+using AgentActions = std::vector<AgentAction>;
+
+/// A worker that did not end well by itself.
+struct WorkerFailure {
+  size_t worker = 0;
+  ExitCode code = 0;
+  Instant at{};
+  bool was_told = false;  ///< It had been sent a signal before: a victim.
+
+  bool operator==(const WorkerFailure&) const = default;
+};
+
+class AgentMachine {
+ public:
+  explicit AgentMachine(const AgentRules& rules);
+
+  AgentActions Step(const AgentEvent& event, Instant now);
+
+  /// When to come back with kTime, if nothing else happens before.
+  Instant due() const { return due_; }
+  int64_t restarts() const { return restarts_; }
+  /// Of the last attempt, in the order in which they were seen: who failed, and who fell with it.
+  const std::vector<WorkerFailure>& failures() const { return failures_; }
+  bool ended() const { return stage_ == Stage::kEnded; }
+
+ private:
+  enum class Stage { kIdle, kJoining, kWorking, kStopping, kBarrier, kEnded };
+  /// Why the workers are being stopped, from the least to the most final: a better reason replaces
+  /// a worse one.
+  enum class Then { kRejoin, kRestart, kFail, kSignalled };
+
+  void OnWorkerEnded(const AgentEvent& event, Instant now, AgentActions& out);
+  void OnMembership(const AgentEvent& event, Instant now, AgentActions& out);
+  void OnJobFailed(const AgentEvent& event, Instant now, AgentActions& out);
+  void OnSignal(const AgentEvent& event, Instant now, AgentActions& out);
+  void OnTime(Instant now, AgentActions& out);
+
+  void Join(AgentActions& out);
+  void Start(AgentActions& out);
+  void WorkersFailed(Instant now, AgentActions& out);
+  void Stop(Then then, int signal, Instant now, AgentActions& out);
+  void Told(int signal, Instant now, AgentActions& out);
+  void AllGone(AgentActions& out);
+  void EnterBarrier(Instant now, AgentActions& out);
+  void End(int status, std::string why, AgentActions& out);
+  std::vector<size_t> Alive() const;
+
+  const AgentRules rules_;
+  Stage stage_ = Stage::kIdle;
+  Then then_ = Then::kRejoin;
+  std::string why_;          // of `then_`
+  std::vector<bool> alive_;  // by worker
+  std::vector<WorkerFailure> failures_;
+  int64_t restarts_ = 0;
+  int signals_ = 0;      // that came to the agent
+  bool killed_ = false;  // what is still alive
+  Instant due_ = Instant::Never();
+};
+
+}  // namespace muster
