@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/trim.h"
 #include "base/utf8.h"
 
 namespace muster {
@@ -34,6 +35,27 @@ std::string HumanBytes(uint64_t bytes) {
   const uint64_t tenths = rest * 10 / 1024;
   return tenths == 0 ? Concat(whole, ' ', std::string_view(kUnits[unit]))
                      : Concat(whole, '.', tenths, ' ', std::string_view(kUnits[unit]));
+}
+
+std::optional<int64_t> ParseWholeNumber(std::string_view text) {
+  std::string_view rest = Trim(text);
+  std::string digits;
+  if (rest.starts_with('+') || rest.starts_with('-')) {
+    if (rest.front() == '-') digits += '-';
+    rest.remove_prefix(1);
+  }
+  char previous = '_';  // so that an underscore needs a digit before it
+  for (const char c : rest) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit && (c != '_' || previous == '_')) return std::nullopt;
+    if (digit) digits += c;
+    previous = c;
+  }
+  if (previous == '_') return std::nullopt;  // nothing at all, or an underscore at the end
+  int64_t value = 0;
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (failure != std::errc()) return std::nullopt;
+  return value;
 }
 
 std::string LowerCase(std::string_view text) {

@@ -41,6 +41,10 @@ std::string HumanBytes(uint64_t bytes);
 /// bits. TCPStore peers rely on "12abc" counting as 12.
 Result<int64_t> ParseCounter(std::string_view text);
 
+/// As Python's int() reads it, except that only ASCII digits and blanks count as such: nobody
+/// writes a timeout in others, and a look-alike digit is more likely a slip than a wish.
+std::optional<int64_t> ParseWholeNumber(std::string_view text);
+
 /// ASCII letters in lower case; every other byte as it is.
 std::string LowerCase(std::string_view text);
 

@@ -138,5 +138,16 @@ TEST(PrintableTest, CutsLongKeysAndSaysHowLongTheyWere) {
   EXPECT_EQ(Printable(std::string(8192, 'k'), 3), "kkk... (8 KiB)");
 }
 
+TEST(ParseWholeNumberTest, NumbersAreReadAsPythonReadsThem) {
+  EXPECT_EQ(ParseWholeNumber(" 2 "), 2);
+  EXPECT_EQ(ParseWholeNumber("1_0"), 10);
+  EXPECT_EQ(ParseWholeNumber("+7"), 7);
+  EXPECT_EQ(ParseWholeNumber("-3"), -3);
+  EXPECT_EQ(ParseWholeNumber("007"), 7);
+  for (const char* text :
+       {"", " ", "a", "1.0", "1__0", "_1", "1_", "+", "- 1", "1 2", "9223372036854775808", "0x10"})
+    EXPECT_EQ(ParseWholeNumber(text), std::nullopt) << text;
+}
+
 }  // namespace
 }  // namespace muster

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "face/event_recorder.h"
 #include "face/reconnect.h"
-#include "face/trim.h"
+#include "base/trim.h"
 #include "muster/dynamic_rendezvous.h"
 #include "muster/file_store.h"
 #include "muster/network.h"

@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "core/rendezvous/rank_policy.h"
-#include "face/trim.h"
+#include "base/trim.h"
 #include "muster/coordinated_rendezvous.h"
 #include "muster/network.h"
 

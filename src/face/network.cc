@@ -7,7 +7,7 @@
 
 #include "adapters/posix/host.h"
 #include "base/text.h"
-#include "face/trim.h"
+#include "base/trim.h"
 
 namespace muster {
 

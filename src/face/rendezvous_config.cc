@@ -3,7 +3,7 @@
 #include <stdexcept>
 
 #include "base/text.h"
-#include "face/trim.h"
+#include "base/trim.h"
 #include "muster/rendezvous_parameters.h"
 
 namespace muster {

@@ -8,7 +8,6 @@
 
 #include "base/text.h"
 #include "base/time.h"
-#include "face/trim.h"
 
 namespace muster {
 
@@ -43,29 +42,6 @@ std::string Quoted(const ConfigValue& value) {
                                std::string_view what, std::string_view allowed) {
   throw std::invalid_argument(Concat("Rendezvous option '", Printable(key), "' is not ", what, ": ",
                                      Quoted(value), ". Allowed: ", allowed, '.'));
-}
-
-/// Text as Python's int() reads it, except that only ASCII digits and blanks count as such: nobody
-/// writes a timeout in others, and a look-alike digit is more likely a slip than a wish.
-std::optional<int64_t> ToInt(std::string_view text) {
-  std::string_view rest = Trim(text);
-  std::string digits;
-  if (rest.starts_with('+') || rest.starts_with('-')) {
-    if (rest.front() == '-') digits += '-';
-    rest.remove_prefix(1);
-  }
-  char previous = '_';  // so that an underscore needs a digit before it
-  for (const char c : rest) {
-    const bool digit = c >= '0' && c <= '9';
-    if (!digit && (c != '_' || previous == '_')) return std::nullopt;
-    if (digit) digits += c;
-    previous = c;
-  }
-  if (previous == '_') return std::nullopt;  // nothing at all, or an underscore at the end
-  int64_t value = 0;
-  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (failure != std::errc()) return std::nullopt;
-  return value;
 }
 
 /// Cut towards zero.
@@ -173,7 +149,7 @@ std::optional<int64_t> RendezvousParameters::GetAsInt(std::string_view key,
   if (const bool* flag = std::get_if<bool>(&value)) read = *flag ? 1 : 0;
   if (const int64_t* number = std::get_if<int64_t>(&value)) read = *number;
   if (const double* number = std::get_if<double>(&value)) read = ToInt(*number);
-  if (const std::string* text = std::get_if<std::string>(&value)) read = ToInt(*text);
+  if (const std::string* text = std::get_if<std::string>(&value)) read = ParseWholeNumber(*text);
   if (!read) {
     RefuseOption(key, value, "an integer", "decimal digits with an optional sign, within 64 bits");
   }

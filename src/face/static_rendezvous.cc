@@ -9,7 +9,7 @@
 #include "adapters/posix/posix_clock.h"
 #include "base/endpoint.h"
 #include "base/text.h"
-#include "face/trim.h"
+#include "base/trim.h"
 #include "muster/network.h"
 #include "muster/prefix_store.h"
 #include "muster/tcp_store.h"
