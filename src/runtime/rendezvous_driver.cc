@@ -45,7 +45,9 @@ RendezvousDriver::RendezvousDriver(SharedDocument& document, StateBackend& backe
       rules_(rules),
       clock_(clock),
       prng_(seed),
-      hooks_(std::move(hooks)) {}
+      hooks_(std::move(hooks)) {
+  document_.BelongsTo(self_);
+}
 
 Duration RendezvousDriver::FirstDelay() {
   // A millisecond for each node that may come: a small job does not wait for the sake of large
@@ -56,7 +58,9 @@ Duration RendezvousDriver::FirstDelay() {
 }
 
 Result<Decision> RendezvousDriver::Join(Instant deadline) {
-  return Run({.decide = DecideJoin, .deadline = deadline});
+  Result<Decision> joined = Run({.decide = DecideJoin, .deadline = deadline});
+  if (joined && joined->action == Action::kFinish) last_round_ = document_.shared().round;
+  return joined;
 }
 
 Result<Decision> RendezvousDriver::Exit(Instant deadline) {
@@ -145,6 +149,8 @@ void RendezvousDriver::Perform(Action action, Operation& operation) {
   if (action == Action::kRestore) {
     Restore(self_, operation.place->rank, clock_.Wall(), &state);
   } else {
+    // A document that was lost with its store begins at 0; rounds only grow, for each node.
+    if (action == Action::kAddToParticipants) state.round = std::max(state.round, last_round_ + 1);
     Apply(action, self_, rules_, clock_.Wall(), &state);
   }
   if (action == Action::kMarkClosed) state.closed_by = operation.closed_by;

@@ -100,6 +100,7 @@ class RendezvousDriver {
   const RendezvousRules& rules_;
   Clock& clock_;
   Prng prng_;
+  int64_t last_round_ = -1;  // that this node was in
   const DriverHooks hooks_;
   Duration write_time_ = 1ms;  ///< Of the last write: what one turn at the document takes here.
   Duration read_time_ = 100us;

@@ -79,6 +79,7 @@ Status SharedDocument::Adopt(std::optional<std::string> bytes) {
       if (written + rules_.dead_after() < clock_.Wall()) dropped_.insert(node);
     }
   }
+  if (self_) dropped_.erase(*self_);
   if (!dropped_.empty()) MUSTER_PROBE("a node found others silent, and dropped them");
   Purge(dropped_, rules_, &state_);
   return Ok();

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "base/result.h"
 #include "base/time.h"
@@ -40,6 +41,9 @@ class SharedDocument {
   /// Whom the last Sync() took out of the copy. Others learn of it with the next write.
   const std::set<Node>& dropped() const { return dropped_; }
 
+  /// Whose copy it is: whoever looks lives, however late its own last heartbeat is.
+  void BelongsTo(Node self) { self_ = std::move(self); }
+
   /// The copy, to be changed; the next Sync() writes it.
   RendezvousState& Change();
   bool dirty() const { return dirty_; }
@@ -57,6 +61,7 @@ class SharedDocument {
   Status Adopt(std::optional<std::string> bytes);
 
   StateBackend& backend_;
+  std::optional<Node> self_;
   const RendezvousRules& rules_;
   Clock& clock_;
   const Duration cache_max_;

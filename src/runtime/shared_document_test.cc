@@ -262,5 +262,19 @@ TEST_F(SharedDocumentTest, Rdzv060ACopyIsNotPurged) {
   EXPECT_TRUE(document.dropped().empty());
 }
 
+// Found by the simulator, seed 60035383: with two heartbeats to miss, a node's own first one after
+// a round was completed can be that late. It took itself out of its copy, and never beat again.
+TEST_F(SharedDocumentTest, ANodeDoesNotTakeItselfForDead) {
+  document.BelongsTo(Named("a"));
+  cell.Put(With({"a", "b"}));
+  Sync();
+  for (Duration gone = 0s; gone <= rules.dead_after(); gone += rules.keep_alive_interval) {
+    clock.now = clock.now + rules.keep_alive_interval;
+    Sync(Freshness::kNow);
+  }
+  EXPECT_TRUE(document.state().participants.contains(Named("a")));
+  EXPECT_FALSE(document.state().participants.contains(Named("b")));
+}
+
 }  // namespace
 }  // namespace muster

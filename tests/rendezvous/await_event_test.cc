@@ -82,5 +82,21 @@ TEST_F(AwaitEventTest, TellsThatOthersHaveBegunAnew) {
   EXPECT_EQ(event->kind, MembershipEvent::Kind::kNodesWaiting);
 }
 
+TEST_F(AwaitEventTest, WhoComesToAnotherDocumentDoesNotComeToAnEarlierRound) {
+  const auto node = Alone(QuickSettings(1, 2));
+  node->NextRendezvous();
+  ASSERT_EQ(node->NextRendezvous().round, 1);
+  cell().Edit([](RendezvousState& state) {
+    state = RendezvousState();
+    const Node other{"other", 1, 0};
+    state.participants = {{other, 0}};
+    state.last_heartbeats = {{other, WallTime{1}}};
+  });
+  ASSERT_TRUE(node->AwaitEvent(kPatience));
+  const RendezvousInfo info = node->NextRendezvous();
+  EXPECT_EQ(info.round, 2);
+  EXPECT_EQ(info.world_size, 2);
+}
+
 }  // namespace
 }  // namespace muster::test
