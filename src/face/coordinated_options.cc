@@ -5,8 +5,8 @@
 #include <stdexcept>
 
 #include "base/text.h"
-#include "core/rendezvous/rank_policy.h"
 #include "base/trim.h"
+#include "core/rendezvous/rank_policy.h"
 #include "muster/coordinated_rendezvous.h"
 #include "muster/network.h"
 

@@ -101,7 +101,7 @@ void Play(const AgentRules& rules, const std::string& story) {
 constexpr AgentRules kTwo{.workers = 2};
 constexpr AgentRules kTwoOnceMore{.workers = 2, .max_restarts = 1};
 
-TEST(AgentMachineTest, Item097_WhoSucceedsEarlyLeavesTheOthersAtWork) {
+TEST(AgentMachineTest, Launch097WhoSucceedsEarlyLeavesTheOthersAtWork) {
   Play(kTwo, R"(
     0 begin          | join
     1 joined         | start after 0
@@ -112,7 +112,7 @@ TEST(AgentMachineTest, Item097_WhoSucceedsEarlyLeavesTheOthersAtWork) {
   )");
 }
 
-TEST(AgentMachineTest, Item079_OneFailureEndsTheOthersAndTheJob) {
+TEST(AgentMachineTest, Launch079OneFailureEndsTheOthersAndTheJob) {
   AgentMachine agent({.workers = 3});
   Play(agent, R"(
     0 begin       | join
@@ -128,7 +128,7 @@ TEST(AgentMachineTest, Item079_OneFailureEndsTheOthersAndTheJob) {
       << "who heeded the signal and ended well is not among them";
 }
 
-TEST(AgentMachineTest, Item087_ItTriesAgainAsOftenAsItMay) {
+TEST(AgentMachineTest, Launch087ItTriesAgainAsOftenAsItMay) {
   Play({.workers = 1, .max_restarts = 2}, R"(
     0 begin       | join
     1 joined      | start after 0
@@ -140,7 +140,7 @@ TEST(AgentMachineTest, Item087_ItTriesAgainAsOftenAsItMay) {
   )");
 }
 
-TEST(AgentMachineTest, Item088_AndNotMoreOften) {
+TEST(AgentMachineTest, Launch088AndNotMoreOften) {
   Play({.workers = 1, .max_restarts = 1}, R"(
     0 begin     | join
     1 joined    | start after 0
@@ -150,7 +150,7 @@ TEST(AgentMachineTest, Item088_AndNotMoreOften) {
   )");
 }
 
-TEST(AgentMachineTest, Item093_OthersWhoComeOrGoCostNoRestart) {
+TEST(AgentMachineTest, Launch093OthersWhoComeOrGoCostNoRestart) {
   Play(kTwo, R"(
     0 begin       | join
     1 joined      | start after 0
@@ -162,7 +162,7 @@ TEST(AgentMachineTest, Item093_OthersWhoComeOrGoCostNoRestart) {
   )");
 }
 
-TEST(AgentMachineTest, Item090_WhoIgnoresTheSignalIsKilledAfterTheGrace) {
+TEST(AgentMachineTest, Launch090WhoIgnoresTheSignalIsKilledAfterTheGrace) {
   Play(kTwo, R"(
     0 begin      | join
     1 joined     | start after 0
@@ -173,7 +173,7 @@ TEST(AgentMachineTest, Item090_WhoIgnoresTheSignalIsKilledAfterTheGrace) {
   )");
 }
 
-TEST(AgentMachineTest, Item152_TheGraceIsAsLongAsItIsTold) {
+TEST(AgentMachineTest, Launch152TheGraceIsAsLongAsItIsTold) {
   Play({.workers = 2, .grace = 2s}, R"(
     0 begin     | join
     1 joined    | start after 0
@@ -182,7 +182,7 @@ TEST(AgentMachineTest, Item152_TheGraceIsAsLongAsItIsTold) {
   )");
 }
 
-TEST(AgentMachineTest, Item153_WhatCannotBeKilledIsLeftBehind) {
+TEST(AgentMachineTest, Launch153WhatCannotBeKilledIsLeftBehind) {
   Play(kTwoOnceMore, R"(
     0 begin     | join
     1 joined    | start after 0
@@ -193,7 +193,7 @@ TEST(AgentMachineTest, Item153_WhatCannotBeKilledIsLeftBehind) {
   )");
 }
 
-TEST(AgentMachineTest, Item123_ASignalIsHandedOnAndTheRendezvousStaysOpen) {
+TEST(AgentMachineTest, Launch123ASignalIsHandedOnAndTheRendezvousStaysOpen) {
   Play(kTwoOnceMore, R"(
     0 begin      | join
     1 joined     | start after 0
@@ -203,7 +203,7 @@ TEST(AgentMachineTest, Item123_ASignalIsHandedOnAndTheRendezvousStaysOpen) {
   )");
 }
 
-TEST(AgentMachineTest, Item128_ASecondSignalGivesAnotherGraceAndAThirdNone) {
+TEST(AgentMachineTest, Launch128ASecondSignalGivesAnotherGraceAndAThirdNone) {
   Play(kTwo, R"(
     0 begin    | join
     1 joined   | start after 0
@@ -233,7 +233,7 @@ TEST(AgentMachineTest, ASignalWhileTheyAreStoppedForAnotherReasonIsTheLastWord) 
   )");
 }
 
-TEST(AgentMachineTest, Item130_ASignalWhileItJoinsEndsItAtOnce) {
+TEST(AgentMachineTest, Launch130ASignalWhileItJoinsEndsItAtOnce) {
   Play(kTwo, R"(
     0 begin     | join
     1 signal 15 | leave, end 1
@@ -241,7 +241,7 @@ TEST(AgentMachineTest, Item130_ASignalWhileItJoinsEndsItAtOnce) {
   )");
 }
 
-TEST(AgentMachineTest, Item129_ASignalInTheBarrierIsAFailure) {
+TEST(AgentMachineTest, Launch129ASignalInTheBarrierIsAFailure) {
   Play({.workers = 1}, R"(
     0 begin     | join
     1 joined    | start after 0
@@ -250,7 +250,7 @@ TEST(AgentMachineTest, Item129_ASignalInTheBarrierIsAFailure) {
   )");
 }
 
-TEST(AgentMachineTest, Item132_OthersWhoFailDoNotMakeASuccessAFailure) {
+TEST(AgentMachineTest, Launch132OthersWhoFailDoNotMakeASuccessAFailure) {
   constexpr const char* kUntilTheBarrier = R"(
     0 begin     | join
     1 joined    | start after 0
@@ -285,7 +285,7 @@ TEST(AgentMachineTest, ARestartTurnsIntoTheEndWhenTheJobFails) {
   )");
 }
 
-TEST(AgentMachineTest, Item045_AProgramThatCannotBeStartedIsNotTriedAgain) {
+TEST(AgentMachineTest, Launch045AProgramThatCannotBeStartedIsNotTriedAgain) {
   Play(kTwoOnceMore, R"(
     0 begin        | join
     1 joined       | start after 0

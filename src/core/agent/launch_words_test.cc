@@ -18,14 +18,14 @@ TEST(LaunchWordsTest, NodesAreANumberOrARange) {
   EXPECT_EQ(*ParseNodeCount(" 2 : 2"), (NodeCount{2, 2}));
 }
 
-TEST(LaunchWordsTest, Item013_WhatIsNoNumberOfNodesIsRefused) {
+TEST(LaunchWordsTest, Launch013WhatIsNoNumberOfNodesIsRefused) {
   for (const char* text : {"1:2:3", "a", "", ":", "1:", ":2", "1.5"})
     EXPECT_THAT(ParseNodeCount(text).error().message, HasSubstr("MIN:MAX")) << text;
   for (const char* text : {"2:1", "0", "0:3", "-1"})
     EXPECT_THAT(ParseNodeCount(text).error().message, HasSubstr("1 <= MIN <= MAX")) << text;
 }
 
-TEST(LaunchWordsTest, Item033_StreamsAreNamedForAllOrForSome) {
+TEST(LaunchWordsTest, Launch033StreamsAreNamedForAllOrForSome) {
   constexpr Streams kNone{};
   constexpr Streams kOut{.out = true};
   constexpr Streams kErr{.err = true};
@@ -38,7 +38,7 @@ TEST(LaunchWordsTest, Item033_StreamsAreNamedForAllOrForSome) {
   EXPECT_THAT(*ParseStreams("9:3", 1), ElementsAre(kNone));
 }
 
-TEST(LaunchWordsTest, Item033_OtherStreamsAreRefused) {
+TEST(LaunchWordsTest, Launch033OtherStreamsAreRefused) {
   for (const char* text : {"4", "", "0:1,", "0:4", "a", "0:", ":1", "0:1:2", "-1:1", "12", " 1"})
     EXPECT_FALSE(ParseStreams(text, 2)) << text;
 }
@@ -48,21 +48,21 @@ TEST(LaunchWordsTest, TheTenthWorkerHasStreamsToo) {
   EXPECT_EQ(ParseStreams("10:1", 11)->at(10), (Streams{.out = true}));
 }
 
-TEST(LaunchWordsTest, Item034_AListOfWorkers) {
+TEST(LaunchWordsTest, Launch034AListOfWorkers) {
   EXPECT_THAT(*ParseWorkerList("0,2"), ElementsAre(0, 2));
   EXPECT_THAT(*ParseWorkerList(""), IsEmpty());
   EXPECT_FALSE(ParseWorkerList("a"));
   EXPECT_FALSE(ParseWorkerList("0,"));
 }
 
-TEST(LaunchWordsTest, Item040_ADoubledCommaIsAComma) {
+TEST(LaunchWordsTest, Launch040ADoubledCommaIsAComma) {
   EXPECT_THAT(ParseNeedles("a,,b"), ElementsAre("a,b"));
   EXPECT_THAT(ParseNeedles("out,bad"), ElementsAre("out", "bad"));
   EXPECT_THAT(ParseNeedles(""), IsEmpty());
   EXPECT_THAT(ParseNeedles("a,"), ElementsAre("a", ""));
 }
 
-TEST(LaunchWordsTest, Item046_TheLocalRankIsPutIntoArguments) {
+TEST(LaunchWordsTest, Launch046TheLocalRankIsPutIntoArguments) {
   const auto with = [](std::string_view text) { return Substituted(text, {{"local_rank", "3"}}); };
   EXPECT_EQ(with("--id=$local_rank"), "--id=3");
   EXPECT_EQ(with("${local_rank}x"), "3x");
@@ -75,24 +75,24 @@ TEST(LaunchWordsTest, Item046_TheLocalRankIsPutIntoArguments) {
   EXPECT_EQ(with("$$$local_rank"), "$3");
 }
 
-TEST(LaunchWordsTest, Item112_PrefixesAreMadeAlike) {
+TEST(LaunchWordsTest, Launch112PrefixesAreMadeAlike) {
   const std::map<std::string, std::string> values = {
       {"role_name", "tr"}, {"rank", "5"}, {"local_rank", "1"}};
   EXPECT_EQ(Substituted("[rank${rank}]: ", values), "[rank5]: ");
   EXPECT_EQ(Substituted("[$role_name$local_rank] $foo $$", values), "[tr1] $foo $");
 }
 
-TEST(LaunchWordsTest, Item057_AWorkerSeesItsOwnDeviceOnly) {
+TEST(LaunchWordsTest, Launch057AWorkerSeesItsOwnDeviceOnly) {
   EXPECT_EQ(*OnlyDeviceOf(0, "3, 5"), "3");
   EXPECT_EQ(*OnlyDeviceOf(1, "3, 5"), "5");
   EXPECT_EQ(*OnlyDeviceOf(0, "GPU-aa,GPU-bb"), "GPU-aa");
 }
 
-TEST(LaunchWordsTest, Item058_WithoutAListItIsItsNumber) {
+TEST(LaunchWordsTest, Launch058WithoutAListItIsItsNumber) {
   EXPECT_EQ(*OnlyDeviceOf(1, std::nullopt), "1");
 }
 
-TEST(LaunchWordsTest, Item059_AListThatIsTooShortIsRefused) {
+TEST(LaunchWordsTest, Launch059AListThatIsTooShortIsRefused) {
   EXPECT_THAT(OnlyDeviceOf(2, "3,5").error().message,
               testing::AllOf(HasSubstr("names 2 devices"), HasSubstr("worker 2")));
   EXPECT_FALSE(OnlyDeviceOf(0, ""));

@@ -8,13 +8,13 @@ namespace {
 
 using testing::ElementsAre;
 
-TEST(AssignRanksTest, Item071_RanksOfUnequalNodesFollowEachOther) {
+TEST(AssignRanksTest, Launch071RanksOfUnequalNodesFollowEachOther) {
   const std::vector<NodeRole> nodes = {{"default", 1}, {"default", 2}, {"default", 3}};
   EXPECT_THAT(AssignRanks(nodes), ElementsAre(AssignedRanks{0, 6, 0, 6}, AssignedRanks{1, 6, 1, 6},
                                               AssignedRanks{3, 6, 3, 6}));
 }
 
-TEST(AssignRanksTest, Item072_RolesAreCountedEachAndDoNotChangeTheOrder) {
+TEST(AssignRanksTest, Launch072RolesAreCountedEachAndDoNotChangeTheOrder) {
   const std::vector<NodeRole> nodes = {{"trainer", 2}, {"ps", 1}, {"trainer", 3}};
   EXPECT_THAT(AssignRanks(nodes), ElementsAre(AssignedRanks{0, 6, 0, 5}, AssignedRanks{2, 6, 0, 1},
                                               AssignedRanks{3, 6, 2, 5}));
