@@ -15,9 +15,9 @@
 
 namespace muster {
 
-/// Where the workers of a round find their store (MASTER_ADDR and MASTER_PORT).
 class Clock;
 
+/// Where the workers of a round find their store (MASTER_ADDR and MASTER_PORT).
 struct RendezvousStoreInfo {
   static constexpr std::string_view kMasterAddrKey = "MASTER_ADDR";
   static constexpr std::string_view kMasterPortKey = "MASTER_PORT";
