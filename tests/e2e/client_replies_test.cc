@@ -24,6 +24,13 @@ class ClientRepliesTest : public ClientPeersTest {
     EXPECT_EQ(ToHex(peer_->Receive(request.size())), ToHex(request));
   }
 
+  /// Answers a Get() with "it is there" and an empty value, and hears it ask once more.
+  void TellThatItIsEmpty(const std::string& key) {
+    Expect(CheckBytes({key}) + GetBytes(key));
+    peer_->Send(kReady + Blob(""));
+    Expect(CompareSetBytes(key, kNobodys, kNobodys));
+  }
+
   /// Sends `bytes` again and again, so that there is always something to read, until the client has
   /// had enough.
   template <typename T>
@@ -182,16 +189,13 @@ TEST_F(ClientRepliesTest, Item062_AKeyThatVanishesBeforeAMultiGetReadsItIsWaited
 TEST_F(ClientRepliesTest, Item062_AKeyDeletedBetweenItsCheckAndItsGetIsWaitedForAgain) {
   StorePtr store = Connected();
   Background<std::string> getting([&] { return store->Get("k"); });
-  const std::string look = CheckBytes({"/k"}) + GetBytes("/k");
-  Expect(look);
-  peer_->Send(kReady + Blob(""));
-  Expect(CompareSetBytes("/k", kNobodys, kNobodys));
+  TellThatItIsEmpty("/k");
   peer_->Send(Blob(kNobodys));  // what a server says of a key that is not there
   Expect(CheckBytes({"/k"}));
   peer_->Send(kNotReady);
   Expect(WaitBytes({"/k"}));
   peer_->Send(kStop);
-  Expect(look);
+  Expect(CheckBytes({"/k"}) + GetBytes("/k"));
   peer_->Send(kReady + Blob("new"));
   EXPECT_EQ(getting.Result(), "new");
 }
@@ -199,9 +203,7 @@ TEST_F(ClientRepliesTest, Item062_AKeyDeletedBetweenItsCheckAndItsGetIsWaitedFor
 TEST_F(ClientRepliesTest, Item062_AnEmptyValueIsBelievedWhenItsKeyIsThere) {
   StorePtr store = Connected();
   Background<std::string> getting([&] { return store->Get("k"); });
-  Expect(CheckBytes({"/k"}) + GetBytes("/k"));
-  peer_->Send(kReady + Blob(""));
-  Expect(CompareSetBytes("/k", kNobodys, kNobodys));
+  TellThatItIsEmpty("/k");
   peer_->Send(Blob(""));
   EXPECT_EQ(getting.Result(), "");
 }
@@ -209,9 +211,7 @@ TEST_F(ClientRepliesTest, Item062_AnEmptyValueIsBelievedWhenItsKeyIsThere) {
 TEST_F(ClientRepliesTest, Item062_AValueThatComesWhileItsKeyIsAskedForIsTheAnswer) {
   StorePtr store = Connected();
   Background<std::string> getting([&] { return store->Get("k"); });
-  Expect(CheckBytes({"/k"}) + GetBytes("/k"));
-  peer_->Send(kReady + Blob(""));
-  Expect(CompareSetBytes("/k", kNobodys, kNobodys));
+  TellThatItIsEmpty("/k");
   peer_->Send(Blob("new"));
   EXPECT_EQ(getting.Result(), "new");
 }
@@ -219,9 +219,7 @@ TEST_F(ClientRepliesTest, Item062_AValueThatComesWhileItsKeyIsAskedForIsTheAnswe
 TEST_F(ClientRepliesTest, Item062_AQueueIsThereAndHasNoValue) {
   StorePtr store = Connected();
   Background<std::string> getting([&] { return store->Get("q"); });
-  Expect(CheckBytes({"/q"}) + GetBytes("/q"));
-  peer_->Send(kReady + Blob(""));
-  Expect(CompareSetBytes("/q", kNobodys, kNobodys));
+  TellThatItIsEmpty("/q");
   peer_->Send(Blob(kNobodys));
   Expect(CheckBytes({"/q"}));
   peer_->Send(kReady);
