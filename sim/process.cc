@@ -270,13 +270,40 @@ class SimCaller final : public Timer {
   std::shared_ptr<State> state_;
 };
 
+class SimThread final : public Thread {
+ public:
+  SimThread(SimProcess& process, std::function<void()> body)
+      : process_(process), state_(std::make_shared<State>()) {
+    process.Start([&process, body = std::move(body), state = state_] {
+      body();
+      state->done = true;
+      if (state->joiner != nullptr) process.Wake(*state->joiner);
+    });
+  }
+  ~SimThread() override {
+    while (!state_->done) {
+      state_->joiner = process_.current();
+      process_.ParkForOthers();
+    }
+  }
+
+ private:
+  struct State {
+    bool done = false;
+    SimProcess::Strand* joiner = nullptr;
+  };
+  SimProcess& process_;
+  std::shared_ptr<State> state_;
+};
+
 class SimPort final : public ReservedPort {
  public:
   SimPort(SimProcess& process, uint16_t port) : process_(process), port_(port) {}
 
   uint16_t port() const override { return port_; }
   void Serve() override {
-    if (!store_) store_ = std::make_unique<StoreHost>(process_, port_, StoreHostOptions{});
+    store_.reset();
+    store_ = std::make_unique<StoreHost>(process_, port_, StoreHostOptions{});
   }
   void Free() override {}
 
@@ -309,6 +336,10 @@ std::unique_ptr<Monitor> SimProcess::MakeMonitor() { return std::make_unique<Sim
 std::unique_ptr<Timer> SimProcess::CallEvery(std::string, std::chrono::milliseconds period,
                                              std::function<void()> tick) {
   return std::make_unique<SimCaller>(*this, period, std::move(tick));
+}
+
+std::unique_ptr<Thread> SimProcess::StartThread(std::function<void()> body) {
+  return std::make_unique<SimThread>(*this, std::move(body));
 }
 
 std::unique_ptr<LoopThread> SimProcess::StartLoop() {

@@ -72,12 +72,14 @@ class SimProcess final : public Surroundings {
   // --- Surroundings
   Clock& clock() override { return *clock_; }
   Dialer& dialer() override { return *dialer_; }
+  bool has_ended() const override { return dead_; }
   uint32_t process_id() const override { return pid_; }
   int64_t NextNodeId() override { return nodes_++; }
   uint64_t Seed() override { return prng_.Next(); }
   std::unique_ptr<Monitor> MakeMonitor() override;
   std::unique_ptr<Timer> CallEvery(std::string name, std::chrono::milliseconds period,
                                    std::function<void()> tick) override;
+  std::unique_ptr<Thread> StartThread(std::function<void()> body) override;
   std::unique_ptr<LoopThread> StartLoop() override;
   std::unique_ptr<ReservedPort> ReservePort() override;
 

@@ -64,12 +64,11 @@ class CoordinatedRendezvousHandler final : public RendezvousHandler {
 
   /// This node, as the server knows it: "10.0.0.7_4711_0"; before the first contact: "_4711_0".
   std::string node() const;
-  /// Whether this process serves the rendezvous.
-  bool is_host() const;
 
   using RendezvousHandler::SetClosed;
   std::string GetBackend() const override { return "muster"; }
   std::string GetRunId() const override;
+  bool IsHost() const override;
   /// Unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
   bool UseAgentStore() const override;
   /// Returns the moment the round is complete. On a server without a coordinator (PyTorch's), this
@@ -82,6 +81,7 @@ class CoordinatedRendezvousHandler final : public RendezvousHandler {
   void SetClosed(std::string_view reason) override;
   /// Any thread.
   std::optional<MembershipEvent> AwaitEvent(std::chrono::milliseconds time) override;
+  bool StopWaiting() override;
   void Leave() override;
   bool Shutdown() override;
   WaitReport DescribeWait() const override;

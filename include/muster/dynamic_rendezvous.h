@@ -49,6 +49,8 @@ class DynamicRendezvousHandler final : public RendezvousHandler {
   using RendezvousHandler::SetClosed;
   std::string GetBackend() const override;
   std::string GetRunId() const override;
+  /// Whether its store is served here.
+  bool IsHost() const override;
   /// Unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
   bool UseAgentStore() const override;
   RendezvousInfo NextRendezvous() override;

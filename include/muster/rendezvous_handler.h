@@ -108,6 +108,9 @@ class RendezvousHandler {
   virtual std::string GetBackend() const = 0;
   virtual std::string GetRunId() const = 0;
 
+  /// Whether the others reach the rendezvous through this process, and lose it with it.
+  virtual bool IsHost() const { return false; }
+
   /// Whether workers may use the store that this agent serves.
   virtual bool UseAgentStore() const { return false; }
 
@@ -129,6 +132,9 @@ class RendezvousHandler {
   /// new one begins. Backends that are not told of such things look every 200 ms, and notice
   /// waiting nodes and the end only.
   virtual std::optional<MembershipEvent> AwaitEvent(std::chrono::milliseconds time);
+  /// An AwaitEvent() under way, or else the next one, comes back at once, with an event or without.
+  /// Any thread. False: this backend cannot, and whoever is in a hurry gives it less time.
+  virtual bool StopWaiting() { return false; }
 
   /// Gives up this node's place in the round, and nothing else: the others go on.
   virtual void Leave() {}

@@ -63,10 +63,8 @@ RendezvousStoreInfo Bootstrap::Of(int64_t round, int64_t rank, const std::option
 RendezvousStoreInfo Bootstrap::Publish(int64_t round) {
   uint16_t port = 0;  // not shared: worker 0 will serve, on a port that is free now
   if (IsShared()) {
-    if (!server_) {
-      server_ = around_.ReservePort();
-      server_->Serve();
-    }
+    if (!server_) server_ = around_.ReservePort();
+    server_->Serve();
     port = server_->port();
   }
   PrefixStore store(prefix_of_(round), store_);

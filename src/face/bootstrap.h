@@ -44,8 +44,10 @@ class Bootstrap {
   const std::string local_addr_;
   Surroundings& around_;
   Clock& clock_;
-  std::optional<Node> speaks_once_;       ///< A rank 0 that has published without signing.
-  std::unique_ptr<ReservedPort> server_;  ///< Once served, for all rounds: workers may linger.
+  std::optional<Node> speaks_once_;  ///< A rank 0 that has published without signing.
+  /// One port for all rounds: PyTorch's agents read it once. What the workers of one round leave in
+  /// the store is not there for those of the next.
+  std::unique_ptr<ReservedPort> server_;
 };
 
 }  // namespace muster

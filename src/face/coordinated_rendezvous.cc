@@ -247,7 +247,7 @@ struct CoordinatedRendezvousHandler::Impl {
   std::string cannot_serve;
   uint16_t port = 0;
   Node self;
-  /// Where this node serves the workers once it is rank 0; then for all rounds: workers may linger.
+  /// Where this node serves the workers of the rounds whose rank 0 it is.
   const std::unique_ptr<ReservedPort> master = around.ReservePort();
   std::shared_ptr<Store> store;
   uint64_t store_of = 0;  ///< The connection of the session at whose time it was made.
@@ -270,7 +270,7 @@ std::string CoordinatedRendezvousHandler::node() const {
   return (session == nullptr ? impl_->self : session->node()).ToString();
 }
 
-bool CoordinatedRendezvousHandler::is_host() const { return impl_->server != nullptr; }
+bool CoordinatedRendezvousHandler::IsHost() const { return impl_->server != nullptr; }
 std::string CoordinatedRendezvousHandler::GetRunId() const { return impl_->options.run_id; }
 bool CoordinatedRendezvousHandler::UseAgentStore() const { return Bootstrap::IsShared(); }
 
@@ -293,6 +293,12 @@ void CoordinatedRendezvousHandler::SetClosed(std::string_view reason) { impl_->C
 std::optional<MembershipEvent> CoordinatedRendezvousHandler::AwaitEvent(milliseconds time) {
   if (RendezvousHandler* other = impl_->Other()) return other->AwaitEvent(time);
   return impl_->Client().AwaitEvent(After(impl_->clock.Now(), time));
+}
+
+bool CoordinatedRendezvousHandler::StopWaiting() {
+  if (RendezvousHandler* other = impl_->Other()) return other->StopWaiting();
+  impl_->Client().StopWaiting();
+  return true;
 }
 
 void CoordinatedRendezvousHandler::Leave() {

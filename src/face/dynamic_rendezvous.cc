@@ -16,6 +16,7 @@
 #include "face/wait_report.h"
 #include "muster/network.h"
 #include "muster/prefix_store.h"
+#include "muster/tcp_store.h"
 #include "runtime/rendezvous_driver.h"
 #include "runtime/shared_document.h"
 
@@ -382,6 +383,10 @@ RendezvousCost DynamicRendezvousHandler::cost() const {
 
 std::string DynamicRendezvousHandler::GetBackend() const { return impl_->backend.name(); }
 std::string DynamicRendezvousHandler::GetRunId() const { return impl_->settings.run_id; }
+bool DynamicRendezvousHandler::IsHost() const {
+  const auto* tcp = dynamic_cast<const TcpStore*>(impl_->store.get());
+  return tcp != nullptr && tcp->is_server();
+}
 bool DynamicRendezvousHandler::UseAgentStore() const { return Bootstrap::IsShared(); }
 
 RendezvousInfo DynamicRendezvousHandler::NextRendezvous() {

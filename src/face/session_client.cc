@@ -137,10 +137,18 @@ bool SessionClient::plain() const {
 
 std::optional<MembershipEvent> SessionClient::AwaitEvent(Instant until) {
   Lock lock(*monitor_);
-  if (!AwaitUntil(lock, until, [&] { return !events_.empty(); })) return std::nullopt;
+  AwaitUntil(lock, until, [&] { return stop_waiting_ || !events_.empty(); });
+  stop_waiting_ = false;
+  if (events_.empty()) return std::nullopt;
   MembershipEvent event = std::move(events_.front());
   events_.pop_front();
   return event;
+}
+
+void SessionClient::StopWaiting() {
+  const Lock lock(*monitor_);
+  stop_waiting_ = true;
+  monitor_->NotifyAll();
 }
 
 WaitReport SessionClient::Describe() {

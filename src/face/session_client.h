@@ -54,6 +54,8 @@ class SessionClient final : private SessionLinkOwner {
   /// Counts connections on which the session was opened or resumed.
   uint64_t connections() const;
   std::optional<MembershipEvent> AwaitEvent(Instant until);
+  /// The one under way, or the next, comes back at once.
+  void StopWaiting();
   /// Asks the server if what it said last is older than a second; does not wait for the answer.
   WaitReport Describe();
 
@@ -97,6 +99,7 @@ class SessionClient final : private SessionLinkOwner {
   int64_t waiting_ = 0;
   uint64_t connections_ = 0;
   std::deque<MembershipEvent> events_;
+  bool stop_waiting_ = false;   // for an event
   std::optional<Push> stands_;  // the last one about a join under way
   std::optional<RunReport> report_;
   std::optional<Instant> reported_at_;

@@ -33,6 +33,7 @@ class StaticHandler final : public RendezvousHandler {
   std::string GetBackend() const override { return "static"; }
   std::string GetRunId() const override { return settings_.run_id; }
   bool UseAgentStore() const override { return true; }
+  bool IsHost() const override { return settings_.rank == 0; }
   bool IsClosed() override { return false; }
   using RendezvousHandler::SetClosed;
   void SetClosed(std::string_view) override {}

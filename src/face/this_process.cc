@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "adapters/posix/host.h"
@@ -67,17 +68,30 @@ class UvLoopThread final : public LoopThread {
 class BoundPort final : public ReservedPort {
  public:
   uint16_t port() const override { return socket_.port(); }
+  // The socket stays ours: who knocks between two servers waits for the second.
   void Serve() override {
     if (socket_.fd() < 0) return;
-    server_ = std::make_unique<StoreServer>(StoreServerOptions{.listen_fd = socket_.Release()});
+    server_.reset();
+    server_ = std::make_unique<StoreServer>(
+        StoreServerOptions{.listen_fd = ValueOrThrow(DuplicateDescriptor(socket_.fd()))});
   }
   void Free() override {
+    server_.reset();
     if (socket_.fd() >= 0) CloseSocket(socket_.Release());
   }
 
  private:
   SocketWithPort socket_;
   std::unique_ptr<StoreServer> server_;
+};
+
+class StdThread final : public Thread {
+ public:
+  explicit StdThread(std::function<void()> body) : thread_(std::move(body)) {}
+  ~StdThread() override { thread_.join(); }
+
+ private:
+  std::thread thread_;
 };
 
 class PeriodicCall final : public Timer {
@@ -107,6 +121,9 @@ class RealProcess final : public Surroundings {
   std::unique_ptr<Timer> CallEvery(std::string name, std::chrono::milliseconds period,
                                    std::function<void()> tick) override {
     return std::make_unique<PeriodicCall>(std::move(name), period, std::move(tick));
+  }
+  std::unique_ptr<Thread> StartThread(std::function<void()> body) override {
+    return std::make_unique<StdThread>(std::move(body));
   }
   std::unique_ptr<LoopThread> StartLoop() override { return std::make_unique<UvLoopThread>(); }
   std::unique_ptr<ReservedPort> ReservePort() override { return std::make_unique<BoundPort>(); }

@@ -27,6 +27,12 @@ class Monitor {
   virtual void NotifyAll() = 0;
 };
 
+/// Something that runs beside everything else. Destroying it waits for its end.
+class Thread {
+ public:
+  virtual ~Thread() = default;
+};
+
 /// A loop that turns by itself, on a thread of its own.
 class LoopThread {
  public:
@@ -44,7 +50,8 @@ class ReservedPort {
   virtual ~ReservedPort() = default;
 
   virtual uint16_t port() const = 0;
-  /// From now on, until destroyed. Nothing the second time.
+  /// A store with nothing in it, from now on, until destroyed or called again. Who was connected to
+  /// the one before is cut off.
   virtual void Serve() = 0;
   /// For another process to serve there.
   virtual void Free() = 0;
@@ -56,6 +63,8 @@ class Surroundings {
 
   virtual Clock& clock() = 0;
   virtual Dialer& dialer() = 0;
+  /// A simulated process may be dead already; whatever still runs in it ends when it sees this.
+  virtual bool has_ended() const { return false; }
   virtual uint32_t process_id() const = 0;
   /// Tells the nodes of one process apart.
   virtual int64_t NextNodeId() = 0;
@@ -67,6 +76,7 @@ class Surroundings {
   /// between two calls is the period.
   virtual std::unique_ptr<Timer> CallEvery(std::string name, std::chrono::milliseconds period,
                                            std::function<void()> tick) = 0;
+  virtual std::unique_ptr<Thread> StartThread(std::function<void()> body) = 0;
   /// StoreError, NetworkError: no thread or descriptor to be had.
   virtual std::unique_ptr<LoopThread> StartLoop() = 0;
   virtual std::unique_ptr<ReservedPort> ReservePort() = 0;

@@ -162,7 +162,7 @@ TEST_F(CoordinatedTest, OfSeveralNodesOnTheMachineOneHosts) {
     options.is_host.reset();
     nodes.push_back(Node(options));
   }
-  EXPECT_TRUE(nodes[0]->is_host());
+  EXPECT_TRUE(nodes[0]->IsHost());
   ExpectAgreement(NextOfAll(nodes));
 }
 

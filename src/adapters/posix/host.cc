@@ -1,5 +1,6 @@
 #include "adapters/posix/host.h"
 
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "adapters/posix/address.h"
+#include "adapters/posix/posix_clock.h"
 #include "base/text.h"
 
 namespace muster {
@@ -219,6 +221,35 @@ Result<PortSocket> ListenOnFreePort() {
   return ListenOnWildcard(AF_INET);
 }
 
+Status CanBeResolved(const std::string& host) {
+  constexpr int kAttempts = 10;
+  PosixClock clock;
+  int outcome = 0;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (attempt > 0) clock.SleepUntil(clock.Now() + 500ms);
+    addrinfo* found = nullptr;
+    outcome = getaddrinfo(host.c_str(), nullptr, nullptr, &found);
+    if (found != nullptr) freeaddrinfo(found);
+    if (outcome == 0) return Ok();
+    if (outcome != EAI_AGAIN) break;
+  }
+  return Error{Code::kNotFound,
+               Concat("host '", Printable(host), "' is not known: ", gai_strerror(outcome))};
+}
+
+std::string OwnPath() {
+  std::array<char, 4096> path{};
+  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size());
+  return size > 0 ? std::string(path.data(), static_cast<size_t>(size)) : "";
+}
+
 void CloseSocket(int fd) { close(fd); }
+
+Result<int> DuplicateDescriptor(int fd) {
+  const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0)
+    return Error{Code::kUnavailable, Concat("no descriptor to be had: ", std::strerror(errno))};
+  return copy;
+}
 
 }  // namespace muster

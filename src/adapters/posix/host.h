@@ -43,6 +43,15 @@ struct PortSocket {
 /// caller owns the descriptor. kUnavailable.
 Result<PortSocket> ListenOnFreePort();
 
+/// Whether the resolver knows the name; if it cannot say for the moment, it is asked for some
+/// seconds. kNotFound.
+Status CanBeResolved(const std::string& host);
+
+/// The file that this process runs; empty if the system does not tell.
+std::string OwnPath();
+
 void CloseSocket(int fd);
+/// Another descriptor for the same socket, not for children. kUnavailable.
+Result<int> DuplicateDescriptor(int fd);
 
 }  // namespace muster
