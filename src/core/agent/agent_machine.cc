@@ -33,6 +33,7 @@ AgentActions AgentMachine::Step(const AgentEvent& event, Instant now) {
       Join(out);
       break;
     case Kind::kJoined:
+      alone_ = event.alone;
       if (stage_ == Stage::kJoining) Start(out);
       break;
     case Kind::kJoinFailed:
@@ -47,18 +48,23 @@ AgentActions AgentMachine::Step(const AgentEvent& event, Instant now) {
     case Kind::kStartFailed:
       // Another try would find the same: the program is not there, or may not be run.
       why_ = event.text;
+      Close(out);
       Stop(Then::kFail, kTerminate, now, out);
       break;
     case Kind::kMembership:
       OnMembership(event, now, out);
+      break;
+    case Kind::kBlame:
+      OnBlame(event, now);
       break;
     case Kind::kJobFailed:
       OnJobFailed(event, now, out);
       break;
     case Kind::kBarrierPassed:
       if (stage_ != Stage::kBarrier) break;
-      out.push_back({.kind = AgentAction::Kind::kClose, .text = "all workers have succeeded"});
-      End(kSuccess, "all workers have succeeded", out);
+      why_ = "all workers have succeeded";
+      Close(out);
+      End(kSuccess, why_, out);
       break;
     case Kind::kBarrierFailed:
       if (stage_ != Stage::kBarrier) break;
@@ -95,10 +101,11 @@ void AgentMachine::OnWorkerEnded(const AgentEvent& event, Instant now, AgentActi
   }
 }
 
-// Membership costs no restart: nobody here has failed.
+// Membership costs no restart: nobody here has failed. Nor have workers that fell with a node.
 void AgentMachine::OnMembership(const AgentEvent& event, Instant now, AgentActions& out) {
-  if (stage_ == Stage::kWorking) {
+  if (stage_ == Stage::kWorking || (stage_ == Stage::kStopping && then_ == Then::kUndecided)) {
     why_ = event.text;
+    verdict_at_ = Instant::Never();
     Stop(Then::kRejoin, kTerminate, now, out);
   } else if (stage_ == Stage::kBarrier) {
     // Others begin again, or are gone. The work of this node is done, and theirs is their affair.
@@ -115,13 +122,14 @@ void AgentMachine::OnJobFailed(const AgentEvent& event, Instant now, AgentAction
   }
   if (stage_ == Stage::kJoining) return End(kFailure, event.text, out);
   why_ = event.text;
+  closed_ = true;
   Stop(Then::kFail, kTerminate, now, out);
 }
 
 // The first is handed on. The second is for those who did not heed it: another grace. The third
 // ends it all.
 void AgentMachine::OnSignal(const AgentEvent& event, Instant now, AgentActions& out) {
-  ++signals_;
+  if (++signals_ == 1) signal_ = event.signal;
   why_ = Concat("signal ", event.signal, " came");
   if (stage_ != Stage::kWorking && stage_ != Stage::kStopping) {
     out.push_back({.kind = AgentAction::Kind::kLeave});
@@ -135,7 +143,8 @@ void AgentMachine::OnSignal(const AgentEvent& event, Instant now, AgentActions& 
 }
 
 void AgentMachine::OnTime(Instant now, AgentActions& out) {
-  if (now < due_) return;
+  if (now >= verdict_at_) Judge(out);
+  if (now < due_ || stage_ == Stage::kEnded) return;
   due_ = Instant::Never();
   if (stage_ == Stage::kBarrier) {
     out.push_back({.text = Concat("did not hear within ", Milliseconds(rules_.barrier_max) / 1'000,
@@ -169,9 +178,33 @@ void AgentMachine::Start(AgentActions& out) {
 void AgentMachine::WorkersFailed(Instant now, AgentActions& out) {
   const WorkerFailure& first = failures_.front();
   why_ = Concat("worker ", first.worker, " ", HowItEnded(first.code));
-  const bool again = restarts_ < rules_.max_restarts;
-  if (again) ++restarts_;
-  Stop(again ? Then::kRestart : Then::kFail, kTerminate, now, out);
+  if (!alone_) {
+    out.push_back({.kind = AgentAction::Kind::kTellFailure});
+    verdict_at_ = now + rules_.verdict_patience;
+  }
+  Stop(Then::kUndecided, kTerminate, now, out);
+  if (alone_) Judge(out);
+}
+
+void AgentMachine::OnBlame(const AgentEvent& event, Instant now) {
+  if (stage_ != Stage::kStopping || then_ != Then::kUndecided || event.text.empty()) return;
+  // Whoever failed first comes again, or ends the job: either way this agent will be told.
+  why_ = event.text;
+  verdict_at_ = now + rules_.others_patience;
+}
+
+// Nobody else is to blame: it costs a restart, or the job.
+void AgentMachine::Judge(AgentActions& out) {
+  verdict_at_ = Instant::Never();
+  if (stage_ != Stage::kStopping || then_ != Then::kUndecided) return;
+  if (restarts_ < rules_.max_restarts) {
+    ++restarts_;
+    then_ = Then::kRestart;
+  } else {
+    then_ = Then::kFail;
+    Close(out);
+  }
+  if (Alive().empty()) AllGone(out);
 }
 
 void AgentMachine::Stop(Then then, int signal, Instant now, AgentActions& out) {
@@ -189,21 +222,31 @@ void AgentMachine::Told(int signal, Instant now, AgentActions& out) {
 }
 
 void AgentMachine::AllGone(AgentActions& out) {
+  due_ = Instant::Never();
+  if (then_ == Then::kUndecided) return;  // until the verdict
+  verdict_at_ = Instant::Never();
   alive_.assign(rules_.workers, false);
   out.push_back({.kind = AgentAction::Kind::kSweep});
   switch (then_) {
+    case Then::kUndecided:
     case Then::kRejoin:
     case Then::kRestart:
       out.push_back({.text = Concat("begins again: ", why_)});
       return Join(out);
     case Then::kFail:
-      out.push_back({.kind = AgentAction::Kind::kClose, .text = why_});
       return End(kFailure, why_, out);
     case Then::kSignalled:
       // Not closed: the others may go on, and this node may come back.
       out.push_back({.kind = AgentAction::Kind::kLeave});
       return End(kFailure, why_, out);
   }
+}
+
+// At once: the workers here may take their time to stop, and those of other nodes wait for them in
+// vain.
+void AgentMachine::Close(AgentActions& out) {
+  if (std::exchange(closed_, true)) return;
+  out.push_back({.kind = AgentAction::Kind::kClose, .text = why_});
 }
 
 void AgentMachine::EnterBarrier(Instant now, AgentActions& out) {
@@ -215,7 +258,7 @@ void AgentMachine::EnterBarrier(Instant now, AgentActions& out) {
 
 void AgentMachine::End(int status, std::string why, AgentActions& out) {
   stage_ = Stage::kEnded;
-  due_ = Instant::Never();
+  due_ = verdict_at_ = Instant::Never();
   out.push_back({.kind = AgentAction::Kind::kEnd, .status = status, .text = std::move(why)});
 }
 

@@ -29,6 +29,8 @@ std::string ToString(const AgentAction& action) {
       for (const size_t worker : action.workers) text += Concat(" ", worker);
       return text;
     }
+    case Did::kTellFailure:
+      return "tell failure";
     case Did::kSweep:
       return "sweep";
     case Did::kEnterBarrier:
@@ -45,11 +47,19 @@ std::string ToString(const AgentAction& action) {
   return "";
 }
 
+std::string Trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(' ');
+  if (begin == text.npos) return "";
+  return std::string(text.substr(begin, text.find_last_not_of(' ') - begin + 1));
+}
+
 /// "ended 1 -11", "signal 15", "membership", "time".
 AgentEvent EventOf(std::istringstream& words) {
   static const std::map<std::string, Kind> kKinds = {
       {"begin", Kind::kBegin},
       {"joined", Kind::kJoined},
+      {"joined-others", Kind::kJoined},
+      {"blame", Kind::kBlame},
       {"join-failed", Kind::kJoinFailed},
       {"not-needed", Kind::kNotNeeded},
       {"ended", Kind::kWorkerEnded},
@@ -66,13 +76,10 @@ AgentEvent EventOf(std::istringstream& words) {
   AgentEvent event{.kind = kKinds.at(name), .text = name};
   if (event.kind == Kind::kWorkerEnded) words >> event.worker >> event.code;
   if (event.kind == Kind::kSignal) words >> event.signal;
+  if (event.kind == Kind::kJoined) event.alone = name == "joined";
+  if (event.kind == Kind::kBlame) std::getline(words, event.text);
+  event.text = Trimmed(event.text);
   return event;
-}
-
-std::string Trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(' ');
-  if (begin == text.npos) return "";
-  return std::string(text.substr(begin, text.find_last_not_of(' ') - begin + 1));
 }
 
 /// Plays the story, line by line.
@@ -117,9 +124,9 @@ TEST(AgentMachineTest, Launch079OneFailureEndsTheOthersAndTheJob) {
   Play(agent, R"(
     0 begin       | join
     1 joined      | start after 0
-    5 ended 1 3   | signal 15 to 0 2
+    5 ended 1 3   | signal 15 to 0 2, close
     6 ended 0 -15 |
-    7 ended 2 0   | sweep, close, end 1
+    7 ended 2 0   | sweep, end 1
   )");
   const auto at = [](int second) { return Instant{std::chrono::seconds(second)}; };
   EXPECT_THAT(agent.failures(),
@@ -146,7 +153,7 @@ TEST(AgentMachineTest, Launch088AndNotMoreOften) {
     1 joined    | start after 0
     2 ended 0 1 | sweep, say, join
     3 joined    | start after 1
-    4 ended 0 1 | sweep, close, end 1
+    4 ended 0 1 | close, sweep, end 1
   )");
 }
 
@@ -166,10 +173,10 @@ TEST(AgentMachineTest, Launch090WhoIgnoresTheSignalIsKilledAfterTheGrace) {
   Play(kTwo, R"(
     0 begin      | join
     1 joined     | start after 0
-    2 ended 0 1  | signal 15 to 1
+    2 ended 0 1  | signal 15 to 1, close
    31.9 time     |
    32 time       | signal 9 to 1
-   33 ended 1 -9 | sweep, close, end 1
+   33 ended 1 -9 | sweep, end 1
   )");
 }
 
@@ -177,7 +184,7 @@ TEST(AgentMachineTest, Launch152TheGraceIsAsLongAsItIsTold) {
   Play({.workers = 2, .grace = 2s}, R"(
     0 begin     | join
     1 joined    | start after 0
-    2 ended 0 1 | signal 15 to 1
+    2 ended 0 1 | signal 15 to 1, close
     4 time      | signal 9 to 1
   )");
 }
@@ -271,7 +278,7 @@ TEST(AgentMachineTest, AJobThatFailedElsewhereEndsHereWithinTheGrace) {
     1 joined     | start after 0
     2 job-failed | signal 15 to 0 1
     3 ended 0 0  |
-    4 ended 1 0  | sweep, close, end 1
+    4 ended 1 0  | sweep, end 1
   )");
 }
 
@@ -281,7 +288,7 @@ TEST(AgentMachineTest, ARestartTurnsIntoTheEndWhenTheJobFails) {
     1 joined     | start after 0
     2 ended 0 1  | signal 15 to 1
     3 job-failed |
-    4 ended 1 0  | sweep, close, end 1
+    4 ended 1 0  | sweep, end 1
   )");
 }
 
@@ -289,9 +296,70 @@ TEST(AgentMachineTest, Launch045AProgramThatCannotBeStartedIsNotTriedAgain) {
   Play(kTwoOnceMore, R"(
     0 begin        | join
     1 joined       | start after 0
-    1 ended 1 127  | signal 15 to 0
-    1 start-failed |
-    2 ended 0 -15  | sweep, close, end 1
+    1 start-failed | close, signal 15 to 0 1
+    1 ended 1 0    |
+    2 ended 0 -15  | sweep, end 1
+  )");
+}
+
+TEST(AgentMachineTest, WorkersThatFallWithAnotherNodeHaveNotFailed) {
+  Play(kTwo, R"(
+    0 begin         | join
+    1 joined-others | start after 0
+    2 ended 0 1     | tell failure, signal 15 to 1
+    2.1 ended 1 -15 |
+    2.2 blame       |
+    2.5 membership  | sweep, say, join
+    3 joined-others | start after 0
+    4 membership    | signal 15 to 0 1
+  )");
+}
+
+TEST(AgentMachineTest, Launch092WhoFailedFirstPaysForTheRestartOfAll) {
+  constexpr const char* kUntilTheFailure = R"(
+    0 begin         | join
+    1 joined-others | start after 0
+    2 ended 0 1     | tell failure, signal 15 to 1
+    2.1 ended 1 -15 |
+  )";
+  AgentMachine first(kTwoOnceMore);
+  Play(first, kUntilTheFailure);
+  Play(first, R"(
+    2.2 blame       |
+    2.6 time        |
+    2.71 time       | sweep, say, join
+    3 joined-others | start after 1
+  )");
+  AgentMachine second(kTwoOnceMore);
+  Play(second, kUntilTheFailure);
+  Play(second, R"(
+    2.2 blame rank 3 on b ended with status 1 |
+    2.9 time        |
+    3 membership    | sweep, say, join
+    4 joined-others | start after 0
+  )");
+}
+
+TEST(AgentMachineTest, WhereNobodyIsHeardOfTheFailureIsOurs) {
+  Play(kTwo, R"(
+    0 begin         | join
+    1 joined-others | start after 0
+    2 ended 0 1     | tell failure, signal 15 to 1
+    2.2 blame somebody else |
+    7.1 time        |
+    7.21 time       | close
+    8 ended 1 -15   | sweep, end 1
+  )");
+}
+
+TEST(AgentMachineTest, AStubbornWorkerIsKilledAlsoWhileTheVerdictIsOut) {
+  Play({.workers = 2, .grace = 500ms}, R"(
+    0 begin         | join
+    1 joined-others | start after 0
+    2 ended 0 1     | tell failure, signal 15 to 1
+    2.5 time        | signal 9 to 1
+    2.6 ended 1 -9  |
+    2.71 time       | close, sweep, end 1
   )");
 }
 

@@ -1,0 +1,64 @@
+// A command line, read by the rules of Python's argparse. Scripts of users rely on its corners:
+// options cut short, two spellings, letters in clusters.
+//
+// The line is: options, then one script, then what belongs to the script.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace muster {
+
+/// One option. Its texts outlive it.
+struct ArgumentSpec {
+  enum class Kind {
+    kFlag,      ///< Takes no value.
+    kText,      ///< Any text.
+    kWhole,     ///< A number that ParseWholeNumber() reads.
+    kFraction,  ///< A number that ParseFraction() reads.
+    kHelp,      ///< Ends the reading.
+  };
+
+  std::string_view name;  ///< "node-rank": "--node-rank" and "--node_rank".
+  char letter = 0;        ///< 't': also "-t". 0: none.
+  Kind kind = Kind::kText;
+  std::string_view choices{};      ///< "spawn,fork": no other value. Empty: any.
+  std::string_view placeholder{};  ///< What the help calls the value.
+  std::string_view initial{};      ///< The value where nobody gives one.
+  std::string_view variable{};     ///< The environment variable that replaces `initial`.
+  bool ours = false;               ///< Not torchrun's: never makes an abbreviation ambiguous.
+  std::string_view group{};        ///< The help's heading.
+  std::string_view help{};         ///< A sentence or two.
+};
+
+struct CommandLine {
+  /// Those that were given, by name; the last one of each. Flags have no text.
+  std::map<std::string, std::string, std::less<>> given{};
+  bool help = false;  ///< Asked for: what stands behind was not read.
+  std::optional<std::string> script{};
+  std::vector<std::string> rest{};  ///< The script's, untouched.
+
+  bool operator==(const CommandLine&) const = default;
+};
+
+/// kInvalid: a reason for the user, in one line. A missing script is no error here.
+Result<CommandLine> ReadCommandLine(std::span<const ArgumentSpec> specs,
+                                    std::span<const std::string> words);
+
+/// Whether `text` is of this kind; its choices do not matter. `source` names where it comes from.
+Status CheckKind(const ArgumentSpec& spec, std::string_view source, std::string_view text);
+
+/// As Python's float() reads it, infinities included. Not what is beyond a double.
+std::optional<double> ParseFraction(std::string_view text);
+
+/// All options under their groups, in the table's order, at most `columns` wide.
+std::string HelpOn(std::span<const ArgumentSpec> specs, size_t columns);
+
+}  // namespace muster

@@ -1,0 +1,38 @@
+// Which of a node's accelerators its workers see: the lists that users put into the environment,
+// read as the drivers read them.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster {
+
+/// A node's devices in their driver's order, "GPU-8d2a...": an empty text for one that did not say.
+struct DeviceList {
+  std::vector<std::string> uuids{};
+};
+
+struct VisibleDevices {
+  std::vector<size_t> indices{};  ///< Into the list, in the workers' order; this many are visible.
+  bool ask_driver = false;        ///< Parts of devices (MIG) are named: only the driver can tell.
+
+  bool operator==(const VisibleDevices&) const = default;
+};
+
+/// Through CUDA_VISIBLE_DEVICES. Not set: all of them. Numbers, or UUIDs and their beginnings, are
+/// taken up to the first that names no device; a device named twice hides them all.
+VisibleDevices CudaVisible(const std::optional<std::string>& variable, const DeviceList& devices);
+
+struct RocmVariables {
+  std::optional<std::string> rocr{};  ///< ROCR_VISIBLE_DEVICES
+  std::optional<std::string> hip{};   ///< HIP_VISIBLE_DEVICES
+  std::optional<std::string> cuda{};  ///< CUDA_VISIBLE_DEVICES: HIP's own, where that is not set.
+};
+
+/// The first variable chooses among the devices, and the second among those that it has left. Both
+/// may mix numbers and UUIDs. Never asks for the driver.
+VisibleDevices RocmVisible(const RocmVariables& variables, const DeviceList& devices);
+
+}  // namespace muster
