@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/agent/launch_options.h"
+
 namespace muster::cli {
 
 /// What the program exits with; README and `--help` say the same.
@@ -30,5 +32,12 @@ void AddBench(CLI::App& app, Run* run);
 void AddRendezvous(CLI::App& app, Run* run);
 void AddSim(CLI::App& app, Run* run);
 void AddStatus(CLI::App& app, Run* run);
+
+/// `muster run`, whose command line is not for CLI11: what stands behind "run", and the program's
+/// own path as it was called. Returns the exit status.
+int RunJob(const std::vector<std::string>& arguments, const std::string& own_path,
+           LaunchPersonality personality);
+/// For --help.
+void AddRun(CLI::App& app);
 
 }  // namespace muster::cli

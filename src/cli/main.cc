@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/text.h"
@@ -17,6 +19,7 @@ namespace {
 constexpr const char* kAbout =
     "muster gets a fleet of machines to agree on who is in a training job, in which order.\n"
     "\n"
+    "  muster run --nproc-per-node 4 train.py  the workers of one node, as torchrun starts them\n"
     "  muster serve --listen :29500            a server for rendezvous, and for PyTorch's "
     "TCPStore\n"
     "  muster store --server HOST:29500 keys   look into any TCPStore server, muster's or "
@@ -71,13 +74,28 @@ std::string Explain(const CLI::App& app, const CLI::ParseError& wrong) {
   return Concat(what, " (see '", name, " --help')");
 }
 
+/// `muster run`, or the program under torchrun's name: the rest is the launcher's.
+std::optional<LaunchPersonality> AsLauncher(std::string_view called,
+                                            std::vector<std::string>& arguments) {
+  if (called.substr(called.rfind('/') + 1) == "torchrun") return LaunchPersonality::kRun;
+  if (arguments.empty()) return std::nullopt;
+  std::optional<LaunchPersonality> personality;
+  if (arguments.front() == "run") personality = LaunchPersonality::kRun;
+  if (arguments.front() == "launch") personality = LaunchPersonality::kLegacy;
+  if (personality) arguments.erase(arguments.begin());
+  return personality;
+}
+
 int Main(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (const auto personality = AsLauncher(argv[0], arguments))
+    return RunJob(arguments, argv[0], *personality);
   CLI::App app(kAbout, "muster");
   app.set_version_flag("--version", "muster " MUSTER_VERSION);
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
   Run run;
+  AddRun(app);
   AddServe(app, &run);
   AddStore(app, &run, &arguments);
   AddRendezvous(app, &run);

@@ -1,8 +1,11 @@
 #include "cli/process.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,13 +22,14 @@ namespace muster::cli {
 
 namespace {
 
-sigset_t StopSet() {
+sigset_t SetOf(const std::vector<int>& signals) {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
+  for (const int signal : signals) sigaddset(&set, signal);
   return set;
 }
+
+sigset_t StopSet() { return SetOf({SIGINT, SIGTERM}); }
 
 }  // namespace
 
@@ -47,6 +51,40 @@ std::optional<int> StopSignals::AwaitFor(std::chrono::milliseconds time) const {
   const timespec limit{.tv_sec = time.count() / 1000, .tv_nsec = time.count() % 1000 * 1'000'000};
   const int number = sigtimedwait(&set, nullptr, &limit);
   return number > 0 ? std::optional(number) : std::nullopt;
+}
+
+void BlockSignals(const std::vector<int>& signals) {
+  const sigset_t set = SetOf(signals);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+SignalWatch::SignalWatch(const std::vector<int>& signals, std::function<void(int)> heed)
+    : heed_(std::move(heed)) {
+  BlockSignals(signals);
+  const sigset_t set = SetOf(signals);
+  signals_ = signalfd(-1, &set, SFD_CLOEXEC);
+  end_ = eventfd(0, EFD_CLOEXEC);
+  if (signals_ < 0 || end_ < 0)
+    throw std::runtime_error(Concat("no descriptors to watch for signals: ", std::strerror(errno)));
+  thread_ = std::thread([this] { Watch(); });
+}
+
+SignalWatch::~SignalWatch() {
+  eventfd_write(end_, 1);
+  thread_.join();
+  close(signals_);
+  close(end_);
+}
+
+void SignalWatch::Watch() {
+  while (true) {
+    pollfd either[] = {{.fd = end_, .events = POLLIN, .revents = 0},
+                       {.fd = signals_, .events = POLLIN, .revents = 0}};
+    if (poll(either, 2, -1) < 0) continue;
+    if (either[0].revents != 0) return;
+    signalfd_siginfo info{};
+    if (read(signals_, &info, sizeof info) == sizeof info) heed_(static_cast<int>(info.ssi_signo));
+  }
 }
 
 void RaiseDescriptorLimit() {

@@ -4,9 +4,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <vector>
 
 namespace muster::cli {
 
@@ -19,6 +22,28 @@ class StopSignals {
   int Await() const;
   /// The same, but not for longer than this.
   std::optional<int> AwaitFor(std::chrono::milliseconds time) const;
+};
+
+/// They wait, in all threads started later, for somebody who heeds them.
+void BlockSignals(const std::vector<int>& signals);
+
+/// These signals wait for us in all threads started later, and `heed` is called for each that
+/// comes, on a thread of its own. Make it first.
+class SignalWatch {
+ public:
+  /// std::runtime_error: no descriptors to be had.
+  SignalWatch(const std::vector<int>& signals, std::function<void(int signal)> heed);
+  ~SignalWatch();
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
+
+ private:
+  void Watch();
+
+  const std::function<void(int)> heed_;
+  int signals_ = -1;  // a signalfd
+  int end_ = -1;      // an eventfd
+  std::thread thread_;
 };
 
 /// Raises the soft limit of open files to the hard one: thousands of nodes are thousands of

@@ -1,5 +1,4 @@
 // `muster rendezvous`: one node's part in a rendezvous, to be watched.
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -16,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/process.h"
+#include "cli/progress.h"
 #include "muster/rendezvous.h"
 
 namespace muster::cli {
@@ -71,60 +71,6 @@ RendezvousParameters Parameters(const RendezvousFlags& flags) {
   return {flags.backend, flags.endpoint,   flags.run_id,     min_nodes,
           max_nodes,     flags.local_addr, std::move(config)};
 }
-
-/// Names may be many; what comes before and after them matters more.
-std::string WithoutMiddle(const std::string& line, size_t width) {
-  constexpr std::string_view kGap = "...";
-  const auto at_character = [&line](size_t at) {
-    while (at < line.size() && (line[at] & 0xc0) == 0x80) ++at;
-    return at;
-  };
-  if (width <= kGap.size()) return "";
-  const size_t tail = std::min<size_t>(24, width / 3);
-  size_t head = width - kGap.size() - tail;
-  while (head > 0 && at_character(head) != head) --head;
-  return Concat(line.substr(0, head), kGap, line.substr(at_character(line.size() - tail)));
-}
-
-/// Says on stderr whom we wait for: one line that is rewritten on a terminal, else a line for each
-/// change. Nothing about the passing of time alone.
-class Progress {
- public:
-  ~Progress() { Clear(); }
-
-  void Show(const WaitReport& report) {
-    if (report.phase == WaitReport::Phase::kIdle) return;
-    if (on_terminal_) return Redraw(report.ToString());
-    WaitReport timeless = report;
-    timeless.last_call_left.reset();
-    timeless.time_left.reset();
-    if (timeless.ToString() == last_) return;
-    last_ = timeless.ToString();
-    std::fprintf(stderr, "muster: %s\n", report.ToString().c_str());
-  }
-
-  void Clear() {
-    if (!drawn_.empty()) std::fputs("\r\x1b[K", stderr);
-    drawn_.clear();
-  }
-
- private:
-  // A line that is wider than the terminal could not be taken back.
-  void Redraw(std::string line) {
-    winsize size{};
-    const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-    const size_t width = (known ? size.ws_col : 80u) - 1;
-    if (line.size() > width) line = WithoutMiddle(line, width);
-    if (line == drawn_) return;
-    std::fprintf(stderr, "\r\x1b[K%s", line.c_str());
-    std::fflush(stderr);
-    drawn_ = std::move(line);
-  }
-
-  const bool on_terminal_ = isatty(STDERR_FILENO) == 1;
-  std::string drawn_;
-  std::string last_;
-};
 
 using Json = nlohmann::ordered_json;
 

@@ -1,0 +1,25 @@
+// How the end of a job is told: to the user on stderr, to programs in files.
+#pragma once
+
+#include <string>
+
+#include "launch/job_host.h"
+#include "ports/clock.h"
+
+namespace muster::cli {
+
+struct JobEnd {
+  int status = 0;
+  std::string why{};
+  int signal = 0;  ///< That ended it; 0: none.
+  std::string entry_point{};
+  std::string run_id{};
+  std::string failure_report{};     ///< A file for the report as JSON; empty: none.
+  std::string parent_error_file{};  ///< Where whoever started us looks for our error; empty: none.
+  bool quiet = false;
+};
+
+/// `failure_elsewhere`: what another node has told as the first failure, or nothing.
+void Account(const JobEnd& end, JobHost& host, const std::string& failure_elsewhere, Clock& clock);
+
+}  // namespace muster::cli

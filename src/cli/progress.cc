@@ -1,0 +1,89 @@
+#include "cli/progress.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "base/text.h"
+
+namespace muster::cli {
+
+namespace {
+
+constexpr std::chrono::milliseconds kWorthALine{300};
+constexpr std::chrono::milliseconds kRefresh{100};
+
+/// Names may be many; what comes before and after them matters more.
+std::string WithoutMiddle(const std::string& line, size_t width) {
+  constexpr std::string_view kGap = "...";
+  const auto at_character = [&line](size_t at) {
+    while (at < line.size() && (line[at] & 0xc0) == 0x80) ++at;
+    return at;
+  };
+  if (width <= kGap.size()) return "";
+  const size_t tail = std::min<size_t>(24, width / 3);
+  size_t head = width - kGap.size() - tail;
+  while (head > 0 && at_character(head) != head) --head;
+  return Concat(line.substr(0, head), kGap, line.substr(at_character(line.size() - tail)));
+}
+
+}  // namespace
+
+Progress::Progress() : on_terminal_(isatty(STDERR_FILENO) == 1) {}
+
+void Progress::Show(const WaitReport& report) {
+  if (report.phase == WaitReport::Phase::kIdle) return;
+  if (on_terminal_) return Redraw(report.ToString());
+  WaitReport timeless = report;
+  timeless.last_call_left.reset();
+  timeless.time_left.reset();
+  if (timeless.ToString() == last_) return;
+  last_ = timeless.ToString();
+  std::fprintf(stderr, "muster: %s\n", report.ToString().c_str());
+}
+
+void Progress::Clear() {
+  if (!drawn_.empty()) std::fputs("\r\x1b[K", stderr);
+  drawn_.clear();
+}
+
+// A line that is wider than the terminal could not be taken back.
+void Progress::Redraw(std::string line) {
+  winsize size{};
+  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  const size_t width = (known ? size.ws_col : 80u) - 1;
+  if (line.size() > width) line = WithoutMiddle(line, width);
+  if (line == drawn_) return;
+  std::fprintf(stderr, "\r\x1b[K%s", line.c_str());
+  std::fflush(stderr);
+  drawn_ = std::move(line);
+}
+
+void WaitLine::Begin() {
+  End();
+  is_over_ = false;
+  thread_ = std::thread([this] { Look(); });
+}
+
+void WaitLine::End() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+    over_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void WaitLine::Look() {
+  Progress progress;
+  std::unique_lock lock(mutex_);
+  auto patience = kWorthALine;
+  while (!over_.wait_for(lock, std::exchange(patience, kRefresh), [this] { return is_over_; }))
+    progress.Show(handler_.DescribeWait());
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,377 @@
+// `muster run`: the launcher of one node. Reads the command line as torchrun does, finds out what
+// has to be known, checks it, and only then starts anything.
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "adapters/posix/host.h"
+#include "adapters/posix/worker_launch.h"
+#include "adapters/posix/worker_processes.h"
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/job_report.h"
+#include "cli/process.h"
+#include "cli/progress.h"
+#include "core/agent/launch_options.h"
+#include "face/this_process.h"
+#include "launch/devices.h"
+#include "launch/interpreter.h"
+#include "launch/job_host.h"
+#include "launch/numa.h"
+#include "muster/network.h"
+#include "muster/rendezvous.h"
+#include "muster/store_server.h"
+
+namespace muster::cli {
+namespace {
+
+/// What cannot be done, in one line.
+[[noreturn]] void Refuse(const std::string& why) { throw std::runtime_error(why); }
+
+template <typename T>
+T Must(Result<T> result) {
+  if (!result) Refuse(result.error().message);
+  return std::move(result).value();
+}
+
+Environment OwnEnvironment() {
+  Environment all;
+  for (char** line = environ; *line != nullptr; ++line) {
+    const std::string_view text(*line);
+    const size_t equals = text.find('=');
+    if (equals == text.npos) continue;
+    all.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return all;
+}
+
+std::string Find(const Environment& environment, const char* name, std::string otherwise = "") {
+  const auto found = environment.find(name);
+  return found == environment.end() ? std::move(otherwise) : found->second;
+}
+
+/// Random, and only that: a name for a run that nobody else has.
+std::string Uuid() {
+  std::random_device entropy;
+  std::string text;
+  for (int i = 0; i < 32; ++i) {
+    if (i == 8 || i == 12 || i == 16 || i == 20) text += '-';
+    uint32_t digit = entropy() & 0xf;
+    if (i == 12) digit = 4;
+    if (i == 16) digit = 8 | (digit & 3);
+    text += "0123456789abcdef"[digit];
+  }
+  return text;
+}
+
+std::string DecimalId() {
+  std::random_device entropy;
+  std::string text(1, static_cast<char>('1' + entropy() % 9));
+  while (text.size() < 38) text += static_cast<char>('0' + entropy() % 10);
+  return text;
+}
+
+/// Says things on stderr, as much as the user wants to hear.
+class Voice {
+ public:
+  explicit Voice(const LaunchOptions& options) : quiet_(options.quiet), verbose_(options.verbose) {}
+
+  void Say(const std::string& line, bool is_detail = false) const {
+    if (quiet_ || (is_detail && !verbose_)) return;
+    std::fprintf(stderr, "muster: %s\n", line.c_str());
+  }
+  bool quiet() const { return quiet_; }
+
+ private:
+  const bool quiet_;
+  const bool verbose_;
+};
+
+// ----------------------------------------------------------------------------------------------
+// what is run
+
+/// Before anything is started: what is not there now will not be there for the workers either.
+void CheckScript(const CommandOptions& command, const Environment& environment) {
+  if (command.module || environment.contains("PYTHON_EXEC")) return;
+  const std::string script = Substituted(command.script, {{"local_rank", "0"}});
+  const std::string what =
+      Concat(command.no_python ? "program '" : "script '", Printable(script), "': ");
+  if (command.no_python && script.find('/') == script.npos) {
+    Must(WorkerLaunch::Prepare(
+        {.arguments = WorkerArguments(command, 0), .environment = ToLines(environment)}, "check"));
+    return;
+  }
+  struct stat found {};
+  if (stat(script.c_str(), &found) != 0)
+    Refuse(Concat(what, std::strerror(errno),
+                  command.no_python ? "" : "; for a program on the PATH there is --no-python"));
+  if (command.no_python && S_ISDIR(found.st_mode)) Refuse(Concat(what, std::strerror(EISDIR)));
+  if (access(script.c_str(), command.no_python ? X_OK : R_OK) != 0)
+    Refuse(Concat(what, std::strerror(errno),
+                  command.no_python ? "; is it executable (chmod +x)?" : ""));
+}
+
+struct Program {
+  CommandOptions command{};
+  std::string entry_point{};
+};
+
+Program FindWhatToRun(const LaunchOptions& options, const Environment& environment,
+                      const std::string& own_path) {
+  Program program{.command = {.script = options.script,
+                              .arguments = options.arguments,
+                              .module = options.module,
+                              .no_python = options.no_python,
+                              .run_path = options.run_path,
+                              .pass_local_rank = options.insert_local_rank}};
+  std::string own_python;
+  if (!options.no_python || options.run_path) {
+    program.command.python = Must(FindPython(environment, own_path, OwnPath(), options.python));
+    Environment without = environment;
+    without.erase("PYTHON_EXEC");
+    if (const auto own = FindPython(without, own_path, OwnPath(), options.python))
+      own_python = *own;
+  }
+  program.entry_point = EntryPointName(program.command, own_python);
+  CheckScript(program.command, environment);
+  return program;
+}
+
+std::vector<int> SignalsToHandle(const LaunchOptions& options, const Voice& voice) {
+  SignalList list = Must(ParseSignals(options.signals));
+  for (const std::string& name : list.unknown)
+    voice.Say(Concat("--signals-to-handle: '", Printable(name), "' is no signal; left out"));
+  // Whoever started us with nohup does not want the job to end with the terminal.
+  struct sigaction hangup {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler == SIG_IGN) std::erase(list.numbers, SIGHUP);
+  return list.numbers;
+}
+
+// ----------------------------------------------------------------------------------------------
+// where the nodes meet
+
+/// A name that nobody knows would otherwise be tried until the join times out.
+void CheckEndpoint(const LaunchOptions& options) {
+  if (options.endpoint.empty() || options.backend.starts_with("etcd")) return;
+  if (options.rendezvous.contains("store_type")) return;  // perhaps a file's path
+  const HostAndPort at = ParseRendezvousEndpoint(options.endpoint, 29400);
+  if (const auto known = CanBeResolved(at.host); !known)
+    Refuse(Concat("--rdzv-endpoint '", Printable(options.endpoint), "': ", known.error().message));
+}
+
+struct MeetingPlace {
+  std::unique_ptr<StoreServer> server;  ///< Of a job of one node; first made, last destroyed.
+  RendezvousHandlerPtr handler;
+};
+
+MeetingPlace Meet(const LaunchOptions& options, const std::string& run_id) {
+  MeetingPlace place;
+  std::string endpoint = options.endpoint;
+  RendezvousConfig config;
+  for (const auto& [key, value] : options.rendezvous) config.emplace(key, value);
+  const bool alone = options.backend == "muster" && endpoint.empty() && options.nodes.max == 1;
+  if (alone) {
+    place.server =
+        std::make_unique<StoreServer>(StoreServerOptions{.host = "127.0.0.1", .threads = 1});
+    endpoint = Concat("127.0.0.1:", place.server->port());
+    config.insert_or_assign("is_host", false);
+  }
+  const std::string local_addr =
+      alone && options.local_addr.empty() ? "127.0.0.1" : options.local_addr;
+  place.handler = GetRendezvousHandler(RendezvousParameters(
+      options.backend, endpoint, run_id, options.nodes.min, options.nodes.max, local_addr, config));
+  return place;
+}
+
+Duration ContactMax(const LaunchOptions& options) {
+  const auto found = options.rendezvous.find("contact_timeout");
+  if (found == options.rendezvous.end()) return AttendantOptions{}.contact_max;
+  const auto seconds = ParseWholeNumber(found->second);
+  if (!seconds || *seconds < 1)
+    Refuse(Concat("--rdzv-conf contact_timeout='", Printable(found->second),
+                  "': a number of seconds above 0 is wanted"));
+  return std::chrono::seconds(std::min<int64_t>(*seconds, 1'000'000'000));
+}
+
+// ----------------------------------------------------------------------------------------------
+// the job
+
+/// Everything that is known before anything is started.
+struct Job {
+  LaunchOptions options{};
+  Environment environment{};
+  size_t workers = 1;
+  Program program{};
+  std::vector<int> signals{};
+  std::vector<std::vector<int>> cpus{};
+  std::string run_id{};
+};
+
+Job Plan(LaunchOptions options, const std::string& own_path, const Voice& voice) {
+  Job job{.options = std::move(options), .environment = OwnEnvironment()};
+  for (const std::string& warning : job.options.warnings) voice.Say(warning);
+  job.workers = Must(CountWorkers(job.options.workers, job.environment));
+  job.program =
+      FindWhatToRun(job.options, job.environment, UnresolvedOwnPath(own_path, job.environment));
+  job.signals = SignalsToHandle(job.options, voice);
+  if (!job.options.numa_binding.empty())
+    job.cpus = Must(
+        CpusOfWorkers(Must(ParseNumaMode(job.options.numa_binding)), job.workers, job.environment));
+  CheckEndpoint(job.options);
+  job.run_id = job.options.run_id;
+  if (job.run_id.empty()) {
+    job.run_id = job.options.standalone ? Uuid() : DecimalId();
+    if (!job.options.standalone)
+      voice.Say(Concat("--rdzv-id is empty; this run is called ", job.run_id));
+  }
+  if (LimitsThreads(job.environment, job.workers))
+    voice.Say(
+        "OMP_NUM_THREADS is set to 1 for each worker, so that they do not fight for cores; set it "
+        "yourself to tune them");
+  return job;
+}
+
+JobOptions OptionsOf(const Job& job, const RendezvousHandler& handler, const Voice& voice,
+                     WaitLine& wait_line) {
+  const LaunchOptions& options = job.options;
+  return {.command = job.program.command,
+          .entry_point = job.program.entry_point,
+          .inherited = job.environment,
+          .environment = {.role = options.role,
+                          .run_id = job.run_id,
+                          .workers = job.workers,
+                          .max_restarts = options.max_restarts,
+                          .uses_agent_store = handler.UseAgentStore(),
+                          .has_virtual_local_rank = options.virtual_local_rank,
+                          .signals = options.signals},
+          .streams = {.redirects = Must(ParseStreams(options.redirects, job.workers)),
+                      .tee = Must(ParseStreams(options.tee, job.workers)),
+                      .shown_workers = options.shown_workers,
+                      .without_logs = options.log_dir == "/dev/null"},
+          .output_needles = options.output_needles,
+          .error_needles = options.error_needles,
+          .prefix_template = Find(job.environment, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
+          .color = !job.environment.contains("NO_COLOR"),
+          .cpus = job.cpus,
+          .backend = options.backend,
+          .say = [&voice](const std::string& line, bool is_detail) { voice.Say(line, is_detail); },
+          .host_name =
+              [name = std::string()]() mutable {
+                if (name.empty()) name = FullyQualifiedName();
+                return name;
+              },
+          .on_joining = [&] { voice.quiet() ? void() : wait_line.Begin(); },
+          .on_joined = [&] { wait_line.End(); }};
+}
+
+std::unique_ptr<AgentEventSink> OpenEvents(const Job& job) {
+  if (job.options.event_sink == "null") return nullptr;
+  return Must(OpenAgentEventSink(
+      {.name = job.options.event_sink, .log_level = Find(job.environment, "LOGLEVEL")}));
+}
+
+LogTree MakeLogs(const Job& job) {
+  const LaunchOptions& options = job.options;
+  std::random_device entropy;
+  return Must(LogTree::Create(
+      {.root = options.log_dir,
+       .temporary = Find(job.environment, "TMPDIR", "/tmp"),
+       .run_id = job.run_id,
+       .filtered = {.out = !options.output_needles.empty(), .err = !options.error_needles.empty()},
+       .seed = (uint64_t{entropy()} << 32) | entropy()}));
+}
+
+int Launch(const Job& job, const Voice& voice) {
+  Must(ParseStreams(job.options.redirects, job.workers));
+  Must(ParseStreams(job.options.tee, job.workers));
+  LogTree logs = MakeLogs(job);
+  std::unique_ptr<AgentEventSink> events = OpenEvents(job);
+
+  // Signals wait from here on, in all threads that follow, until somebody heeds them.
+  BlockSignals(job.signals);
+  Agent* agent = nullptr;
+  // Workers end only after the agent has started them.
+  std::unique_ptr<WorkerProcesses> processes = Must(WorkerProcesses::Open(
+      [&agent](size_t worker, int64_t pid, int code) { agent->OnWorkerEnded(worker, pid, code); }));
+  MeetingPlace place = Meet(job.options, job.run_id);
+  WaitLine wait_line(*place.handler);
+  Surroundings& around = ThisProcess();
+  JobHost host(OptionsOf(job, *place.handler, voice, wait_line), std::move(logs), std::move(events),
+               around.clock());
+  Agent driver({.rules = {.workers = job.workers,
+                          .max_restarts = job.options.max_restarts,
+                          .grace = job.options.shutdown_timeout,
+                          .barrier_max = job.options.exit_barrier_timeout},
+                .attendant = {.role = {job.options.role, static_cast<int64_t>(job.workers)},
+                              .are_identical =
+                                  Find(job.environment, "TORCH_ELASTIC_WORKER_IDENTICAL") == "1",
+                              .contact_max = ContactMax(job.options)}},
+               *place.handler, *processes, host, around);
+  agent = &driver;
+  int status = kFailed;
+  {
+    const SignalWatch signals(job.signals, [&driver](int signal) { driver.OnSignal(signal); });
+    status = driver.Run();
+  }
+  wait_line.End();
+  processes.reset();
+  host.FinishOutput();
+  Account({.status = status,
+           .why = driver.why(),
+           .signal = driver.machine().signal(),
+           .entry_point = job.program.entry_point,
+           .run_id = job.run_id,
+           .failure_report = job.options.failure_report,
+           .parent_error_file = Find(job.environment, "TORCHELASTIC_ERROR_FILE"),
+           .quiet = voice.quiet()},
+          host, driver.attendant().failure_elsewhere(), around.clock());
+  std::fflush(nullptr);
+  // A join under way cannot be called off. Nothing else is left to be done.
+  if (driver.attendant().is_joining()) _exit(status);
+  return status;
+}
+
+}  // namespace
+
+int RunJob(const std::vector<std::string>& arguments, const std::string& own_path,
+           LaunchPersonality personality) {
+  auto read = ReadLaunchOptions(arguments, OwnEnvironment(), personality);
+  if (const auto* refusal = std::get_if<LaunchRefusal>(&read)) {
+    if (refusal->status == kOk) {
+      std::fputs(refusal->text.c_str(), stdout);
+    } else {
+      std::fprintf(stderr, "%s%s\n",
+                   refusal->status == kUsage ? "" : "muster: ", refusal->text.c_str());
+    }
+    return refusal->status;
+  }
+  const Voice voice(std::get<LaunchOptions>(read));
+  try {
+    return Launch(Plan(std::get<LaunchOptions>(std::move(read)), own_path, voice), voice);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "muster: %s\n", error.what());
+    return kFailed;
+  }
+}
+
+void AddRun(CLI::App& app) {
+  // Its command line is torchrun's, which CLI11 cannot read: see Main(). Here for those who look
+  // for it.
+  app.add_subcommand("run",
+                     "Start the workers of one node of a training job, as torchrun does, "
+                     "and see them through.");
+}
+
+}  // namespace muster::cli

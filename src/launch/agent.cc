@@ -1,0 +1,122 @@
+#include "launch/agent.h"
+
+#include <utility>
+
+#include "base/assert.h"
+
+namespace muster {
+
+Agent::Agent(const AgentOptions& options, RendezvousHandler& handler, WorkerRunner& runner,
+             AgentHost& host, Surroundings& around)
+    : options_(options),
+      runner_(runner),
+      host_(host),
+      around_(around),
+      clock_(around.clock()),
+      machine_(options.rules),
+      pids_(options.rules.workers, 0),
+      monitor_(around.MakeMonitor()),
+      attendant_(options.attendant, handler, around,
+                 [this](AgentEvent event) { Post({.event = std::move(event)}); }) {}
+
+int Agent::Run() {
+  Step({.kind = AgentEvent::Kind::kBegin});
+  while (!machine_.ended() && !around_.has_ended()) {
+    const std::vector<News> heard = Await();
+    if (clock_.Now() >= machine_.due()) Step({.kind = AgentEvent::Kind::kTime});
+    for (const News& news : heard) Hear(news);
+  }
+  attendant_.Finish();
+  // A rendezvous that is being waited for cannot be called off, and has nothing to be told: our
+  // connection ends with us.
+  if (!attendant_.is_joining()) attendant_.IsDoneBy(clock_.Now() + options_.farewell_max);
+  return status_;
+}
+
+void Agent::OnSignal(int signal) {
+  Post({.event = {.kind = AgentEvent::Kind::kSignal, .signal = signal}});
+}
+
+void Agent::OnWorkerEnded(size_t worker, int64_t pid, int code) {
+  Post({.event = {.kind = AgentEvent::Kind::kWorkerEnded, .worker = worker, .code = code},
+        .pid = pid});
+}
+
+void Agent::Post(News news) {
+  const Lock lock(*monitor_);
+  news_.push_back(std::move(news));
+  monitor_->NotifyAll();
+}
+
+std::vector<Agent::News> Agent::Await() {
+  Lock lock(*monitor_);
+  while (news_.empty() && clock_.Now() < machine_.due() && !around_.has_ended())
+    monitor_->WaitUntil(machine_.due());
+  return std::exchange(news_, {});
+}
+
+void Agent::Hear(const News& news) {
+  if (news.event.kind == AgentEvent::Kind::kWorkerEnded) {
+    // One that could not be killed in time, and whose place has been taken.
+    if (pids_[news.event.worker] != news.pid) return;
+    if (news.pid != 0) host_.OnEnded(news.event.worker, news.pid, news.event.code);
+  }
+  Step(news.event);
+}
+
+void Agent::Step(const AgentEvent& event) {
+  for (const AgentAction& action : machine_.Step(event, clock_.Now())) Do(action);
+}
+
+void Agent::Do(const AgentAction& action) {
+  switch (action.kind) {
+    case AgentAction::Kind::kJoin:
+      host_.OnJoining();
+      return attendant_.Join();
+    case AgentAction::Kind::kStart:
+      return StartWorkers(action.restarts);
+    case AgentAction::Kind::kSignal:
+      for (const size_t worker : action.workers) runner_.Signal(worker, action.signal);
+      return;
+    case AgentAction::Kind::kTellFailure:
+      MUSTER_ASSERT(!machine_.failures().empty());
+      return attendant_.TellFailure(host_.DescribeFailure(machine_.failures().front()));
+    case AgentAction::Kind::kSweep:
+      runner_.Sweep();
+      return host_.OnAttemptOver(machine_.failures());
+    case AgentAction::Kind::kEnterBarrier:
+      return attendant_.EnterBarrier();
+    case AgentAction::Kind::kClose:
+      return attendant_.Close(action.text);
+    case AgentAction::Kind::kLeave:
+      return attendant_.Leave();
+    case AgentAction::Kind::kSay:
+      return host_.Say(action.text);
+    case AgentAction::Kind::kEnd:
+      status_ = action.status;
+      why_ = action.text;
+      return;
+  }
+}
+
+// Actions are done after the step that asked for them: what happens here is news for the next.
+void Agent::StartWorkers(int64_t restarts) {
+  pids_.assign(options_.rules.workers, 0);
+  const auto commands = host_.Prepare(attendant_.placement(), restarts);
+  if (!commands) return CannotStart(0, commands.error().message);
+  MUSTER_ASSERT(commands->size() == options_.rules.workers);
+  for (size_t worker = 0; worker < commands->size(); ++worker) {
+    const Result<int64_t> pid = runner_.Start(worker, (*commands)[worker]);
+    if (!pid) return CannotStart(worker, pid.error().message);
+    pids_[worker] = *pid;
+    host_.OnStarted(worker, *pid);
+  }
+}
+
+void Agent::CannotStart(size_t worker, const std::string& why) {
+  Post({.event = {.kind = AgentEvent::Kind::kStartFailed, .text = why}});
+  for (size_t missing = worker; missing < options_.rules.workers; ++missing)
+    Post({.event = {.kind = AgentEvent::Kind::kWorkerEnded, .worker = missing}, .pid = 0});
+}
+
+}  // namespace muster

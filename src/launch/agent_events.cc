@@ -1,0 +1,183 @@
+#include "launch/agent_events.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/calendar.h"
+#include "base/text.h"
+#include "base/trim.h"
+
+namespace muster {
+
+namespace {
+
+// In the order in which keys are given; events have few.
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kFilePrefix = "file:";
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+template <typename T>
+Json OrNull(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+
+std::string BaseName(std::string_view path) {
+  return std::string(path.substr(path.rfind('/') + 1));  // npos + 1 is 0
+}
+
+/// torchrun has text in its place, and workers' values in lists of one: readers expect both.
+std::string InnerMetadata(const AgentEventRecord& event) {
+  Json inner;
+  if (!event.watchdog.empty()) {
+    inner["watchdog_event"] = event.watchdog;
+    for (const auto& [key, value] : event.watchdog_details) inner[key] = value;
+    return Dump(inner);
+  }
+  inner["group_world_size"] = OrNull(event.group_world_size);
+  inner["entry_point"] = BaseName(event.entry_point);
+  if (const auto& worker = event.worker) {
+    const auto one = [](Json value) { return Json::array({std::move(value)}); };
+    inner["local_rank"] = one(worker->local_rank);
+    inner["role_rank"] = one(worker->role_rank);
+    inner["role_world_size"] = one(worker->role_world_size);
+    inner["exit_code"] = one(OrNull(worker->failed_with));
+    // Its pid only where it is that of a failure; worker_id has it always.
+    inner["worker_pid"] = one(worker->failed_with ? Json(worker->pid) : Json());
+  }
+  return Dump(inner);
+}
+
+std::string UtcTime(WallTime now) {
+  const Result<CalendarTime> time = ToCalendar(now);
+  if (!time) return "";
+  char text[40];
+  std::snprintf(text, sizeof text, "%04d-%02u-%02uT%02u:%02u:%02u.%06uZ", time->year, time->month,
+                time->day, time->hour, time->minute, time->second, time->microsecond);
+  return text;
+}
+
+bool ShowsInfo(std::string_view log_level) {
+  const std::string level = LowerCase(Trim(log_level));
+  for (const std::string_view higher : {"warning", "warn", "error", "critical", "fatal"}) {
+    if (level == higher) return false;
+  }
+  return true;
+}
+
+/// One write for a line, so that lines of several writers do not mix. False: errno says why.
+bool WriteLine(int fd, std::string line) {
+  line += '\n';
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    const ssize_t written = write(fd, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    rest.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+class NullSink final : public AgentEventSink {
+ public:
+  void Record(const AgentEventRecord&, WallTime) override {}
+};
+
+class ConsoleSink final : public AgentEventSink {
+ public:
+  explicit ConsoleSink(int fd) : fd_(fd) {}
+  void Record(const AgentEventRecord& event, WallTime) override {
+    WriteLine(fd_, event.ToJsonLine());
+  }
+
+ private:
+  const int fd_;
+};
+
+class FileSink final : public AgentEventSink {
+ public:
+  FileSink(int fd, std::string path, int console)
+      : fd_(fd), path_(std::move(path)), console_(console) {}
+  ~FileSink() override { close(fd_); }
+  FileSink(const FileSink&) = delete;
+  FileSink& operator=(const FileSink&) = delete;
+
+  void Record(const AgentEventRecord& event, WallTime now) override {
+    if (WriteLine(fd_, event.ToJsonLine(now)) || complained_) return;
+    const std::string_view why = std::strerror(errno);
+    WriteLine(console_, Concat("muster: events are lost: ", Printable(path_), ": ", why));
+    complained_ = true;  // Once is enough: a disk that is full stays so for a while.
+  }
+
+ private:
+  const int fd_;
+  const std::string path_;
+  const int console_;
+  bool complained_ = false;
+};
+
+Result<std::unique_ptr<AgentEventSink>> OpenFile(const std::string& path, int console) {
+  // O_NONBLOCK: a pipe that nobody reads is refused now, and one that nobody reads any more never
+  // stops the agent. Files know no such thing.
+  constexpr int kFlags = O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  const int fd = open(path.c_str(), kFlags, 0666);
+  if (fd < 0) {
+    const std::string_view why = std::strerror(errno);
+    return Error{Code::kUnavailable,
+                 Concat("events cannot be written to '", Printable(path), "': ", why)};
+  }
+  return std::unique_ptr<AgentEventSink>(std::make_unique<FileSink>(fd, path, console));
+}
+
+}  // namespace
+
+std::string AgentEventRecord::ToJsonLine(std::optional<WallTime> now) const {
+  Json metadata = {
+      {"run_id", run_id},
+      {"global_rank", worker ? Json(worker->global_rank) : Json()},
+      {"group_rank", OrNull(group_rank)},
+      {"worker_id", worker ? Json(Concat(worker->pid)) : Json()},
+      {"role", role},
+      {"hostname", hostname},
+      {"state", state},
+      {"total_run_time", total_run_time_seconds},
+      {"rdzv_backend", rdzv_backend},
+      {"raw_error", OrNull(raw_error)},
+      {"metadata", InnerMetadata(*this)},
+      {"agent_restarts", agent_restarts},
+  };
+  if (watchdog.empty()) metadata["duration_ms"] = OrNull(duration_ms);
+  Json event = {
+      {"name", watchdog.empty() ? Concat("torchelastic.worker.status.", state) : watchdog},
+      {"source", worker ? "WORKER" : "AGENT"},
+      {"timestamp", 0},
+      {"metadata", std::move(metadata)},
+  };
+  if (now) event["time"] = UtcTime(*now);
+  return Dump(event);
+}
+
+Result<std::unique_ptr<AgentEventSink>> OpenAgentEventSink(const AgentEventSinkOptions& options) {
+  const std::string_view name = options.name;
+  if (name == "console" && ShowsInfo(options.log_level)) {
+    return std::unique_ptr<AgentEventSink>(std::make_unique<ConsoleSink>(options.console));
+  }
+  if (name == "null" || name == "dynamic_rendezvous" || name == "console") {
+    return std::unique_ptr<AgentEventSink>(std::make_unique<NullSink>());
+  }
+  if (name.starts_with(kFilePrefix) && name.size() > kFilePrefix.size()) {
+    return OpenFile(std::string(name.substr(kFilePrefix.size())), options.console);
+  }
+  return Error{Code::kInvalid, Concat("there is no event log handler '", Printable(name),
+                                      "'; known are null, console and file:PATH")};
+}
+
+}  // namespace muster

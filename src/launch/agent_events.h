@@ -1,0 +1,71 @@
+// The life of an agent and its workers as events, one JSON object a line, with torchrun's names and
+// keys; and where they go. One thread. An event that cannot be written never fails the job.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "core/agent/agent_machine.h"
+
+namespace muster {
+
+/// What an event of a worker tells beyond what an event of its agent does.
+struct EventWorker {
+  int64_t global_rank = 0;
+  int64_t local_rank = 0;
+  int64_t role_rank = 0;
+  int64_t role_world_size = 0;
+  int64_t pid = 0;
+  std::optional<ExitCode> failed_with{};  ///< Only of one that failed.
+};
+
+struct AgentEventRecord {
+  /// RENDEZVOUS, ASSIGN_WORKER_RANKS, START, SUCCEEDED, FAILED, TERMINATED; RUNNING for a watchdog.
+  std::string state{};
+  /// Only for a watchdog, whose events have names of their own: "watchdog started".
+  std::string watchdog{};
+  std::vector<std::pair<std::string, std::string>> watchdog_details{};  ///< Such as "signal".
+  std::optional<EventWorker> worker{};  ///< None: an event of the agent.
+
+  std::string run_id{};
+  std::optional<int64_t> group_rank{};        ///< None before the first round.
+  std::optional<int64_t> group_world_size{};  ///< None before the first round.
+  std::string role = "default";
+  std::string hostname{};
+  int64_t total_run_time_seconds = 0;
+  std::string rdzv_backend{};
+  std::string entry_point{};  ///< Shown without its folders.
+  int64_t agent_restarts = 0;
+  std::optional<std::string> raw_error{};
+  std::optional<int64_t> duration_ms{};
+
+  /// In printable ASCII, without a newline. "timestamp" is 0, as torchrun's always is. With `now`
+  /// there is one key more, "time": when it happened, in UTC.
+  std::string ToJsonLine(std::optional<WallTime> now = std::nullopt) const;
+};
+
+class AgentEventSink {
+ public:
+  virtual ~AgentEventSink() = default;
+  virtual void Record(const AgentEventRecord& event, WallTime now) = 0;
+};
+
+struct AgentEventSinkOptions {
+  /// null, console (as LOGLEVEL allows), dynamic_rendezvous (torchrun's own: nothing comes of it),
+  /// or file:PATH, which appends lines that also tell the time.
+  std::string name = "null";
+  std::string log_level{};  ///< LOGLEVEL; events are of level INFO. Unknown ones count as INFO.
+  int console = 2;          ///< The descriptor that `console` writes to; not closed.
+};
+
+/// kInvalid: there is no such sink; names those there are. kUnavailable: the file cannot be opened.
+Result<std::unique_ptr<AgentEventSink>> OpenAgentEventSink(const AgentEventSinkOptions& options);
+
+}  // namespace muster

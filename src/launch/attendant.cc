@@ -1,0 +1,386 @@
+#include "launch/attendant.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "base/text.h"
+#include "launch/rank_words.h"
+#include "muster/rendezvous_error.h"
+
+namespace muster {
+
+namespace {
+
+constexpr const char* kNumMembers = "torchelastic/agent/terminal_state/num_members";
+constexpr const char* kLastMember = "torchelastic/agent/terminal_state/last_member";
+constexpr const char* kFirstFailure = "muster/first_failure";
+constexpr const char* kHeard = "muster/heard";  ///< How many know that the job has ended.
+constexpr const char* kReady = "muster/ready";  ///< The workers' store is served.
+
+// A wait for a key is cut into these, to look for what happens to the round meanwhile.
+constexpr milliseconds kSlice{200};
+// Nothing wakes a backend that is asked: less patience, so that it is left soon.
+constexpr milliseconds kGlance{20};
+constexpr milliseconds kLook{1'000};
+// For the others to hear of the end before their server goes.
+constexpr Duration kSeeOff = 1s;
+
+template <typename T>
+T ValueOrError(Result<T> result) {
+  if (!result) throw RendezvousError(result.error().message);
+  return std::move(result).value();
+}
+
+bool AwaitKey(Store& store, const std::vector<std::string>& keys, milliseconds time) {
+  try {
+    store.Wait(keys, time);
+    return true;
+  } catch (const StoreTimeoutError&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+Attendant::Attendant(AttendantOptions options, RendezvousHandler& handler, Surroundings& around,
+                     std::function<void(AgentEvent)> tell)
+    : options_(std::move(options)),
+      handler_(handler),
+      around_(around),
+      clock_(around.clock()),
+      tell_(std::move(tell)),
+      is_told_(handler.GetBackend() != "static"),
+      monitor_(around.MakeMonitor()),
+      thread_(around.StartThread([this] { Live(); })) {}
+
+Attendant::~Attendant() {
+  {
+    const Lock lock(*monitor_);
+    is_ending_ = true;
+    monitor_->NotifyAll();
+  }
+  handler_.StopWaiting();
+  thread_.reset();
+}
+
+void Attendant::Join() {
+  Ask([this] {
+    DoJoin();
+    const Lock lock(*monitor_);
+    is_joining_ = false;
+  });
+}
+void Attendant::TellFailure(std::string failure) {
+  Ask([this, failure = std::move(failure)] { DoTellFailure(failure); });
+}
+void Attendant::EnterBarrier() {
+  Ask([this] { DoBarrier(); });
+}
+void Attendant::Close(std::string reason) {
+  Ask([this, reason = std::move(reason)] { DoClose(reason); });
+}
+void Attendant::Finish() {
+  Ask([this] { DoFinish(); });
+}
+void Attendant::Leave() {
+  Ask([this] { DoLeave(); });
+}
+
+void Attendant::Ask(Task task) {
+  {
+    const Lock lock(*monitor_);
+    tasks_.push_back(std::move(task));
+    monitor_->NotifyAll();
+  }
+  handler_.StopWaiting();
+}
+
+bool Attendant::IsDoneBy(Instant until) {
+  Lock lock(*monitor_);
+  while ((is_busy_ || !tasks_.empty()) && clock_.Now() < until && !around_.has_ended())
+    monitor_->WaitUntil(until);
+  return !is_busy_ && tasks_.empty();
+}
+
+bool Attendant::is_joining() const {
+  const Lock lock(*monitor_);
+  return is_joining_;
+}
+
+Placement Attendant::placement() const {
+  const Lock lock(*monitor_);
+  return placement_;
+}
+
+std::string Attendant::failure_elsewhere() const {
+  const Lock lock(*monitor_);
+  return failure_elsewhere_;
+}
+
+void Attendant::Live() {
+  while (!around_.has_ended()) {
+    Task task;
+    {
+      Lock lock(*monitor_);
+      is_busy_ = false;
+      monitor_->NotifyAll();
+      while (tasks_.empty() && !is_ending_ && !is_watching_ && !around_.has_ended())
+        monitor_->WaitUntil(Instant::Never());
+      if (is_ending_) return;
+      if (!tasks_.empty()) {
+        task = std::move(tasks_.front());
+        tasks_.pop_front();
+        is_busy_ = true;
+      }
+    }
+    if (task) {
+      task();
+    } else {
+      Watch();
+    }
+  }
+}
+
+// ----------------------------------------------------------------------------------------------
+// listening
+
+void Attendant::Watch() {
+  try {
+    const bool is_woken = handler_.GetBackend() == "muster";
+    if (const auto event = handler_.AwaitEvent(is_woken ? kLook : kGlance)) {
+      Heard(*event);
+    } else {
+      NoteContact();
+    }
+  } catch (const std::exception& error) {
+    is_watching_ = false;
+    Tell(AgentEvent::Kind::kJobFailed, Concat("the rendezvous is lost: ", error.what()));
+  }
+}
+
+void Attendant::Heard(const MembershipEvent& event) {
+  if (event.kind != MembershipEvent::Kind::kClosed)
+    return Tell(AgentEvent::Kind::kMembership, event.ToString());
+  // PyTorch's agents close when their own workers have succeeded and they are tired of waiting for
+  // the others.
+  if (event.who.empty() && OthersHaveSucceeded()) return;
+  is_watching_ = false;
+  ReadFailure();
+  Tell(AgentEvent::Kind::kJobFailed, event.ToString());
+}
+
+// A server that is gone for good says nothing. Its clients try again and again.
+void Attendant::NoteContact() {
+  const WaitReport report = handler_.DescribeWait();
+  if (report.phase != WaitReport::Phase::kContact) return out_of_reach_since_.reset();
+  const Instant now = clock_.Now();
+  if (!out_of_reach_since_) out_of_reach_since_ = now;
+  if (now - *out_of_reach_since_ < options_.contact_max) return;
+  is_watching_ = false;
+  Tell(AgentEvent::Kind::kJobFailed,
+       Concat("the rendezvous has been out of reach for ",
+              Milliseconds(now - *out_of_reach_since_) / 1'000, " s",
+              report.trouble.empty() ? "" : Concat(": ", report.trouble)));
+}
+
+// ----------------------------------------------------------------------------------------------
+// joining
+
+void Attendant::DoJoin() {
+  using Kind = AgentEvent::Kind;
+  const Instant began = clock_.Now();
+  {
+    const Lock lock(*monitor_);
+    is_joining_ = true;
+  }
+  is_watching_ = false;
+  out_of_reach_since_.reset();
+  try {
+    std::optional<AssignedRanks> ranks;
+    while (!ranks) {
+      info_ = handler_.NextRendezvous();
+      ranks = Exchange();
+    }
+    {
+      const Lock lock(*monitor_);
+      failure_elsewhere_.clear();
+      placement_ = {.round = info_.round,
+                    .group_rank = info_.rank,
+                    .group_world_size = info_.world_size,
+                    .ranks = *ranks,
+                    .master = info_.bootstrap_store_info,
+                    .formed_in = clock_.Now() - began};
+    }
+    is_watching_ = is_told_;
+    tell_({.kind = Kind::kJoined, .alone = info_.world_size == 1 || !is_told_});
+  } catch (const RendezvousGracefulExitError&) {
+    Tell(Kind::kNotNeeded);
+  } catch (const RendezvousClosedError& error) {
+    ReadFailure();
+    Tell(Kind::kJoinFailed, error.what());
+  } catch (const std::exception& error) {
+    Tell(Kind::kJoinFailed, error.what());
+  }
+}
+
+std::optional<AssignedRanks> Attendant::Exchange() {
+  Store& store = *info_.store;
+  const int64_t rank = info_.rank;
+  if (options_.are_identical) {
+    const int64_t first = rank * options_.role.workers;
+    const int64_t world = info_.world_size * options_.role.workers;
+    if (rank == 0) store.Set(kReady, "1");
+    if (!AwaitKeys({kReady})) return std::nullopt;
+    return AssignedRanks{first, world, first, world};
+  }
+  store.Set(RoleInfoKey(rank), ToJson(options_.role, rank));
+  if (rank == 0) {
+    std::vector<std::string> keys;
+    for (int64_t node = 0; node < info_.world_size; ++node) keys.push_back(RoleInfoKey(node));
+    if (!AwaitKeys(keys)) return std::nullopt;
+    std::vector<NodeRole> nodes;
+    for (const std::string& said : store.MultiGet(keys))
+      nodes.push_back(ValueOrError(ParseNodeRole(said)));
+    std::vector<std::string> answers;
+    for (const AssignedRanks& ranks : AssignRanks(nodes)) answers.push_back(ToJson(ranks));
+    for (int64_t node = 0; node < info_.world_size; ++node)
+      keys[static_cast<size_t>(node)] = AssignedRanksKey(node);
+    store.MultiSet(keys, answers);
+  }
+  const std::string mine = AssignedRanksKey(rank);
+  if (!AwaitKeys({mine})) return std::nullopt;
+  return ValueOrError(ParseAssignedRanks(store.Get(mine)));
+}
+
+bool Attendant::AwaitKeys(const std::vector<std::string>& keys) {
+  const Instant deadline = DeadlineAfter(clock_.Now(), info_.store->Timeout());
+  while (!AwaitKey(*info_.store, keys, kSlice)) {
+    const auto event = is_told_ ? handler_.AwaitEvent(milliseconds{0}) : std::nullopt;
+    if (event && event->kind == MembershipEvent::Kind::kClosed)
+      throw RendezvousClosedError(event->ToString());
+    if (event || around_.has_ended()) return false;
+    if (clock_.Now() < deadline) continue;
+    throw RendezvousTimeoutError(Concat("the nodes of round ", info_.round,
+                                        " have not told each other their ranks: no '", keys.back(),
+                                        "' within ", info_.store->Timeout().count() / 1'000, " s"));
+  }
+  return true;
+}
+
+// ----------------------------------------------------------------------------------------------
+// failures
+
+void Attendant::DoTellFailure(const std::string& failure) {
+  std::string first;
+  try {
+    first = info_.store->CompareSet(kFirstFailure, "", failure);
+  } catch (const std::exception&) {
+    // Out of reach: then nobody else is to blame either.
+  }
+  if (first == failure || first.empty()) return Tell(AgentEvent::Kind::kBlame);
+  {
+    const Lock lock(*monitor_);
+    failure_elsewhere_ = first;
+  }
+  Tell(AgentEvent::Kind::kBlame, "workers of another node have failed before");
+}
+
+void Attendant::ReadFailure() {
+  if (!info_.store) return;
+  try {
+    std::string failure;
+    if (info_.store->Check({kFirstFailure})) failure = info_.store->Get(kFirstFailure);
+    NoteTheEnd();
+    const Lock lock(*monitor_);
+    failure_elsewhere_ = failure;
+  } catch (const std::exception&) {
+    // Its server has ended with it.
+  }
+}
+
+bool Attendant::OthersHaveSucceeded() {
+  try {
+    return info_.store->Add(kNumMembers, 0) > 0;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+// ----------------------------------------------------------------------------------------------
+// the end
+
+void Attendant::DoBarrier() {
+  using Kind = AgentEvent::Kind;
+  is_watching_ = false;
+  try {
+    if (info_.store->Add(kNumMembers, 1) == info_.world_size) info_.store->Set(kLastMember, "1");
+    if (AwaitOthersAtTheExit()) {
+      NoteTheEnd();
+      Tell(Kind::kBarrierPassed);
+    }
+  } catch (const std::exception& error) {
+    Tell(Kind::kBarrierFailed, error.what());
+  }
+}
+
+bool Attendant::AwaitOthersAtTheExit() {
+  while (!AwaitKey(*info_.store, {kLastMember}, kSlice)) {
+    {
+      const Lock lock(*monitor_);
+      if (!tasks_.empty() || is_ending_ || around_.has_ended()) return false;
+    }
+    const auto event = is_told_ ? handler_.AwaitEvent(milliseconds{0}) : std::nullopt;
+    if (!event) continue;
+    if (info_.store->Check({kLastMember})) return true;
+    // The workers of this node are done whatever happens to the others.
+    const bool closed = event->kind == MembershipEvent::Kind::kClosed;
+    if (closed) ReadFailure();
+    Tell(closed ? AgentEvent::Kind::kJobFailed : AgentEvent::Kind::kMembership, event->ToString());
+    return false;
+  }
+  return true;
+}
+
+void Attendant::DoClose(const std::string& reason) {
+  try {
+    is_watching_ = false;
+    handler_.SetClosed(reason);
+    NoteTheEnd();
+  } catch (const std::exception&) {
+    // Whoever served it is gone; so are those who would have to be told.
+  }
+}
+
+void Attendant::NoteTheEnd() {
+  if (!info_.store || std::exchange(knows_the_end_, true)) return;
+  info_.store->Add(kHeard, 1);
+}
+
+// Who serves the others must not go before they know that it is over.
+void Attendant::DoFinish() {
+  if (!knows_the_end_ || !handler_.IsHost()) return;
+  const Instant until = clock_.Now() + kSeeOff;
+  try {
+    while (info_.store->Add(kHeard, 0) < info_.world_size && clock_.Now() < until &&
+           !around_.has_ended())
+      clock_.SleepUntil(clock_.Now() + 5ms);
+  } catch (const std::exception&) {
+    // It is not served here after all.
+  }
+}
+
+void Attendant::DoLeave() {
+  is_watching_ = false;
+  try {
+    handler_.Leave();
+  } catch (const std::exception&) {
+    // They will notice.
+  }
+}
+
+void Attendant::Tell(AgentEvent::Kind kind, std::string text) {
+  tell_({.kind = kind, .text = std::move(text)});
+}
+
+}  // namespace muster

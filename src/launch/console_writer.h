@@ -1,0 +1,54 @@
+// Lines of many workers on their way out of one descriptor, without waiting for its reader.
+//
+// One thread. Whole lines are gathered and written together; a write ends where a line ends, unless
+// one line is longer than a write may be. Into a pipe no write is larger than PIPE_BUF: such a
+// write is never mixed with those of other processes, so that also workers that write to the same
+// pipe by themselves tear no line.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace muster {
+
+class ConsoleWriter {
+ public:
+  /// Borrows `fd`, and changes nothing about it: its open file may be a terminal that others share.
+  explicit ConsoleWriter(int fd);
+  ConsoleWriter(const ConsoleWriter&) = delete;
+  ConsoleWriter& operator=(const ConsoleWriter&) = delete;
+
+  /// Queues a line; one without an end gets one. Nothing, once broken.
+  void Add(std::string_view prefix, std::string_view line);
+
+  /// Writes as much as can be written now. SIGPIPE must be blocked.
+  void Flush();
+
+  int fd() const { return fd_; }
+  bool is_terminal() const { return is_terminal_; }
+  /// Enough is queued: add nothing until the reader has caught up.
+  bool full() const { return queued() >= kQueuedEnough; }
+  /// Something is queued, and the descriptor takes no more of it now: wait for POLLOUT.
+  bool waiting() const { return queued() > 0; }
+  /// It takes nothing any more, for ever: errno says why. Zero as long as all is well.
+  int broken() const { return broken_; }
+
+ private:
+  static constexpr size_t kQueuedEnough = 256 * 1024;
+
+  size_t queued() const { return queue_.size() - sent_; }
+  bool Writable() const;
+  size_t NextWrite() const;
+
+  const int fd_;
+  bool is_terminal_ = false;
+  bool is_socket_ = false;
+  bool may_block_ = false;  // A write would wait for a reader: ask before.
+  size_t write_max_;
+  std::string queue_;
+  size_t sent_ = 0;  // of the queue
+  int broken_ = 0;
+};
+
+}  // namespace muster

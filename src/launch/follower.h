@@ -1,0 +1,122 @@
+// Shows what workers write into their logs while they write it.
+//
+// A worker writes straight into its file and never waits for us: a slow terminal slows only the
+// echo. One thread follows all files. It is told by inotify when a file that was quiet grows; as
+// long as a file keeps growing it is looked at every few milliseconds instead, because a watch
+// would make each small write half as slow again. Files that cannot be watched are looked at ten
+// times a second.
+//
+//   one line of a file   ->  one line of the console, the prefix in front, its bytes unchanged
+//   '\n' ends a line     ->  '\r' is part of it: a progress bar is one line
+//   a line without end   ->  shown when the file is complete, and given an end
+//   more than 1 MiB      ->  several lines, each with the prefix: the file has them in one piece
+//
+// Lines of one file keep their order. If the reader of a console goes away, its echo ends and all
+// else goes on. A file is expected to grow only; what is cut off before we have read it is lost.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/log.h"
+#include "base/result.h"
+#include "base/time.h"
+
+namespace muster {
+
+class ConsoleWriter;
+
+struct Followed {
+  std::string path{};    ///< Made, empty, if it is not there yet.
+  std::string prefix{};  ///< In front of every line.
+  int console = -1;      ///< Where lines are shown; the caller keeps it open. -1: nowhere.
+  size_t worker = 0;     ///< Chooses the colour of the prefix.
+  std::vector<std::string> needles{};  ///< Lines that contain one of these (an empty one is in all)
+  std::string duplicate_to{};          ///< are appended to this file as well, with the prefix.
+};
+
+struct FollowerOptions {
+  bool color = false;  ///< Colour the prefixes on consoles that are terminals.
+  bool use_inotify = true;
+  Duration tick = 100ms;  ///< How often all files are looked at without being told.
+  LogSink log = nullptr;  ///< Called on the follower's thread, when part of the echo has to end.
+};
+
+class Follower {
+ public:
+  /// The longest line that is shown in one piece.
+  static constexpr size_t kLineBytesMax = 1024 * 1024;
+
+  /// Starts the thread. kUnavailable: no thread or no descriptors to be had.
+  static Result<std::unique_ptr<Follower>> Open(FollowerOptions options);
+
+  /// Stops at once. What has not been shown by then is only in the files: see Finish().
+  ~Follower();
+  Follower(const Follower&) = delete;
+  Follower& operator=(const Follower&) = delete;
+
+  /// From its beginning. Both files are opened here, so their directories may be renamed later. Any
+  /// thread. kUnavailable: one of them cannot be opened; nothing is followed then.
+  Status Follow(Followed file);
+
+  /// The writers of all files so far are gone. Files are read to their ends, shown, and let go of,
+  /// while the caller goes on: perhaps to the next attempt. Any thread; does not block.
+  void Settle();
+
+  /// Settle(), and blocks until everything is shown: as long as the reader of the console takes.
+  /// Nothing can be followed after it.
+  void Finish();
+
+ private:
+  struct Duplicate;
+  struct File;
+  enum class Growth { kNone, kSome, kMore };  // The more, the sooner we look again.
+
+  Follower(FollowerOptions options, int wake, int inotify);
+
+  // Any thread.
+  void Wake();
+  Result<std::shared_ptr<Duplicate>> DuplicateAt(const std::string& path);
+
+  // The follower's thread.
+  void Run();
+  bool TakeOrders();
+  void Adopt(std::unique_ptr<File> file);
+  Growth Look(File& file);
+  Growth Read(File& file);
+  void Show(File& file, std::string_view line);
+  void Complete(File& file);
+  void LetGo(File& file);
+  bool Watch(File& file);
+  void Flush();
+  void Wait(Growth growth);
+  void TakeEvents();
+  void Say(const std::string& line) const;
+
+  const FollowerOptions options_;
+  const int wake_;     // An eventfd: there are orders.
+  const int inotify_;  // -1: none.
+
+  std::mutex mutex_;  // Guards the orders.
+  std::vector<std::unique_ptr<File>> arrivals_;
+  std::map<std::string, std::weak_ptr<Duplicate>> duplicates_;  // by path
+  bool settle_ = false;  // The files that the thread has already.
+  bool finish_ = false;
+  bool stop_ = false;
+
+  // The thread's own.
+  std::vector<std::unique_ptr<File>> files_;
+  std::map<int, std::unique_ptr<ConsoleWriter>> consoles_;  // by descriptor
+  std::string buffer_;
+  bool finishing_ = false;
+  int turns_ = 0;  // since all files were looked at
+
+  std::thread thread_;
+};
+
+}  // namespace muster

@@ -1,0 +1,227 @@
+#include "launch/job_host.h"
+
+#include <utility>
+
+#include "base/text.h"
+#include "launch/failure_json.h"
+#include "launch/last_lines.h"
+
+namespace muster {
+
+namespace {
+
+constexpr const char* kNowhere = "/dev/null";
+constexpr int kOut = 1;
+constexpr int kErr = 2;
+
+std::string Lines(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += Concat(text.empty() ? "" : "\n", line);
+  return text;
+}
+
+std::string Counted(int64_t count, const char* one, const char* many) {
+  return Concat(count, " ", count == 1 ? one : many);
+}
+
+}  // namespace
+
+JobHost::JobHost(JobOptions options, LogTree logs, std::unique_ptr<AgentEventSink> events,
+                 Clock& clock)
+    : options_(std::move(options)),
+      logs_(std::move(logs)),
+      events_(std::move(events)),
+      clock_(clock),
+      began_(clock.Now()),
+      names_host_(options_.prefix_template.find("host") != std::string::npos) {}
+
+void JobHost::OnJoining() { options_.on_joining(); }
+
+void JobHost::Say(const std::string& line) { options_.say(line, false); }
+
+// ----------------------------------------------------------------------------------------------
+// an attempt
+
+Result<std::vector<WorkerCommand>> JobHost::Prepare(const Placement& place, int64_t restarts) {
+  options_.on_joined();
+  // The old place: torchrun's events of a rendezvous tell the one before it.
+  Record("RENDEZVOUS", std::nullopt, place.formed_in);
+  Record("ASSIGN_WORKER_RANKS", std::nullopt, Duration{});
+  place_ = place;
+  restarts_ = restarts;
+  const size_t count = options_.environment.workers;
+  workers_.assign(count, {});
+  failures_.clear();
+  error_files_.clear();
+  SayRound();
+  MUSTER_TRY(attempt_, logs_.Begin(restarts, count));
+  std::vector<WorkerCommand> commands;
+  for (size_t worker = 0; worker < count; ++worker) {
+    MUSTER_TRY(WorkerCommand command, CommandOf(worker));
+    commands.push_back(std::move(command));
+  }
+  return commands;
+}
+
+void JobHost::SayRound() {
+  const int64_t left = options_.environment.max_restarts - restarts_;
+  options_.say(
+      Concat("round ", place_->round, ": ", Counted(place_->group_world_size, "node", "nodes"),
+             ", ", Counted(place_->ranks.world_size, "worker", "workers"), ", formed in ",
+             Milliseconds(place_->formed_in), " ms, ", Counted(left, "restart", "restarts"),
+             " left"),
+      place_->group_world_size == 1 && restarts_ == 0);
+}
+
+Result<WorkerCommand> JobHost::CommandOf(size_t worker) {
+  MUSTER_TRY(const Environment environment,
+             WorkerEnvironment(options_.inherited, options_.environment,
+                               {.place = *place_,
+                                .worker = worker,
+                                .restarts = restarts_,
+                                .error_file = attempt_.ErrorFile(worker)}));
+  const StreamPlan plan = PlanStreams(options_.streams, worker);
+  const auto path = [](Destination to, std::string file) -> std::string {
+    if (to == Destination::kConsole) return "";
+    return to == Destination::kNothing ? kNowhere : file;
+  };
+  WorkerCommand command{.arguments = WorkerArguments(options_.command, worker),
+                        .environment = ToLines(environment),
+                        .output_path = path(plan.out, attempt_.OutPath(worker)),
+                        .error_path = path(plan.err, attempt_.ErrPath(worker))};
+  if (!options_.cpus.empty()) command.cpus = options_.cpus[worker];
+  MUSTER_CHECK_OK(FollowStream(worker, false, plan.out, command.output_path));
+  MUSTER_CHECK_OK(FollowStream(worker, true, plan.err, command.error_path));
+  return command;
+}
+
+Status JobHost::FollowStream(size_t worker, bool is_error, Destination to,
+                             const std::string& path) {
+  if (to != Destination::kFileAndConsole) return Ok();
+  if (!follower_) {
+    MUSTER_TRY(follower_, Follower::Open({.color = options_.color,
+                                          .log = [this](LogLevel, std::string_view line) {
+                                            options_.say(std::string(line), false);
+                                          }}));
+  }
+  const auto& needles = is_error ? options_.error_needles : options_.output_needles;
+  const WorkerLabel label{.role = options_.environment.role,
+                          .rank = place_->ranks.first_rank + static_cast<int64_t>(worker),
+                          .local_rank = worker,
+                          .host = names_host_ ? options_.host_name() : "",
+                          .attempt = restarts_};
+  Followed file{.path = path,
+                .prefix = LinePrefix(label, options_.prefix_template),
+                .console = is_error ? kErr : kOut,
+                .worker = worker,
+                .needles = needles};
+  if (!needles.empty())
+    file.duplicate_to = is_error ? attempt_.FilteredErr() : attempt_.FilteredOut();
+  return follower_->Follow(std::move(file));
+}
+
+void JobHost::OnStarted(size_t worker, int64_t pid) {
+  workers_[worker].pid = pid;
+  Record("START", AsEvent(worker));
+}
+
+void JobHost::OnEnded(size_t worker, int64_t pid, ExitCode code) {
+  Worker& ended = workers_[worker];
+  ended.code = code;
+  ended.ended_at_seconds = static_cast<int64_t>(clock_.Wall()) / 1'000'000;
+  options_.say(Concat("worker ", worker, " (pid ", pid, ") ",
+                      code < 0 ? Concat("was ended by ", SignalName(-code))
+                               : Concat("ended with status ", code)),
+               true);
+}
+
+void JobHost::OnAttemptOver(const std::vector<WorkerFailure>& failures) {
+  for (const WorkerFailure& failure : failures) {
+    error_files_.emplace_back();
+    failures_.push_back(RecordOf(failure, &error_files_.back()));
+  }
+  if (follower_) follower_->Settle();
+}
+
+void JobHost::FinishOutput() {
+  if (follower_) follower_->Finish();
+}
+
+// ----------------------------------------------------------------------------------------------
+// failures
+
+FailureRecord JobHost::RecordOf(const WorkerFailure& failure, std::optional<ErrorFile>* file) {
+  const Worker& worker = workers_[failure.worker];
+  FailureRecord record{.host = options_.host_name(),
+                       .rank = place_->ranks.first_rank + static_cast<int64_t>(failure.worker),
+                       .local_rank = static_cast<int64_t>(failure.worker),
+                       .pid = worker.pid,
+                       .code = failure.code,
+                       .time_seconds = worker.ended_at_seconds,
+                       .order = failure.at.since_start.count(),
+                       .was_told = failure.was_told};
+  if (const std::string path = attempt_.ErrorFile(failure.worker); !path.empty())
+    *file = AddErrorFile(path, record);
+  const StreamPlan plan = PlanStreams(options_.streams, failure.worker);
+  if (plan.err == Destination::kFile || plan.err == Destination::kFileAndConsole)
+    record.output = Lines(LastLines(attempt_.ErrPath(failure.worker)));
+  return record;
+}
+
+std::string JobHost::DescribeFailure(const WorkerFailure& failure) {
+  std::optional<ErrorFile> file;
+  return ToJson(RecordOf(failure, &file));
+}
+
+// ----------------------------------------------------------------------------------------------
+// events
+
+EventWorker JobHost::AsEvent(size_t worker) const {
+  const auto local_rank = static_cast<int64_t>(worker);
+  return {.global_rank = place_->ranks.first_rank + local_rank,
+          .local_rank = local_rank,
+          .role_rank = place_->ranks.first_role_rank + local_rank,
+          .role_world_size = place_->ranks.role_world_size,
+          .pid = workers_[worker].pid};
+}
+
+void JobHost::Record(std::string state, std::optional<EventWorker> worker,
+                     std::optional<Duration> took, std::optional<std::string> error) {
+  if (!events_) return;
+  AgentEventRecord event{.state = std::move(state),
+                         .worker = std::move(worker),
+                         .run_id = options_.environment.run_id,
+                         .role = options_.environment.role,
+                         .hostname = options_.host_name(),
+                         .total_run_time_seconds = Milliseconds(clock_.Now() - began_) / 1'000,
+                         .rdzv_backend = options_.backend,
+                         .entry_point = options_.entry_point,
+                         .agent_restarts = restarts_,
+                         .raw_error = std::move(error)};
+  if (took) event.duration_ms = Milliseconds(*took);
+  if (place_) {
+    event.group_rank = place_->group_rank;
+    event.group_world_size = place_->group_world_size;
+  }
+  events_->Record(event, clock_.Wall());
+}
+
+void JobHost::RecordEnd(const std::string& trouble) {
+  for (size_t i = 0; i < workers_.size() && workers_[i].pid != 0; ++i) {
+    const Worker& worker = workers_[i];
+    EventWorker event = AsEvent(i);
+    const bool failed = worker.code.value_or(0) != 0;
+    if (failed) event.failed_with = worker.code;
+    Record(failed                                 ? "FAILED"
+           : failures_.empty() && trouble.empty() ? "SUCCEEDED"
+                                                  : "TERMINATED",
+           event);
+  }
+  if (trouble.empty()) {
+    Record("SUCCEEDED", std::nullopt);
+  } else {
+    Record("FAILED", std::nullopt, std::nullopt, trouble);
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,101 @@
+// One node's part of a job, as its user sees it: commands and environments of the workers, their
+// logs and what is shown of them, events, and the account of what went wrong.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/agent/failure_report.h"
+#include "core/agent/stream_plan.h"
+#include "core/agent/worker_command.h"
+#include "launch/agent.h"
+#include "launch/agent_events.h"
+#include "launch/error_file.h"
+#include "launch/follower.h"
+#include "launch/log_tree.h"
+#include "launch/worker_environment.h"
+#include "ports/clock.h"
+
+namespace muster {
+
+struct JobOptions {
+  CommandOptions command{};
+  std::string entry_point{};  ///< As reports call it.
+  Environment inherited{};
+  WorkerEnvironmentOptions environment{};
+  StreamWishes streams{};
+  std::vector<std::string> output_needles{};
+  std::vector<std::string> error_needles{};
+  std::string prefix_template{};
+  bool color = false;
+  std::vector<std::vector<int>> cpus{};  ///< By worker; empty: no binding.
+  std::string backend{};
+  /// A line for the user; `is_detail` lines are for those who want to know everything.
+  std::function<void(const std::string& line, bool is_detail)> say;
+  std::function<std::string()> host_name;  ///< Asked when it is needed: it may take a while.
+  std::function<void()> on_joining;        ///< Whoever shows that we wait begins here ...
+  std::function<void()> on_joined;         ///< ... and ends here.
+};
+
+class JobHost final : public AgentHost {
+ public:
+  /// `events` may be null.
+  JobHost(JobOptions options, LogTree logs, std::unique_ptr<AgentEventSink> events, Clock& clock);
+
+  // --- AgentHost
+  void OnJoining() override;
+  Result<std::vector<WorkerCommand>> Prepare(const Placement& place, int64_t restarts) override;
+  void OnStarted(size_t worker, int64_t pid) override;
+  void OnEnded(size_t worker, int64_t pid, ExitCode code) override;
+  std::string DescribeFailure(const WorkerFailure& failure) override;
+  void OnAttemptOver(const std::vector<WorkerFailure>& failures) override;
+  void Say(const std::string& line) override;
+
+  /// All that workers wrote has been shown.
+  void FinishOutput();
+  /// The last events: of the workers, and of the agent, which has done its duty even if they
+  /// failed; `trouble` is what kept it from that.
+  void RecordEnd(const std::string& trouble);
+
+  /// Of the last attempt.
+  const std::vector<FailureRecord>& failures() const { return failures_; }
+  /// What the worker of failures()[i] wrote about it, if that was understood.
+  const std::vector<std::optional<ErrorFile>>& error_files() const { return error_files_; }
+  const std::optional<Placement>& place() const { return place_; }
+  int64_t restarts() const { return restarts_; }
+
+ private:
+  struct Worker {
+    int64_t pid = 0;
+    std::optional<ExitCode> code{};
+    int64_t ended_at_seconds = 0;  ///< Wall clock.
+  };
+
+  Result<WorkerCommand> CommandOf(size_t worker);
+  Status FollowStream(size_t worker, bool is_error, Destination to, const std::string& path);
+  FailureRecord RecordOf(const WorkerFailure& failure, std::optional<ErrorFile>* file);
+  void SayRound();
+  void Record(std::string state, std::optional<EventWorker> worker,
+              std::optional<Duration> took = {}, std::optional<std::string> error = {});
+  EventWorker AsEvent(size_t worker) const;
+
+  const JobOptions options_;
+  LogTree logs_;
+  const std::unique_ptr<AgentEventSink> events_;
+  Clock& clock_;
+  const Instant began_;
+  const bool names_host_;  ///< In front of lines. To find the name out may take a while.
+  std::unique_ptr<Follower> follower_;  ///< Once there is something to follow.
+  AttemptLogs attempt_;
+  std::optional<Placement> place_;
+  int64_t restarts_ = 0;
+  std::vector<Worker> workers_;
+  std::vector<FailureRecord> failures_;
+  std::vector<std::optional<ErrorFile>> error_files_;
+};
+
+}  // namespace muster

@@ -1,0 +1,21 @@
+// The end of a log, for reports that a person reads.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace muster {
+
+struct LastLinesLimits {
+  size_t lines_max = 20;
+  size_t bytes_max = 8 * 1024;  ///< Of the file; a line that began before is cut or left out.
+};
+
+/// The last lines of the file, oldest first, without their ends, fit for a report: of what was
+/// overwritten with '\r' only the last is shown, colours are gone, tabs are blanks, and bytes that
+/// do not print are \xNN. Empty lines at the end do not count. Nothing if there is no such file, or
+/// nothing in it; there is no failure that a report should have to mention.
+std::vector<std::string> LastLines(const std::string& path, const LastLinesLimits& limits = {});
+
+}  // namespace muster

@@ -1,0 +1,48 @@
+// What a worker finds in its environment: everything that the launcher has, and its place in the
+// job under the names that PyTorch reads.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "launch/attendant.h"
+
+namespace muster {
+
+using Environment = std::map<std::string, std::string>;
+
+struct WorkerEnvironmentOptions {
+  std::string role = "default";
+  std::string run_id = "none";
+  size_t workers = 1;  ///< Of this node.
+  int64_t max_restarts = 0;
+  bool uses_agent_store = true;
+  /// Every worker sees one device only, and is its node's worker 0.
+  bool has_virtual_local_rank = false;
+  std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
+};
+
+/// What differs from one worker, and from one attempt, to the next.
+struct WorkerSituation {
+  Placement place{};
+  size_t worker = 0;
+  int64_t restarts = 0;
+  std::string error_file{};  ///< Empty: it has none.
+};
+
+/// Whether OMP_NUM_THREADS is set for the workers because nobody else has: several on one machine
+/// would otherwise all use all of its cores.
+bool LimitsThreads(const Environment& inherited, size_t workers);
+
+/// kInvalid: CUDA_VISIBLE_DEVICES has fewer entries than there are workers that want one each.
+Result<Environment> WorkerEnvironment(const Environment& inherited,
+                                      const WorkerEnvironmentOptions& options,
+                                      const WorkerSituation& situation);
+
+/// "NAME=value".
+std::vector<std::string> ToLines(const Environment& environment);
+
+}  // namespace muster
