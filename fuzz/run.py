@@ -32,7 +32,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 # The longest input of each, in bytes: long enough for every shape that there is, short enough to be quick.
-LENGTHS = {"configuration": 512, "coordinator": 512, "machine": 768, "requests": 1024, "sessions": 1024, "state": 4096}
+LENGTHS = {"configuration": 512, "coordinator": 512, "error_files": 1024, "machine": 768, "requests": 1024,
+           "sessions": 1024, "state": 4096}
 # A story passes thousands of places; statistics on how rare each is would take longer than telling it.
 STORIES = {"coordinator", "machine"}
 PROGRESS_SECONDS = 60

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -33,45 +34,71 @@ void WriteParentErrorFile(const JobEnd& end, const std::optional<ErrorFile>& roo
   }
 }
 
+/// The failures that this node knows of, and which of them is the cause.
+struct Failures {
+  std::vector<FailureRecord> records;
+  std::vector<std::optional<ErrorFile>> files;  ///< By record.
+  size_t root = 0;
+  /// Somebody failed by itself; those who only fell because they were told to are no reason.
+  bool has_cause = false;
+};
+
+Failures Gather(const JobHost& host, const std::string& failure_elsewhere) {
+  Failures all{.records = host.failures(), .files = host.error_files()};
+  if (!all.records.empty()) all.root = RootCause(all.records, RootCauseRule::kFirstSeen);
+  if (!failure_elsewhere.empty()) {
+    auto other = FailureFromJson(failure_elsewhere);
+    Tell(other ? Ok() : Status(other.error()));
+    if (other) {
+      all.records.insert(all.records.begin(), std::move(*other));
+      all.files.insert(all.files.begin(), std::nullopt);
+      all.root = 0;
+    }
+  }
+  all.has_cause = !all.records.empty() && !all.records[all.root].was_told;
+  return all;
+}
+
+void WriteReport(const JobEnd& end, const JobHost& host, Failures failures, Clock& clock) {
+  if (end.failure_report.empty()) return;
+  if (!failures.has_cause) {
+    failures.records.insert(failures.records.begin(),
+                            {.host = host.host_name(),
+                             .code = end.status,
+                             .time_seconds = static_cast<int64_t>(clock.Wall()) / 1'000'000,
+                             .message = end.why});
+    failures.root = 0;
+  }
+  const FailedJob job{.entry_point = end.entry_point,
+                      .node = host.host_name(),
+                      .run_id = end.run_id,
+                      .round = host.place() ? host.place()->round : 0,
+                      .restarts = host.restarts()};
+  Tell(WriteWhole(end.failure_report, FailureReportJson(job, failures.records, failures.root)));
+}
+
 }  // namespace
 
 void Account(const JobEnd& end, JobHost& host, const std::string& failure_elsewhere, Clock& clock) {
-  std::vector<FailureRecord> records = host.failures();
-  std::vector<std::optional<ErrorFile>> files = host.error_files();
-  size_t root = records.empty() ? 0 : RootCause(records, RootCauseRule::kFirstSeen);
-  if (!failure_elsewhere.empty()) {
-    if (auto other = FailureFromJson(failure_elsewhere)) {
-      records.insert(records.begin(), std::move(*other));
-      files.insert(files.begin(), std::nullopt);
-      root = 0;
-    }
-  }
-  const bool workers_failed = !records.empty() && end.signal == 0;
+  const Failures failures = Gather(host, failure_elsewhere);
+  const bool workers_failed = failures.has_cause && end.signal == 0;
   host.RecordEnd(end.status == kOk || workers_failed ? "" : end.why);
   if (end.status == kOk) return;
   if (workers_failed) {
-    std::fprintf(stderr, "\n%s",
-                 FailureReport(end.entry_point, records, root, LocalTimeText).c_str());
+    std::fprintf(
+        stderr, "\n%s",
+        FailureReport(end.entry_point, failures.records, failures.root, LocalTimeText).c_str());
   } else {
-    std::fprintf(stderr, "muster: %s\n", end.why.c_str());
+    std::fprintf(stderr, "muster: %s\n",
+                 end.signal == 0 ? end.why.c_str()
+                                 : Concat(SignalName(end.signal),
+                                          " came, and has ended the workers "
+                                          "of this node")
+                                       .c_str());
   }
-  WriteParentErrorFile(end, workers_failed ? files[root] : std::nullopt,
-                       workers_failed ? &records[root] : nullptr, clock);
-  if (!end.failure_report.empty()) {
-    const FailedJob job{.entry_point = end.entry_point,
-                        .node = records.empty()           ? ""
-                                : host.failures().empty() ? ""
-                                                          : host.failures().front().host,
-                        .run_id = end.run_id,
-                        .round = host.place() ? host.place()->round : 0,
-                        .restarts = host.restarts()};
-    if (records.empty()) {
-      records.push_back({.code = 1,
-                         .time_seconds = static_cast<int64_t>(clock.Wall()) / 1'000'000,
-                         .message = end.why});
-    }
-    Tell(WriteWhole(end.failure_report, FailureReportJson(job, records, root)));
-  }
+  WriteParentErrorFile(end, workers_failed ? failures.files[failures.root] : std::nullopt,
+                       workers_failed ? &failures.records[failures.root] : nullptr, clock);
+  WriteReport(end, host, failures, clock);
 }
 
 }  // namespace muster::cli

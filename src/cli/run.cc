@@ -148,10 +148,8 @@ Program FindWhatToRun(const LaunchOptions& options, const Environment& environme
   return program;
 }
 
-std::vector<int> SignalsToHandle(const LaunchOptions& options, const Voice& voice) {
+std::vector<int> SignalsToHandle(const LaunchOptions& options) {
   SignalList list = Must(ParseSignals(options.signals));
-  for (const std::string& name : list.unknown)
-    voice.Say(Concat("--signals-to-handle: '", Printable(name), "' is no signal; left out"));
   // Whoever started us with nohup does not want the job to end with the terminal.
   struct sigaction hangup {};
   sigaction(SIGHUP, nullptr, &hangup);
@@ -225,7 +223,7 @@ Job Plan(LaunchOptions options, const std::string& own_path, const Voice& voice)
   job.workers = Must(CountWorkers(job.options.workers, job.environment));
   job.program =
       FindWhatToRun(job.options, job.environment, UnresolvedOwnPath(own_path, job.environment));
-  job.signals = SignalsToHandle(job.options, voice);
+  job.signals = SignalsToHandle(job.options);
   if (!job.options.numa_binding.empty())
     job.cpus = Must(
         CpusOfWorkers(Must(ParseNumaMode(job.options.numa_binding)), job.workers, job.environment));
@@ -338,8 +336,9 @@ int Launch(const Job& job, const Voice& voice) {
            .quiet = voice.quiet()},
           host, driver.attendant().failure_elsewhere(), around.clock());
   std::fflush(nullptr);
-  // A join under way cannot be called off. Nothing else is left to be done.
-  if (driver.attendant().is_joining()) _exit(status);
+  // A join cannot be called off, nor a farewell to a server that is gone. Nothing else is left to
+  // be done.
+  if (!driver.attendant().is_idle()) _exit(status);
   return status;
 }
 

@@ -41,7 +41,11 @@ class StaticHandler final : public RendezvousHandler {
   bool Shutdown() override { return true; }
 
   RendezvousInfo NextRendezvous() override {
-    if (!store_) store_ = Meet();
+    if (!store_) {
+      store_ = Meet();
+    } else if (settings_.world_size == 1) {
+      Forget();
+    }
     // The port as the store knows it: the endpoint's, or the real one where the kernel chose.
     return {.store = std::make_shared<PrefixStore>(settings_.run_id, store_),
             .rank = settings_.rank,
@@ -53,6 +57,7 @@ class StaticHandler final : public RendezvousHandler {
 
  private:
   std::shared_ptr<TcpStore> Meet();
+  void Forget();
   std::shared_ptr<TcpStore> Connect() const;
   void Enter(WaitReport::Phase phase, Instant deadline = Instant::Never()) {
     const std::lock_guard lock(mutex_);
@@ -102,6 +107,12 @@ std::shared_ptr<TcpStore> StaticHandler::Meet() {
     Enter(WaitReport::Phase::kIdle);
     throw;
   }
+}
+
+// What an earlier round's workers wrote is not for those of the next one. Of more nodes than one
+// the others may still be at work with it: they are not told of our rounds.
+void StaticHandler::Forget() {
+  for (const std::string& key : store_->ListKeys()) store_->DeleteKey(key);
 }
 
 std::shared_ptr<TcpStore> StaticHandler::Connect() const {

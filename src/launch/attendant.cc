@@ -108,6 +108,11 @@ bool Attendant::is_joining() const {
   return is_joining_;
 }
 
+bool Attendant::is_idle() const {
+  const Lock lock(*monitor_);
+  return !is_busy_ && tasks_.empty();
+}
+
 Placement Attendant::placement() const {
   const Lock lock(*monitor_);
   return placement_;
@@ -147,8 +152,7 @@ void Attendant::Live() {
 
 void Attendant::Watch() {
   try {
-    const bool is_woken = handler_.GetBackend() == "muster";
-    if (const auto event = handler_.AwaitEvent(is_woken ? kLook : kGlance)) {
+    if (const auto event = handler_.AwaitEvent(can_be_woken_ ? kLook : kGlance)) {
       Heard(*event);
     } else {
       NoteContact();
@@ -213,6 +217,7 @@ void Attendant::DoJoin() {
                     .formed_in = clock_.Now() - began};
     }
     is_watching_ = is_told_;
+    can_be_woken_ = handler_.StopWaiting();
     tell_({.kind = Kind::kJoined, .alone = info_.world_size == 1 || !is_told_});
   } catch (const RendezvousGracefulExitError&) {
     Tell(Kind::kNotNeeded);

@@ -63,6 +63,8 @@ class Attendant {
   bool IsDoneBy(Instant until);
 
   bool is_joining() const;
+  /// Nothing is under way that could keep its destructor waiting.
+  bool is_idle() const;
   /// Of the last kJoined.
   Placement placement() const;
   /// What another node has told as the first failure of the round; empty: nothing.
@@ -104,6 +106,7 @@ class Attendant {
   // Its thread's own.
   RendezvousInfo info_{};
   bool is_watching_ = false;
+  bool can_be_woken_ = false;   ///< While it waits for news.
   bool knows_the_end_ = false;  ///< Of the job; for itself and, counted, for whoever serves.
   std::optional<Instant> out_of_reach_since_;
 

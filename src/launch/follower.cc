@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +29,9 @@ constexpr size_t kBlockBytes = 256 * 1024;
 constexpr int kPaceMs = 10;
 /// All files are looked at every so many turns: there may be a file system that tells us nothing.
 constexpr int kTurnsMax = 10;
+
+/// A ninth of the share of others.
+constexpr int kNiceness = 10;
 
 std::string_view Why(int number) { return std::strerror(number); }
 
@@ -212,6 +216,9 @@ void Follower::Finish() {
 }
 
 void Follower::Run() {
+  // Of this thread only, as Linux has it. Where cores are scarce, they are for the workers: without
+  // this the echo of a flood took half of the writer's.
+  setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNiceness);
   while (TakeOrders()) {
     const bool all = ++turns_ >= kTurnsMax;
     if (all) turns_ = 0;

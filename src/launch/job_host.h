@@ -67,6 +67,7 @@ class JobHost final : public AgentHost {
   const std::vector<std::optional<ErrorFile>>& error_files() const { return error_files_; }
   const std::optional<Placement>& place() const { return place_; }
   int64_t restarts() const { return restarts_; }
+  std::string host_name() const { return options_.host_name(); }
 
  private:
   struct Worker {

@@ -97,6 +97,19 @@ TEST(StaticHandlerTest, Rdzv172_ANodeAloneMeetsItselfTwiceInOneStore) {
   EXPECT_EQ(inner(first)->Timeout(), std::chrono::seconds(30));
 }
 
+TEST(StaticHandlerTest, Launch100_ANodeAloneFindsNothingOfTheRoundBefore) {
+  const auto handler = CreateStaticHandler(Parameters("127.0.0.1:0", {{"rank", int64_t{0}}}));
+  const RendezvousInfo first = handler->NextRendezvous();
+  TcpStore worker("127.0.0.1", {.port = first.bootstrap_store_info.master_port});
+  worker.Set("key of a worker", "value");
+  ASSERT_TRUE(worker.Check({"key of a worker"}));  // It is there: a Set() has no answer.
+  first.store->Set("key of the agent", "value");
+  const RendezvousInfo second = handler->NextRendezvous();
+  EXPECT_EQ(second.bootstrap_store_info, first.bootstrap_store_info);
+  EXPECT_FALSE(worker.Check({"key of a worker"}));
+  EXPECT_FALSE(second.store->Check({"key of the agent"}));
+}
+
 TEST(StaticHandlerTest, Rdzv172_TheRestIsConstant) {
   const auto handler = CreateStaticHandler(Parameters("127.0.0.1:1", {{"rank", int64_t{3}}}, 4));
   EXPECT_EQ(handler->GetBackend(), "static");
