@@ -225,3 +225,13 @@ def meeting(request, tmp_path, torch_nodes):
             meeting.end()
     finally:
         server.stop()
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Starts agents of one job. None of its processes may outlive the test."""
+    import launchers
+
+    job = launchers.Job(tmp_path)
+    yield job
+    job.end()

@@ -1,0 +1,189 @@
+"""Agents of one job, muster's and torchrun's, each a process that stands for a node."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+
+from peers import HERE, PATIENCE_S, die_with_parent, eventually, required
+
+# Workers import torch, several at once on few cores, and so does each agent of torchrun.
+JOB_S = 120.0
+TRAINING = HERE / "training.py"
+
+
+def free_port() -> int:
+    """Of the one moment. Those who take it next are the agents of this test."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+class Agent:
+    """One launcher, in a process of its own."""
+
+    def __init__(self, name: str, command: list, log: pathlib.Path, environment: dict):
+        self.name = name
+        self.log = log
+        with open(log, "wb") as output:
+            self._process = subprocess.Popen(
+                [str(word) for word in command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                preexec_fn=die_with_parent,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def output(self) -> str:
+        """What it and its workers have written."""
+        return self.log.read_text(errors="replace")
+
+    def kill(self) -> None:
+        """SIGKILL: it can tell nobody."""
+        self._process.kill()
+        self._process.wait()
+
+    def ended(self, patience_s: float = JOB_S) -> int:
+        """The exit status, once it has ended by itself."""
+        try:
+            return self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"agent {self.name} has not ended within {patience_s:g} s:\n{self.output()}"
+            ) from None
+
+    def end(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+
+
+class Job:
+    """The agents of one test, and the account that their workers give."""
+
+    def __init__(self, directory: pathlib.Path):
+        self.directory = directory
+        self.account_file = directory / "account"
+        self.endpoint = f"127.0.0.1:{free_port()}"
+        self._mark = f"MUSTER_TEST_JOB={uuid.uuid4()}"
+        self._agents: list[Agent] = []
+
+    # --- its agents
+
+    def muster(self, name: str, *words, **environment: str) -> Agent:
+        """`muster run` with these words behind it."""
+        command = [required("MUSTER_BIN"), "run", f"--python={sys.executable}", *words]
+        return self._start(name, command, environment)
+
+    def torchrun(self, name: str, *words, **environment: str) -> Agent:
+        return self._start(
+            name, [sys.executable, "-B", "-m", "torch.distributed.run", *words], environment
+        )
+
+    def _start(self, name: str, command: list, environment: dict) -> Agent:
+        mark, value = self._mark.split("=")
+        inherited = {
+            **os.environ,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "GLOO_SOCKET_IFNAME": "lo",
+            "OMP_NUM_THREADS": "1",
+            "TMPDIR": str(self.directory),  # for the logs of those who were not told where
+            "MUSTER_TEST_AGENT": name,
+            mark: value,
+        }
+        log = self.directory / f"agent-{name}-{len(self._agents)}.log"
+        agent = Agent(name, command, log, {**inherited, **environment})
+        self._agents.append(agent)
+        return agent
+
+    def training(self, *options) -> list:
+        """The words behind a launcher's own: the training script."""
+        return [TRAINING, "--account", self.account_file, *options]
+
+    # --- what happens
+
+    def told(self, event: str) -> list[dict]:
+        """The account's lines about the event, the oldest first."""
+        if not self.account_file.exists():
+            return []
+        lines = self.account_file.read_text().splitlines(keepends=True)
+        all_told = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [said for said in all_told if said["event"] == event]
+
+    def output_of(self, name: str) -> str:
+        (agent,) = [agent for agent in self._agents if agent.name == name]
+        return agent.output()
+
+    def outputs(self) -> str:
+        return "\n".join(f"--- {agent.log.name}\n{agent.output()}" for agent in self._agents)
+
+    def until(self, condition, what: str, patience_s: float = JOB_S):
+        try:
+            return eventually(condition, what, patience_s)
+        except AssertionError as failure:
+            raise AssertionError(f"{failure}\n{self.outputs()}") from None
+
+    def until_training_with(self, agents: set[str]) -> list[dict]:
+        """A round of these agents, all of whose workers have made a step together."""
+
+        def together():
+            last = {
+                (said["agent"], said["local_rank"]): said
+                for said in self.told("trains")
+                if said["agent"] in agents
+            }
+            said = list(last.values())
+            everybody = sorted(line["rank"] for line in said) == list(range(len(said)))
+            is_one_round = {line["world_size"] for line in said} == {len(said)}
+            is_whole = {line["agent"] for line in said} == agents
+            return said if everybody and is_one_round and is_whole else []
+
+        return self.until(together, f"the workers of {sorted(agents)} train together")
+
+    def assert_all_ended_well(self, *agents: Agent) -> None:
+        statuses = {agent.name: agent.ended() for agent in agents}
+        assert set(statuses.values()) == {0}, f"{statuses}\n{self.outputs()}"
+
+    # --- the end
+
+    def processes(self) -> list[int]:
+        """All that inherited this job's mark: agents, workers and whatever they have started."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                environment = (entry / "environ").read_bytes()
+            except OSError:  # it has ended, or is not ours
+                continue
+            if self._mark.encode() in environment.split(b"\0"):
+                found.append(int(entry.name))
+        return found
+
+    def end(self) -> None:
+        """Nobody may be left; whoever is, is ended nevertheless."""
+        for agent in self._agents:
+            agent.end()
+        left = self._left()
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        assert not left, f"still there after their agents: {left}\n{self.outputs()}"
+
+    def _left(self) -> list[int]:
+        give_up = time.monotonic() + PATIENCE_S
+        while (left := self.processes()) and time.monotonic() < give_up:
+            time.sleep(0.01)
+        return left

@@ -1,0 +1,108 @@
+"""Nodes of `muster run` come and go while real PyTorch trains: the job goes on with those who are
+there, and each attempt begins with an empty store."""
+
+import pytest
+
+pytestmark = pytest.mark.muster_only
+
+
+def start_node(job, number: int, *options: str, hosts: bool, training: list):
+    """A node that is found at 127.0.0.<number>: the ranks of nodes are in that order."""
+    return job.muster(
+        f"node{number}",
+        f"--rdzv-endpoint={job.endpoint}",
+        f"--rdzv-conf=is_host={int(hosts)},last_call_timeout=2,keep_alive_interval=1",
+        f"--local-addr=127.0.0.{number}",
+        *options,
+        *training,
+    )
+
+
+def kill_one_of_two(job, victim: int, *options: str) -> list[dict]:
+    """SIGKILL of an agent while all train. What the other's workers say once they train again."""
+    survivor = 3 - victim
+    enough = job.directory / "enough"
+    agents = {
+        number: start_node(
+            job,
+            number,
+            "--nnodes=1:2",
+            *options,
+            hosts=number == survivor,
+            training=job.training("--until", enough),
+        )
+        for number in (1, 2)
+    }
+    before = job.until_training_with({"node1", "node2"})
+    workers = len(before)
+    killed = {said["pid"] for said in before if said["agent"] == f"node{victim}"}
+    agents[victim].kill()
+    after = job.until_training_with({f"node{survivor}"})
+    assert not killed & set(job.processes()), "workers have outlived their agent"
+    assert {said["group_world_size"] for said in after} == {1}
+    assert len(after) == workers // 2
+    enough.touch()
+    job.assert_all_ended_well(agents[survivor])
+    assert {said["agent"] for said in job.told("trained")} == {f"node{survivor}"}
+    return after
+
+
+@pytest.mark.parametrize("victim, workers", [(1, 2), (2, 1)])
+def test_launch093_launch099_launch154_those_who_are_left_train_on_without_a_killed_node(
+    job, victim, workers
+):
+    """Their workers fail with their peers'. That is no failure of theirs, and costs no restart."""
+    after = kill_one_of_two(job, victim, f"--nproc-per-node={workers}", "--max-restarts=0")
+    assert {said["attempt"] for said in after} == {0}
+    assert "muster: begins again: round 0 has lost " in job.output_of(after[0]["agent"])
+
+
+def test_launch099_with_c10d_the_loss_of_node_0_costs_a_restart(job):
+    """There nobody is told of it before the heartbeats stop. The workers' failure comes first."""
+    after = kill_one_of_two(job, 1, "--rdzv-backend=c10d", "--max-restarts=1")
+    assert {said["attempt"] for said in after} == {1}
+
+
+def test_launch098_a_job_grows_from_one_node_to_three_while_it_trains(job):
+    enough = job.directory / "enough"
+
+    def start(number: int):
+        return start_node(
+            job,
+            number,
+            "--nnodes=1:3",
+            "--max-restarts=0",
+            hosts=number == 3,
+            training=job.training("--until", enough),
+        )
+
+    agents = [start(3)]  # will be the last in rank, and serves the others
+    job.until_training_with({"node3"})
+    agents += [start(1), start(2)]
+    grown = job.until_training_with({"node1", "node2", "node3"})
+    assert {said["world_size"] for said in grown} == {3}
+    assert {said["attempt"] for said in grown} == {0}
+    enough.touch()
+    job.assert_all_ended_well(*agents)
+    assert {(said["agent"], said["rank"], said["world_size"]) for said in job.told("trained")} == {
+        (f"node{number}", number - 1, 3) for number in (1, 2, 3)
+    }
+    for agent in agents:
+        assert ": 3 nodes, 3 workers, formed in " in agent.output()
+
+
+@pytest.mark.parametrize("backend", ["muster", "c10d", "static"])
+def test_launch087_launch100_an_attempt_does_not_see_the_keys_of_the_one_before(job, backend):
+    agent = job.muster(
+        "alone",
+        f"--rdzv-backend={backend}",
+        f"--rdzv-endpoint={job.endpoint}",
+        "--max-restarts=1",
+        *job.training("--leave-key"),
+    )
+    job.assert_all_ended_well(agent)
+    assert [said["attempt"] for said in job.told("left the key")] == [0]
+    (looked,) = job.told("looked for the key")
+    assert looked["attempt"] == 1
+    assert looked["found"] is False
+    assert [said["attempt"] for said in job.told("trained")] == [1]

@@ -1,0 +1,191 @@
+"""Jobs of `muster run` that are started, heard, and gone when their test ends."""
+
+import collections
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+
+MUSTER = os.environ["MUSTER_BIN"]
+PATIENCE = 60  # seconds for what happens in milliseconds, on a machine that is busy
+MARK = "LAUNCH_TEST_MARK"  # in the environment of a test's processes, whatever becomes of their parents
+
+# What whoever runs the tests may have set, and a launcher would heed.
+FOREIGN = ("PET_", "TORCH", "CUDA_", "HIP_", "ROCR_", "ZE_", "OMP_", "MUSTER_AGENT", "PYTHON_EXEC", "LOGLEVEL",
+           "VIRTUAL_ENV", "CONDA_PREFIX", "MASTER_", "RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "NO_COLOR")
+
+Outcome = collections.namedtuple("Outcome", "status out err")
+
+
+def eventually(condition, what, patience=PATIENCE):
+    """What the condition gives as soon as that is true."""
+    deadline = time.monotonic() + patience
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"did not happen in {patience} s: {what}")
+        time.sleep(0.01)
+
+
+def processes_with(mark):
+    """Pid and command of all that have it in their environment. Those that ended have none."""
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            if wanted in pathlib.Path("/proc", entry, "environ").read_bytes().split(b"\0"):
+                found.append((int(entry), pathlib.Path("/proc", entry, "cmdline").read_bytes().replace(b"\0", b" ")))
+        except OSError:
+            continue  # ended in the meantime
+    return found
+
+
+def free_port(host="127.0.0.1"):
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as taken:
+        taken.bind((host, 0))
+        return taken.getsockname()[1]
+
+
+class Launching:
+    """To be mixed into a TestCase."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.temporary = self.folder / "tmp"  # where logs go that nobody asked for
+        self.seen = self.folder / "seen"  # where workers write what they see
+        self.here = self.folder / "here"  # where the launcher is started
+        for made in (self.temporary, self.seen, self.here):
+            made.mkdir()
+        self.mark = str(uuid.uuid4())
+        self.addCleanup(self.assert_nothing_runs)
+
+    # --- starting ---------------------------------------------------------------------------------
+
+    def environment(self, changes):
+        """That of a launcher. None takes a variable away."""
+        made = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        made |= {MARK: self.mark, "TMPDIR": str(self.temporary), "SEEN": str(self.seen),
+                 "PATH": os.path.dirname(sys.executable) + ":" + made["PATH"]}
+        made |= changes
+        return {name: value for name, value in made.items() if value is not None}
+
+    def launch(self, *arguments, env=None, program=(MUSTER, "run"), **options):
+        """Starts it and does not wait."""
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
+                   "cwd": self.here, **options}
+        process = subprocess.Popen([*program, *map(str, arguments)], env=self.environment(env or {}), **options)
+        self.addCleanup(self.end, process)
+        return process
+
+    def ended(self, process, feed=None, patience=PATIENCE):
+        """Waits for it. Bytes that are no text are kept, as surrogates."""
+        heard = process.communicate(feed, timeout=patience)
+        out, err = (b"" if part is None else part for part in heard)
+        return Outcome(process.returncode, out.decode(errors="surrogateescape"), err.decode(errors="surrogateescape"))
+
+    def run_job(self, *arguments, status=0, feed=None, **options):
+        """Starts it, waits for it, and insists on its status."""
+        if feed is not None:
+            options["stdin"] = subprocess.PIPE
+        outcome = self.ended(self.launch(*arguments, **options), feed)
+        self.assertEqual(outcome.status, status, f"{outcome.out}\n{outcome.err}")
+        return outcome
+
+    def refused(self, *arguments, status, says=(), **options):
+        """One clear line, after a line of usage where the call cannot be meant, and no worker."""
+        outcome = self.run_job(*arguments, status=status, **options)
+        self.assertEqual(outcome.out, "")
+        lines = outcome.err.splitlines()
+        if status == 2:
+            self.assertTrue(lines[0].startswith("usage: "), outcome.err)
+            lines = lines[1:]
+        self.assertEqual(len(lines), 1, outcome.err)
+        for part in (says,) if isinstance(says, str) else says:
+            self.assertIn(part, lines[0])
+        self.assertEqual(os.listdir(self.seen), [], "a worker was started")
+        return outcome
+
+    @staticmethod
+    def end(process):
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream:
+                stream.close()
+
+    def assert_nothing_runs(self):
+        try:
+            eventually(lambda: not processes_with(self.mark), "all processes of the job are gone", 10)
+        except AssertionError:
+            left = processes_with(self.mark)
+            for pid, _ in left:
+                os.kill(pid, signal.SIGKILL)
+            self.fail(f"left behind: {left}")
+
+    # --- workers ----------------------------------------------------------------------------------
+
+    def script(self, text, name="worker", first_line="#!/bin/sh"):
+        """A program for --no-python."""
+        path = self.folder / name
+        path.write_text(f"{first_line}\n{text}\n", encoding="utf-8")
+        path.chmod(0o755)
+        return path
+
+    def python_script(self, text, name="worker.py"):
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def witness(self):
+        """A program that writes its environment and its arguments to $SEEN, and says that it ran."""
+        return self.script('of="$SEEN/$RANK.$TORCHELASTIC_RESTART_COUNT"\n'
+                           'env -0 > "$of.env"\n'
+                           'for word in "$@"; do printf "%s\\0" "$word"; done > "$of.words"\n'
+                           'echo "worker ran"', name="witness")
+
+    def environments(self, *options, restarts=0, **more):
+        """Runs a job of witnesses: what each worker's environment was, by rank."""
+        self.run_job(*options, "--no-python", self.witness(), **more)
+        return self.seen_environments(restarts)
+
+    def seen_environments(self, restarts=0):
+        found = {}
+        for path in self.seen.glob(f"*.{restarts}.env"):
+            lines = path.read_bytes().decode(errors="surrogateescape").split("\0")
+            found[int(path.name.split(".")[0])] = dict(line.split("=", 1) for line in lines if line)
+        return [found[rank] for rank in sorted(found)]
+
+    def seen_words(self, rank=0, restarts=0):
+        return (self.seen / f"{rank}.{restarts}.words").read_text(encoding="utf-8").split("\0")[:-1]
+
+    def wait_for_seen(self, *names):
+        """Until workers have written these."""
+        for name in names:
+            eventually((self.seen / name).exists, f"a worker writes {name}")
+
+    # --- logs -------------------------------------------------------------------------------------
+
+    def run_directory(self, root=None):
+        """The only one, of the only job that logs there."""
+        roots = [root] if root else list(self.temporary.glob("torchelastic_*"))
+        self.assertEqual(len(roots), 1, roots)
+        runs = list(pathlib.Path(roots[0]).iterdir())
+        self.assertEqual(len(runs), 1, runs)
+        return runs[0]
+
+    def logs(self, root=None):
+        """What is in each log, by its path below the run's directory."""
+        run = self.run_directory(root)
+        return {str(path.relative_to(run)): path.read_bytes() for path in run.rglob("*.log")}
