@@ -51,6 +51,7 @@ TEST_F(StaticNodesTest, Rdzv172_EveryNodeHasItsRankTwiceInARow) {
     }
     EXPECT_EQ(node->DescribeWait().phase, WaitReport::Phase::kComplete);
     EXPECT_THAT(node->DescribeWait().joined, ElementsAre("rank 0", "rank 1", "rank 2"));
+    EXPECT_EQ(node->DescribeWait().here, 3);
   });
 }
 
@@ -64,6 +65,7 @@ TEST_F(StaticNodesTest, Rank0SaysThatItWaitsForTheOthers) {
   EXPECT_EQ(report.max_nodes, 2);
   EXPECT_EQ(report.awaited, 1);
   EXPECT_THAT(report.joined, ElementsAre("rank 0"));
+  EXPECT_EQ(report.here, 1);
   ASSERT_TRUE(report.time_left);
   EXPECT_LE(*report.time_left, seconds(30));
   EXPECT_FALSE(waiting.IsDone());
