@@ -19,7 +19,8 @@ def parse():
     parser.add_argument("--minutes", type=float, default=30, help="how long; the last strike is played to its end")
     parser.add_argument("--seed", type=lambda text: int(text, 0), help="default: drawn, and printed")
     parser.add_argument("--episode", type=int, default=1, help="begin with this one")
-    parser.add_argument("--store", choices=("muster", "c10d", "file"), help="only this kind; default: drawn")
+    parser.add_argument("--store", choices=("muster", "c10d", "file", "job"),
+                        help="only this kind (job: launchers and workers); default: drawn")
     options = parser.parse_args()
     if options.seed is None:
         options.seed = random.SystemRandom().getrandbits(32)

@@ -8,9 +8,10 @@ import random
 import shutil
 import time
 
-from torture import network_faults, process_faults, promises, resource_faults
+from torture import network_faults, process_faults, promises, resource_faults, worker_faults
 from torture.events import Record
 from torture.fleet import Fleet, Run
+from torture.job_fleet import JobFleet, JobRun
 from torture.invariants import Violation, violations
 from torture.losses import EXCUSED, TOLD, WENT_ON, hearings
 from torture.network import Network
@@ -21,10 +22,13 @@ from torture.victims import Server
 FAULTS = (process_faults.KillNodes, process_faults.KillServer, process_faults.PauseNodes, process_faults.PauseServer,
           process_faults.Leave, network_faults.Cut, network_faults.CutOneWay, network_faults.BadCable,
           network_faults.InterfaceDown, resource_faults.FullDisk, resource_faults.ClockJump, resource_faults.Flood,
-          resource_faults.Garbage, resource_faults.ServerDescriptors, resource_faults.NodeDescriptors)
+          resource_faults.Garbage, resource_faults.ServerDescriptors, resource_faults.NodeDescriptors,
+          worker_faults.KillWorkers, worker_faults.PauseWorkers)
 NODES_MIN, NODES_MAX = 3, 12
 SPARED_SHARE = 0.4  # of episodes in which the server itself stays well: then all who are left must hear of every loss
 STORES = ("muster",) * 7 + ("c10d",) * 2 + ("file",)
+JOB_SHARE = 0.35  # of episodes in which launchers run a job
+JOB_NODES_MIN, JOB_NODES_MAX = 2, 6
 
 
 class Failure(Exception):
@@ -41,7 +45,7 @@ class Campaign:
         machines = ["server", *(f"node-{number}" for number in range(NODES_MAX)), "stranger"]
         self.network = Network(machines, seed)
         self.site = Site(folder, muster)
-        self.counts = {"episodes": 0, "strikes": 0, "rounds": 0}
+        self.counts = {"episodes": 0, "strikes": 0, "rounds": 0, "workers": 0}
         self.losses = {TOLD: 0, WENT_ON: 0, EXCUSED: 0}  # by what others of the round heard
         self.slowest_told_s = {"killed": 0.0, "silent": 0.0}
         self.latest_s = 0.0  # of the probe
@@ -68,11 +72,13 @@ class Campaign:
 class Episode:
     def __init__(self, campaign, number, store):
         self._campaign, self._number = campaign, number
-        self._rng = rng = random.Random(f"{campaign.seed}/{number}")  # so that each can be played alone
+        jobs = random.Random(f"{campaign.seed}/{number}/job")  # of its own: what others draw does not depend on it
+        is_job = store == "job" or (jobs.random() < JOB_SHARE and store is None)
+        self._rng = rng = jobs if is_job else random.Random(f"{campaign.seed}/{number}")  # so that each can be played alone
         drawn = rng.choice(STORES)
-        self._run = self._draw_run(store or drawn)
+        self._run = self._draw_job() if is_job else self._draw_run(store or drawn)
         self._strikes = rng.randint(3, 8)
-        self._closes = rng.random() < 0.5
+        self._closes = self._run.finishes if is_job else rng.random() < 0.5
         self._kinds = ()
         self._faults = 0
         self._folder = os.path.join(campaign.folder, f"episode-{number}")
@@ -87,15 +93,24 @@ class Episode:
                     else f"{self._campaign.network.machines['server'].address}:{Server.PORT}")
         return Run(identity, store, nodes, rng.randint(1, min(most, nodes)), most, endpoint)
 
+    def _draw_job(self):
+        rng = self._rng
+        nodes = rng.randint(JOB_NODES_MIN, JOB_NODES_MAX)
+        most = rng.randint(max(2, nodes - 1), nodes + 1)
+        endpoint = f"{self._campaign.network.machines['server'].address}:{Server.PORT}"
+        return JobRun(f"episode-{self._number}", "muster", nodes, rng.randint(1, min(most, nodes)), most, endpoint,
+                      finishes=rng.random() < 0.5)
+
     def play(self, until):
         campaign, run = self._campaign, self._run
         os.makedirs(self._folder)
         record = Record(os.path.join(self._folder, "events.jsonl"))
-        fleet = Fleet(run, campaign.muster, campaign.network, campaign.site, record, self._folder, self._rng)
+        kind = JobFleet if isinstance(run, JobRun) else Fleet
+        fleet = kind(run, campaign.muster, campaign.network, campaign.site, record, self._folder, self._rng)
         fleet.server.spared = self._rng.random() < SPARED_SHARE
         fitting = [kind for kind in FAULTS if kind.fits(fleet)]
         self._kinds = self._rng.sample(fitting, self._rng.randint(3, len(fitting)))  # others do not occur
-        campaign.say(f"episode {self._number}: store={run.store} nodes={run.nodes} min={run.min_nodes} "
+        campaign.say(f"episode {self._number}: store={'job' if fleet.has_workers else run.store} nodes={run.nodes} min={run.min_nodes} "
                      f"max={run.max_nodes} strikes={self._strikes} close={'yes' if self._closes else 'no'} "
                      f"server={'spared' if fleet.server.spared else 'struck'} "
                      f"faults={','.join(sorted(kind.__name__ for kind in self._kinds))}")
@@ -173,7 +188,7 @@ class Episode:
             stands = fleet.status() if fleet.server.alive else "nothing"
             raise Failure([Violation(f"no round of all nodes within {fleet.run.recovery_s:.0f} s after {what}; "
                                      f"the server says {stands}",
-                                     tuple(events[-1] for events in fleet.story().nodes()))])
+                                     tuple(events[-1] for events in fleet.story().members()))])
         fleet.measure()
         self._check(fleet)
         fleet.record.add("world", 0, "rest")
@@ -189,7 +204,8 @@ class Episode:
 
     def _count(self, story):
         campaign = self._campaign
-        campaign.counts["rounds"] += sum(1 for _ in story.rounds())
+        campaign.counts["rounds"] += sum(event.kind in ("round", "formed") for event in story.events)
+        campaign.counts["workers"] += sum(event.kind == "worker" for event in story.events)
         campaign.latest_s = max(campaign.latest_s, story.lateness(0, story.end))
         for hearing in hearings(story) if story.rules.tells_losses else ():
             if hearing.outcome in campaign.losses:
@@ -205,7 +221,7 @@ class Episode:
             return
         if not heard:
             raise Failure([Violation(f"not all nodes heard of the end within {promises.CLOSED_S} s",
-                                     tuple(events[-1] for events in fleet.story().nodes()))])
+                                     tuple(events[-1] for events in fleet.story().members()))])
         if not fleet.newcomer_is_refused():
             raise Failure([Violation("a newcomer was not told that the rendezvous is closed", ())])
 

@@ -11,7 +11,8 @@ class Event:
     """Of `who`, in its life number `life` (a process that is started again begins another one).
 
     Kinds that nodes say themselves: joining, round, member_lost, nodes_waiting, place_lost, closed, left, closing.
-    Kinds that the harness adds: started, up (a server accepts), killed, told_to_end, ended, measured; and of `who`
+    Kinds that launchers say: formed (a round), again (they leave it); their workers: worker.
+    Kinds that the harness adds: orphan (it lives, and its launcher does not), workers_killed, started, up (a server accepts), killed, told_to_end, ended, measured; and of `who`
     "world": fault, begun (it is upon all whom it strikes), healed, rest, and beat (how busy the machine is).
     """
     at: float

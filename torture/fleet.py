@@ -46,20 +46,27 @@ class Run:
 
 
 class Fleet:
+    has_workers = False
+
     def __init__(self, run, muster, network, site, record, folder, rng):
         self.run, self.record, self.site = run, record, site
         self._muster, self._network = muster, network
         self.stranger = network.machines["stranger"]
         self.server = Server(muster, os.path.join(site.disk.path, "port"), network.machines["server"], record, folder,
                              environment=site.clocks.environment("server"))
-        closer = rng.randrange(run.nodes)
-        self.nodes = [Node(number, muster, run, number == closer, os.path.join(site.disk.path, f"events-{number}"),
-                           network.machines[f"node-{number}"], record, folder,
-                           environment=site.clocks.environment(f"node-{number}"))
-                      for number in range(run.nodes)]
-        self.closer = self.nodes[closer]
+        self.closer = None  # who closes the rendezvous for all, if anybody does
+        self.nodes = self.make_nodes(rng, folder)
         if run.store == "file":
             self.server.wanted = False
+
+    def make_nodes(self, rng, folder):
+        closer = rng.randrange(self.run.nodes)
+        nodes = [Node(number, self._muster, self.run, number == closer,
+                      os.path.join(self.site.disk.path, f"events-{number}"), self._network.machines[f"node-{number}"],
+                      self.record, folder, environment=self.site.clocks.environment(f"node-{number}"))
+                 for number in range(self.run.nodes)]
+        self.closer = nodes[closer]
+        return nodes
 
     @property
     def victims(self):
@@ -101,12 +108,13 @@ class Fleet:
         return None
 
     def _all_in_one_round(self):
-        if not all(victim.alive for victim in self.victims):
-            return False
-        number = one_round_of_all(self.story(), [(node.name, node.life) for node in self.nodes])
-        return number is not None and (self.run.store != "muster" or self._server_says_so(number))
+        return all(victim.alive for victim in self.victims) and self.is_in_place()
 
-    def _server_says_so(self, number):
+    def is_in_place(self):
+        number = one_round_of_all(self.story(), [(node.name, node.life) for node in self.nodes])
+        return number is not None and (self.run.store != "muster" or self.server_says_so(number))
+
+    def server_says_so(self, number):
         stands = self.status()
         if not stands or stands["phase"] != "complete" or stands["round"] != number or stands["waiting"]:
             return False

@@ -7,8 +7,9 @@ node says belongs to a life of the server in which it was waiting for it.
 import collections
 import dataclasses
 
-from torture import promises
+from torture import job_invariants, promises
 from torture.losses import UNHEARD, Touch, hearings, stands_in
+from torture.violation import Violation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,13 +20,7 @@ class Rules:
     tells_losses: bool = True  # c10d does not
 
 
-@dataclasses.dataclass(frozen=True)
-class Violation:
-    what: str
-    events: tuple  # that contradict each other
-
-    def __str__(self):
-        return "\n".join([self.what, *(f"    {event}" for event in self.events)])
+MEMBERS = ("node", "agent")  # how the names of those begin who are in rounds
 
 
 class Story:
@@ -46,6 +41,11 @@ class Story:
 
     def nodes(self):
         return [events for (who, _), events in self.lives.items() if who.startswith("node")]
+
+    def members(self):
+        """The last life of every node, or launcher."""
+        last = {who: events for (who, _), events in self.lives.items() if who.startswith(MEMBERS)}
+        return list(last.values())
 
     def rounds(self):
         """(round event, the joining before it or None) of all nodes."""
@@ -236,7 +236,7 @@ def who_is_told_to_end_ends(story):
         excused = ended and any(story.was_touched(one, told.at, ended.at) for one in (who, "server"))
         if ended and ended.at - told.at > promises.END_S and not excused:
             yield Violation(f"it took longer than {promises.END_S} s to end", (told, ended))
-        well = ENDS_WELL if any(event.kind in ("joining", "up") for event in events) else (*ENDS_WELL, TOO_EARLY)
+        well = ENDS_WELL if any(event.kind in ("joining", "up", "formed") for event in events) else (*ENDS_WELL, TOO_EARLY)
         if ended and ended.data["status"] not in well and not ended.data["may"] and not _closed(events):
             yield Violation("it did not end well", (told, ended))
 
@@ -263,7 +263,7 @@ def nobody_talks_nonsense(story):
 
 def what_is_used_does_not_grow(story):
     """At rest, compared with its first rest."""
-    nodes = len({who for who, _ in story.lives if who.startswith("node")})
+    nodes = len({who for who, _ in story.lives if who.startswith(MEMBERS)})
     for (who, _), events in story.lives.items():
         measured = [event for event in events if event.kind == "measured"]
         server = who == "server"
@@ -279,7 +279,7 @@ def what_is_used_does_not_grow(story):
 
 CHECKS = (those_in_a_round_agree, ranks_are_within_the_world, worlds_are_as_large_as_allowed, rounds_only_grow,
           nobody_is_in_a_round_it_did_not_join, closed_stays_closed, members_hear_of_losses, who_is_told_to_end_ends,
-          nobody_ends_by_itself, nobody_talks_nonsense, what_is_used_does_not_grow)
+          nobody_ends_by_itself, nobody_talks_nonsense, what_is_used_does_not_grow, *job_invariants.CHECKS)
 
 
 def violations(story):

@@ -47,8 +47,20 @@ RECOVERY_S = FAULT_S_MAX + CONNECT_S + PAUSE_S + WINDOW_S + 2 * LAST_CALL_S + LO
 # rank 0 that has died; the dead are forgotten when their window has passed.
 C10D_RECOVERY_S = RECOVERY_S + 2 * C10D_READ_S + C10D_INTERVAL_S * C10D_ATTEMPTS
 
+# --- Launchers. Between SIGTERM and SIGKILL for their workers:
+SHUTDOWN_S = 2
+# For how long they do without a server before they give the job up: longer than it takes to find it again.
+JOB_CONTACT_S = 60
+# Until the last process that a launcher has left behind is gone: the kernel kills its workers with it, its guardian the
+# rest, at once; what a busy machine adds.
+ORPHAN_S = 5
+# As RECOVERY_S, and then: the workers of the round before are stopped; whoever failed with them hears whose fault it
+# was (5 s); a round that was formed with somebody who was just lost is formed again.
+JOB_RECOVERY_S = RECOVERY_S + SHUTDOWN_S + 5 + LAST_CALL_S + WINDOW_S
+
 # --- From SIGTERM to the end. Leaving asks the server, which may just have gone.
 END_S = 5 + LOAD_S
+JOB_END_S = SHUTDOWN_S + END_S  # from the success of all workers to the end of all launchers
 # --- From closing until every member has heard of it: one message. (c10d: looks every second.)
 CLOSED_S = 1 + LOAD_S
 

@@ -111,7 +111,11 @@ class ServerDescriptors(Stranger):
 
 
 class NodeDescriptors(Fault):
-    """Nodes may open nothing more."""
+    """Nodes may open nothing more. (A launcher that cannot start its workers ends the job, and says so.)"""
+
+    @classmethod
+    def fits(cls, fleet):
+        return not fleet.has_workers
 
     def __init__(self, *rest):
         super().__init__(*rest)

@@ -1,5 +1,5 @@
-"""A process that faults strike. Server and Node are muster's; whatever else is to be struck derives from Victim and
-says how it is started, and what it may do."""
+"""A process that faults strike. Server and Node are here, Launcher in launchers.py; whatever else is to be struck derives
+from Victim and says how it is started, and what it may do."""
 
 import json
 import os
@@ -33,6 +33,10 @@ class Victim:
     def command(self):
         raise NotImplementedError
 
+    def streams(self, stderr):
+        """Where what it says goes; `stderr` is a file of its own."""
+        return {"stdout": subprocess.PIPE, "stderr": stderr, "text": True}
+
     def said(self, told, life):
         """An object from its standard output, on a thread of its own."""
         self._record.add(self.name, life, told.pop("event", "said"), **told)
@@ -53,7 +57,7 @@ class Victim:
         errors = os.path.join(self._folder, f"{self.name}.{self.life}.stderr")
         with open(errors, "wb") as stderr:
             self._process = processes.start([*self.machine.inside(), *self._environment, *self.command()],
-                                            stdout=subprocess.PIPE, stderr=stderr, text=True)
+                                            **self.streams(stderr))
         self._errors = errors
         self._pauses = 0
         self._limits = []
@@ -62,7 +66,10 @@ class Victim:
         self._reader.start()
 
     def _read(self, stream, life):
-        for line in stream:
+        self.read_objects(stream, life)
+
+    def read_objects(self, lines, life):
+        for line in lines:
             try:
                 self.said(json.loads(line), life)
             except (ValueError, TypeError, AttributeError):  # no JSON, or no object

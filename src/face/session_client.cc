@@ -217,7 +217,9 @@ bool SessionClient::InRound(int64_t round) const {
 }
 
 void SessionClient::LosePlace(const std::string& why) {
-  if (!assignment_ || joining_ || Planted(Bug::kPlaceLostUntold)) return;
+  // Nobody who joins has an assignment. If there is one, the caller may still have to wake up for
+  // it, and must find this when it does.
+  if (!assignment_ || Planted(Bug::kPlaceLostUntold)) return;
   MUSTER_PROBE("a node heard that it had lost its place");
   waiting_ = std::max<int64_t>(waiting_, 1);  // it is this node that has to come
   AddEvent({.kind = MembershipEvent::Kind::kPlaceLost, .round = assignment_->round, .why = why});

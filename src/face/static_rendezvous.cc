@@ -85,6 +85,7 @@ WaitReport StaticHandler::DescribeWait() const {
     // Until it has returned, the store tells nobody how many there are. What is certain: this node
     // is here, rank 0 awaits the others (perhaps fewer by now), and those await rank 0 alone.
     report.joined = {rank_name(settings_.rank)};
+    report.here = 1;
     report.awaited = settings_.rank == 0 ? settings_.world_size - 1 : 1;
     if (deadline_ != Instant::Never()) {
       report.time_left =
@@ -93,6 +94,7 @@ WaitReport StaticHandler::DescribeWait() const {
   } else if (phase_ == WaitReport::Phase::kComplete) {
     for (int rank = 0; rank < settings_.world_size; ++rank)
       report.joined.push_back(rank_name(rank));
+    report.here = settings_.world_size;
   }
   return report;
 }

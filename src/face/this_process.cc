@@ -1,5 +1,6 @@
 #include "face/this_process.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -67,13 +68,19 @@ class UvLoopThread final : public LoopThread {
 
 class BoundPort final : public ReservedPort {
  public:
+  /// The cores of a node are its workers'; and on one with hundreds of them, as many threads take
+  /// longer to start than a round does to form.
+  static constexpr unsigned kLoopsMax = 4;
+
   uint16_t port() const override { return socket_.port(); }
   // The socket stays ours: who knocks between two servers waits for the second.
   void Serve() override {
     if (socket_.fd() < 0) return;
     server_.reset();
     server_ = std::make_unique<StoreServer>(
-        StoreServerOptions{.listen_fd = ValueOrThrow(DuplicateDescriptor(socket_.fd()))});
+        StoreServerOptions{.listen_fd = ValueOrThrow(DuplicateDescriptor(socket_.fd())),
+                           .threads = static_cast<int>(std::min(
+                               kLoopsMax, std::max(1u, std::thread::hardware_concurrency())))});
   }
   void Free() override {
     server_.reset();

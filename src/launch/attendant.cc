@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/planted.h"
+#include "base/probe.h"
 #include "base/text.h"
 #include "launch/rank_words.h"
 #include "muster/rendezvous_error.h"
@@ -181,6 +183,7 @@ void Attendant::NoteContact() {
   const Instant now = clock_.Now();
   if (!out_of_reach_since_) out_of_reach_since_ = now;
   if (now - *out_of_reach_since_ < options_.contact_max) return;
+  MUSTER_LAUNCH_PROBE("the server was out of reach for too long");
   is_watching_ = false;
   Tell(AgentEvent::Kind::kJobFailed,
        Concat("the rendezvous has been out of reach for ",
@@ -198,7 +201,7 @@ void Attendant::DoJoin() {
     const Lock lock(*monitor_);
     is_joining_ = true;
   }
-  is_watching_ = false;
+  is_watching_ = is_at_work_ = false;
   out_of_reach_since_.reset();
   try {
     std::optional<AssignedRanks> ranks;
@@ -217,6 +220,7 @@ void Attendant::DoJoin() {
                     .formed_in = clock_.Now() - began};
     }
     is_watching_ = is_told_;
+    is_at_work_ = true;
     can_be_woken_ = handler_.StopWaiting();
     tell_({.kind = Kind::kJoined, .alone = info_.world_size == 1 || !is_told_});
   } catch (const RendezvousGracefulExitError&) {
@@ -232,7 +236,7 @@ void Attendant::DoJoin() {
 std::optional<AssignedRanks> Attendant::Exchange() {
   Store& store = *info_.store;
   const int64_t rank = info_.rank;
-  if (options_.are_identical) {
+  if (options_.are_identical || Planted(Bug::kRanksUnexchanged)) {
     const int64_t first = rank * options_.role.workers;
     const int64_t world = info_.world_size * options_.role.workers;
     if (rank == 0) store.Set(kReady, "1");
@@ -262,10 +266,14 @@ bool Attendant::AwaitKeys(const std::vector<std::string>& keys) {
   const Instant deadline = DeadlineAfter(clock_.Now(), info_.store->Timeout());
   while (!AwaitKey(*info_.store, keys, kSlice)) {
     const auto event = is_told_ ? handler_.AwaitEvent(milliseconds{0}) : std::nullopt;
-    if (event && event->kind == MembershipEvent::Kind::kClosed)
+    if (event && event->kind == MembershipEvent::Kind::kClosed) {
+      MUSTER_LAUNCH_PROBE("the rendezvous was closed while nodes exchanged ranks");
       throw RendezvousClosedError(event->ToString());
+    }
+    if (event) MUSTER_LAUNCH_PROBE("members came or went while nodes exchanged ranks");
     if (event || around_.has_ended()) return false;
     if (clock_.Now() < deadline) continue;
+    MUSTER_LAUNCH_PROBE("nodes could not exchange ranks in time");
     throw RendezvousTimeoutError(Concat("the nodes of round ", info_.round,
                                         " have not told each other their ranks: no '", keys.back(),
                                         "' within ", info_.store->Timeout().count() / 1'000, " s"));
@@ -282,6 +290,7 @@ void Attendant::DoTellFailure(const std::string& failure) {
     first = info_.store->CompareSet(kFirstFailure, "", failure);
   } catch (const std::exception&) {
     // Out of reach: then nobody else is to blame either.
+    MUSTER_LAUNCH_PROBE("a failure could not be told");
   }
   if (first == failure || first.empty()) return Tell(AgentEvent::Kind::kBlame);
   {
@@ -317,10 +326,10 @@ bool Attendant::OthersHaveSucceeded() {
 
 void Attendant::DoBarrier() {
   using Kind = AgentEvent::Kind;
-  is_watching_ = false;
+  is_watching_ = is_at_work_ = false;
   try {
     if (info_.store->Add(kNumMembers, 1) == info_.world_size) info_.store->Set(kLastMember, "1");
-    if (AwaitOthersAtTheExit()) {
+    if (Planted(Bug::kBarrierUnawaited) || AwaitOthersAtTheExit()) {
       NoteTheEnd();
       Tell(Kind::kBarrierPassed);
     }
@@ -337,7 +346,10 @@ bool Attendant::AwaitOthersAtTheExit() {
     }
     const auto event = is_told_ ? handler_.AwaitEvent(milliseconds{0}) : std::nullopt;
     if (!event) continue;
-    if (info_.store->Check({kLastMember})) return true;
+    if (info_.store->Check({kLastMember})) {
+      MUSTER_LAUNCH_PROBE("all had succeeded when the exit was disturbed");
+      return true;
+    }
     // The workers of this node are done whatever happens to the others.
     const bool closed = event->kind == MembershipEvent::Kind::kClosed;
     if (closed) ReadFailure();
@@ -354,6 +366,7 @@ void Attendant::DoClose(const std::string& reason) {
     NoteTheEnd();
   } catch (const std::exception&) {
     // Whoever served it is gone; so are those who would have to be told.
+    MUSTER_LAUNCH_PROBE("the rendezvous could not be closed");
   }
 }
 
@@ -377,6 +390,9 @@ void Attendant::DoFinish() {
 
 void Attendant::DoLeave() {
   is_watching_ = false;
+  // Other nodes' workers wait in vain for those that were here. The coordinator tells their agents
+  // a moment after our connection has ended; a good-bye would let them go on.
+  if (is_at_work_ && handler_.GetBackend() == "muster") return;
   try {
     handler_.Leave();
   } catch (const std::exception&) {

@@ -106,6 +106,7 @@ class Attendant {
   // Its thread's own.
   RendezvousInfo info_{};
   bool is_watching_ = false;
+  bool is_at_work_ = false;     ///< From a round's beginning until the workers here have succeeded.
   bool can_be_woken_ = false;   ///< While it waits for news.
   bool knows_the_end_ = false;  ///< Of the job; for itself and, counted, for whoever serves.
   std::optional<Instant> out_of_reach_since_;

@@ -117,6 +117,18 @@ class OtherMeasurements(unittest.TestCase):
         self.assertIn("MUSTER_TORCH_PYTHON", result["missing"][0])
         self.assertIn("bars met", done.stdout)
 
+    def test_the_comparison_of_launchers_runs_and_looks_at_every_line(self):
+        environment = {name: value for name, value in os.environ.items() if name != "MUSTER_TORCH_PYTHON"}
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([sys.executable, SOURCE / "bench" / "launcher.py", "--muster", MUSTER, "--out", folder,
+                                   "--rounds", "2", "--output-rounds", "1", "--megabytes", "1"], env=environment,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=240, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            result = json.loads(pathlib.Path(folder, "launcher.json").read_text(encoding="utf-8"))
+        self.assertEqual(result["lost"], 0)
+        self.assertEqual(list(result["start_up"]), ["bare", "muster run"])
+        self.assertEqual(list(result["output"]), ["line by line", "640 lines at once"])
+
 
 class Refusals(unittest.TestCase):
     def expect(self, status, words, *arguments):

@@ -7,7 +7,7 @@ import unittest
 
 sys.path.insert(0, os.environ["MUSTER_SOURCE_DIR"])
 
-from torture import invariants, losses, promises  # noqa: E402
+from torture import invariants, job_invariants, losses, promises  # noqa: E402
 from torture.events import Event  # noqa: E402
 
 RULES = invariants.Rules(min_nodes=2, max_nodes=3)
@@ -430,6 +430,128 @@ class Progress(StoryTeller):
             self.round(f"node-{rank}", 3, rank, world_size=3)
         self.tell("node-3", "joining")
         self.assertEqual(self.stands([(f"node-{number}", 1) for number in range(4)]), 3)
+
+
+class JobTeller(StoryTeller):
+    """Launchers, and what their workers say."""
+
+    def formed(self, who, number, nodes=2, workers=2, life=1):
+        self.tell(who, "formed", life, round=number, nodes=nodes, workers=workers, took_ms=1)
+
+    def worker(self, who, number, rank, local_rank=0, world_size=2, master_port=1, life=1):
+        self.tell(who, "worker", life, round=number, rank=rank, local_rank=local_rank, world_size=world_size,
+                  master_addr="198.18.0.2", master_port=master_port, pid=1)
+
+    def again(self, who, life=1):
+        self.tell(who, "again", life, why="")
+
+
+class Jobs(JobTeller):
+    def setUp(self):
+        super().setUp()
+        self.tell("server", "started")
+        self.formed("agent-0", 0)
+        self.worker("agent-0", 0, 0)
+        self.formed("agent-1", 0)
+
+    def test_two_workers_with_two_ranks_agree(self):
+        self.worker("agent-1", 0, 1)
+        self.assert_clean()
+
+    def test_one_rank_is_for_one_worker(self):
+        self.worker("agent-1", 0, 0)
+        self.assert_found("two workers of one round have one rank")
+
+    def test_in_another_place_the_same_rank_is_another_one(self):
+        self.worker("agent-1", 0, 0, master_port=2)  # of a server that was started again
+        self.assert_clean()
+
+    def test_workers_of_one_round_agree_on_its_size(self):
+        self.worker("agent-1", 0, 1, world_size=3)
+        self.assert_found("do not agree on its size", "does not know the size that its launcher knows")
+
+    def test_a_workers_rank_lies_within_its_world(self):
+        self.worker("agent-1", 0, 2)
+        self.assert_found("outside its world")
+
+    def test_the_ranks_of_a_node_follow_each_other(self):
+        self.formed("agent-2", 1, workers=4)
+        self.worker("agent-2", 1, 1, local_rank=1, world_size=4)
+        self.worker("agent-2", 1, 2, local_rank=2, world_size=4)
+        self.assert_clean()
+        self.worker("agent-2", 1, 3, local_rank=0, world_size=4)
+        self.assert_found("do not follow each other")
+
+    def test_a_worker_is_started_once_in_a_round(self):
+        self.worker("agent-0", 0, 0)
+        self.assertIn("a worker was started twice in one round", self.found())
+
+    def test_between_rounds_there_is_no_worker(self):
+        self.again("agent-0")
+        self.assert_clean()
+        self.worker("agent-0", 1, 0)
+        self.assert_found("outside of any round")
+
+    def test_rounds_of_a_launcher_only_grow_but_another_process_begins_anew(self):
+        self.formed("agent-0", 1)
+        self.formed("agent-0", 0, life=2)
+        self.assert_clean()
+        self.formed("agent-0", 0, life=2)
+        self.assert_found("a launcher was in this round")
+
+    def test_a_job_is_neither_too_small_nor_too_large(self):
+        self.formed("agent-2", 1, nodes=1)
+        self.formed("agent-3", 1, nodes=4)
+        self.assert_found("of 2 to 3 nodes", "of 2 to 3 nodes")
+
+    def test_who_lives_without_its_launcher_is_found(self):
+        self.tell("agent-0", "orphan", pid=7, command="python3")
+        self.assert_found("alive 5 s after its launcher")
+
+    def test_a_launcher_may_say_with_its_status_that_a_signal_ended_it(self):
+        self.tell("agent-0", "told_to_end")
+        self.tell("agent-0", "ended", status=1, may=True)
+        self.assert_clean()
+        self.tell("agent-1", "ended", status=1, may=False)
+        self.assert_found("ended by itself")
+
+
+class ProgressOfJobs(JobTeller):
+    LIVING = [("agent-0", 1), ("agent-1", 1)]
+
+    def setUp(self):
+        super().setUp()
+        for number in range(2):
+            self.formed(f"agent-{number}", 3)
+
+    def stands(self, living=None):
+        return job_invariants.one_job_of_all(invariants.Story(self.events, RULES), living or self.LIVING)
+
+    def test_all_are_there_with_all_their_workers(self):
+        self.worker("agent-0", 3, 1)
+        self.assertIsNone(self.stands())
+        self.worker("agent-1", 3, 0)
+        self.assertEqual(self.stands(), 3)
+
+    def test_not_if_one_has_gone_on(self):
+        self.worker("agent-0", 3, 1)
+        self.worker("agent-1", 3, 0)
+        self.again("agent-1")
+        self.assertIsNone(self.stands())
+
+    def test_not_if_they_are_in_two(self):
+        self.worker("agent-0", 3, 1)
+        self.formed("agent-1", 4)
+        self.worker("agent-1", 4, 0)
+        self.assertIsNone(self.stands())
+
+    def test_whoever_finds_no_place_is_a_spare(self):
+        for number in range(3):
+            self.formed(f"agent-{number}", 5, nodes=3, workers=3)
+            self.worker(f"agent-{number}", 5, number, world_size=3)
+        living = [(f"agent-{number}", 1) for number in range(4)]
+        self.tell("agent-3", "started")
+        self.assertEqual(self.stands(living), 5)
 
 
 if __name__ == "__main__":

@@ -16,16 +16,17 @@ SOURCE = os.environ["MUSTER_SOURCE_DIR"]
 SEED = os.environ.get("MUSTER_SEED", "673")  # all kinds of faults, spares, and an end
 MINUTES = "0.4"  # the last strike is played to its end, and healed
 
-# The program, except that what its nodes say is edited.
+# The program, except that what its nodes, or launchers and workers, say is edited.
 LIAR = """#!/bin/bash
-if [[ $1 == rendezvous ]]; then
+if [[ $1 == {command} ]]; then
   exec {muster} "$@" > >(exec sed -u '{edit}')
 fi
 exec {muster} "$@"
 """
-EVERYBODY_HAS_RANK_0 = 's/"rank":[0-9]*/"rank":0/'
+EVERYBODY_HAS_RANK_0 = 's/"rank": *[0-9]*/"rank":0/'
 NOBODY_SAYS_WHO_WAS_LOST = '/"member_lost"/d'  # but all go on to the next round
 A_NODE_IS_KILLED_SEED = "74"  # in the first strike, and nothing else happens then
+JOB_SEED = os.environ.get("MUSTER_SEED", "1")
 
 
 class Torture(unittest.TestCase):
@@ -43,14 +44,25 @@ class Torture(unittest.TestCase):
         self.assertRegex(done.stdout, r"\nepisodes \d+, strikes [1-9]")
         print(done.stdout)
 
-    def found_of_a_liar(self, edit, seed):
+    def test_a_short_campaign_on_launchers_is_clean(self):
+        done = self.campaign(MUSTER, "--minutes", "0.2", "--seed", JOB_SEED, "--store", "job")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, r"\nepisodes \d+, strikes [1-9]\d*, rounds [1-9]\d*, workers [1-9]")
+        print(done.stdout)
+
+    def test_workers_that_share_a_rank_are_found_out(self):
+        found = self.found_of_a_liar(EVERYBODY_HAS_RANK_0, JOB_SEED, "job")
+        self.assertIn("episode 1:\ntwo workers of one round have one rank\n", found)
+
+    def found_of_a_liar(self, edit, seed, store="muster"):
         """What is said about it."""
         with tempfile.TemporaryDirectory() as folder:
             liar = os.path.join(folder, "muster")
             with open(liar, "w", encoding="utf-8") as script:
-                script.write(LIAR.format(muster=MUSTER, edit=edit))
+                command = "run" if store == "job" else "rendezvous"
+                script.write(LIAR.format(command=command, muster=MUSTER, edit=edit))
             os.chmod(liar, stat.S_IRWXU)
-            done = self.campaign(liar, "--minutes", MINUTES, "--seed", seed, "--store", "muster")
+            done = self.campaign(liar, "--minutes", MINUTES, "--seed", seed, "--store", store)
         self.assertEqual(done.returncode, 1, done.stdout)
         kept = re.search(r"what the processes said: (\S+)", done.stdout).group(1)
         self.assertTrue(os.path.exists(os.path.join(kept, "episode-1", "events.jsonl")), "it is kept, to be looked at")

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""What `make run` shows, without its build: an elastic job that loses a node and is finished by the others."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(os.environ["MUSTER_SOURCE_DIR"])
+BUILD = pathlib.Path(os.environ["MUSTER_BIN"]).parent
+PATIENCE = 120
+
+
+def those_with(text):
+    """Pids of processes that have the text in their environment."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if text.encode() in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            pass
+    return found
+
+
+class ElasticJob(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def start(self, *arguments):
+        # Its own group: nobody else gets the signals that are meant for it. Everything it makes is in the folder.
+        job = subprocess.Popen([ROOT / "scripts" / "elastic_job", *arguments], text=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, env={**os.environ, "TMPDIR": self.folder},
+                               start_new_session=True)
+        self.addCleanup(self.end, job)
+        return job
+
+    @staticmethod
+    def end(job):
+        if job.poll() is None:
+            job.terminate()  # It ends what it has started.
+        job.wait(PATIENCE)
+        job.stdout.close()
+
+    def nothing_is_left(self):
+        self.assertEqual(os.listdir(self.folder), [])
+        self.assertEqual([pid for pid in those_with(f"TMPDIR={self.folder}") if pid != os.getpid()], [])
+
+    def test_a_killed_node_costs_no_step_and_leaves_no_process(self):
+        job = self.start(BUILD)
+        said, _ = job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, 0, said)
+        for line in (r"elastic_job: 3 nodes of 2 workers, at least 2 needed; .*",
+                     r"muster: round 0: 3 nodes, 6 workers, formed in \d+ ms, 0 restarts left",
+                     r"elastic_job: kill -9 \d+: that was node 2, launcher of 2 workers",
+                     r"elastic_job: its workers are gone, too",
+                     r"muster: round 1: 2 nodes, 4 workers, formed in \d+ ms, 0 restarts left",
+                     r"  \[node \d, rank 0\] the sum of 1 to 24000 is 288012000, as it has to be",
+                     r"elastic_job: the job has ended with status 0 on the nodes that were left, .*; no process is left"):
+            self.assertRegex(said, re.compile(f"^{line}$", re.MULTILINE))
+        steps = [int(number) for number in re.findall(r"step (\d+) of 24:", said)]
+        self.assertEqual(sorted(set(steps)), list(range(1, 25)), "each step is told")
+        self.nothing_is_left()
+
+    def test_whoever_interrupts_it_finds_nothing_left_either(self):
+        job = self.start(BUILD)
+        for line in job.stdout:
+            if "step 2 of 24" in line:
+                break
+        job.send_signal(signal.SIGINT)
+        job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, 130)
+        self.nothing_is_left()
+
+    def test_without_the_programs_it_says_so(self):
+        job = self.start(self.folder)
+        said, _ = job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, 2)
+        self.assertIn("has no muster and elastic_worker", said)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,132 @@
+"""Launchers (`muster run`) as victims, with workers that are victims, too."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+
+from torture import processes, promises
+from torture.victims import Victim
+
+MARK = "MUSTER_TORTURE_AGENT"  # in the environment of a launcher and of all that comes of it: whose, and in which life
+WORKER = os.path.join(processes.ROOT, "torture", "worker.py")
+FORMED = re.compile(r"muster: round (\d+): (\d+) nodes?, (\d+) workers?, formed in (\d+) ms")
+AGAIN = "muster: begins again: "
+
+
+class Launcher(Victim):
+    """What it says and what its workers say comes in one stream, and so in the right order."""
+
+    def __init__(self, number, muster, run, finish, words, workers, *rest, **more):
+        super().__init__(f"agent-{number}", *rest, **more)
+        self._muster, self._run, self._finish = muster, run, finish
+        self._words, self.workers = words, workers
+        self._round = None  # that formed last, in this life
+        self._told = False
+
+    def command(self):
+        run = self._run
+        worker = ("env", "-u", "LD_PRELOAD", sys.executable, "-I", "-S", WORKER, self._finish, *self._words)
+        return ("env", f"{MARK}={self.mark}", f"TMPDIR={self._folder}", self._muster, "run", "--verbose",
+                "--nnodes", f"{run.min_nodes}:{run.max_nodes}", "--nproc-per-node", str(self.workers), "--rdzv-endpoint",
+                run.endpoint, "--rdzv-id", run.id, "--rdzv-conf", run.conf, "--local-addr", self.machine.address,
+                "--max-restarts", "1000000", "--shutdown-timeout", str(promises.SHUTDOWN_S), "--no-python", *worker)
+
+    @property
+    def mark(self):
+        return f"{self._folder}:{self.name}.{self.life}"
+
+    @property
+    def node_name(self):
+        """As the others are told."""
+        return f"{self.machine.address}_{self.pid}_0"
+
+    def introduces(self):
+        return {**super().introduces(), "node": self.node_name, "workers": self.workers}
+
+    # --- What it says
+
+    def streams(self, stderr):
+        del stderr
+        return {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+
+    def start(self):
+        self._round = None
+        self._told = False
+        super().start()
+
+    def _read(self, stream, life):
+        with open(self._errors, "a", encoding="utf-8") as errors:
+            def plain_lines():
+                for line in stream:
+                    if line.startswith("{"):
+                        yield line
+                    else:
+                        errors.write(line)
+                        errors.flush()
+                        self._hear(line, life)
+            self.read_objects(plain_lines(), life)
+
+    def _hear(self, line, life):
+        formed = FORMED.match(line)
+        if formed:
+            number, nodes, workers, took = map(int, formed.groups())
+            self._round = number
+            self._record.add(self.name, life, "formed", round=number, nodes=nodes, workers=workers, took_ms=took)
+        elif line.startswith(AGAIN):
+            self._record.add(self.name, life, "again", why=line[len(AGAIN):].strip())
+
+    def said(self, told, life):
+        super().said({**told, "round": self._round}, life)
+
+    # --- How it may end
+
+    def tell_to_end(self):
+        self._told = self._told or self.alive
+        super().tell_to_end()
+
+    def may_end(self, status, errors):
+        if self._told:
+            return status == 1  # a signal is no success
+        return status == 0 and os.path.exists(self._finish)
+
+    # --- Its workers
+
+    def processes(self):
+        """pids of all that came of this life, itself included: workers, what they have started, the guardian."""
+        return marked(self.mark)
+
+    def worker_pids(self):
+        """Of those that have introduced themselves in the last round, and live."""
+        said = [event for event in self._record.events()
+                if event.who == self.name and event.life == self.life and event.kind in ("worker", "formed")]
+        formed = max((index for index, event in enumerate(said) if event.kind == "formed"), default=len(said))
+        living = set(self.processes()) if self.alive else set()
+        return [event.data["pid"] for event in said[formed + 1:] if event.data["pid"] in living]
+
+    def strike_workers(self, pids, number):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        if number == signal.SIGKILL:
+            self._record.add(self.name, self.life, "workers_killed", pids=pids)
+
+
+def marked(mark):
+    """pids of living processes that carry it; a mark that ends in a colon stands for all that begin with it."""
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as environ:
+            entries = environ.read().split(b"\0")
+            carries = (any(entry.startswith(wanted) for entry in entries) if mark.endswith(":") else wanted in entries)
+            if carries and _lives(name):
+                found.append(int(name))
+    return found
+
+
+def _lives(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
+        return stat.read().rpartition(")")[2].split()[0] not in ("Z", "X")

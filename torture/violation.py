@@ -1,0 +1,12 @@
+"""Something that must not be."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Violation:
+    what: str
+    events: tuple  # that contradict each other
+
+    def __str__(self):
+        return "\n".join([self.what, *(f"    {event}" for event in self.events)])
