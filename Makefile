@@ -1,12 +1,13 @@
 # The commands of this repository. Each one installs what it needs first (scripts/setup) and can be repeated.
-.PHONY: help run test compare sim format clean fuzz coverage histories torture soak
+.PHONY: help run meeting test compare sim format clean fuzz coverage histories torture soak
 
 help:
-	@echo 'make run       build muster, start its server, let four processes meet through it'
+	@echo 'make run       build muster; an elastic job of three nodes, one of them killed on the way'
+	@echo 'make meeting   build muster, start its server, let four processes meet through it'
 	@echo 'make test      build and run all tests, plain and under the sanitizers'
 	@echo 'make fuzz      run every fuzzer for ten million executions (FUZZ_RUNS, FUZZ_SECONDS)'
 	@echo 'make coverage  report which lines the tests reach'
-	@echo 'make compare   measure the server beside those of PyTorch and Redis'
+	@echo 'make compare   measure server, rendezvous and launcher beside those of PyTorch and Redis'
 	@echo 'make sim       a million simulated runs, planted bugs, 100,000 nodes (SIM_RUNS, SIM_SEED)'
 	@echo 'make histories  check 10,000 histories of the store for linearizability; some of PyTorch'"'"'s, too'
 	@echo 'make torture   kill, pause, cut off and starve real processes; TORTURE_MINUTES, TORTURE_SEED (needs root)'
@@ -16,6 +17,9 @@ help:
 
 run:
 	@scripts/run
+
+meeting:
+	@scripts/meeting
 
 test:
 	@scripts/test

@@ -27,6 +27,27 @@ milliseconds Ms(Duration time) { return std::chrono::duration_cast<milliseconds>
 
 }  // namespace
 
+std::unique_ptr<RendezvousHandler> MakeCoordinatedHandler(const Plan& plan, size_t index,
+                                                          SimProcess& process) {
+  const RunSettings& settings = plan.settings;
+  return std::make_unique<CoordinatedRendezvousHandler>(
+      CoordinatedRendezvousOptions{.host = World::kServer,
+                                   .port = World::kPort,
+                                   .is_host = false,
+                                   .run_id = World::kRun,
+                                   .min_nodes = settings.min_nodes,
+                                   .max_nodes = settings.max_nodes,
+                                   .last_call = Ms(settings.last_call),
+                                   .keep_alive_interval = Ms(settings.keep_alive_interval),
+                                   .keep_alive_max_attempt = settings.keep_alive_max_attempt,
+                                   .grace = Ms(settings.grace),
+                                   .rank_policy = std::string(Name(settings.policy)),
+                                   .label = Concat("rack", index % 3),
+                                   .join_timeout = Ms(plan.join_timeout),
+                                   .close_timeout = milliseconds(5'000)},
+      process);
+}
+
 Agent::Agent(World& world, SimProcess& process, size_t index, bool is_stranger, uint64_t seed)
     : world_(world), process_(process), index_(index), is_stranger_(is_stranger), prng_(seed) {}
 
@@ -61,24 +82,8 @@ std::unique_ptr<RendezvousHandler> Agent::MakeHandler() {
   const RunSettings& settings = plan.settings;
   const std::string& addr = process_.network().address(process_.host());
   if (plan.driver == Driver::kCoordinator) {
-    auto handler = std::make_unique<CoordinatedRendezvousHandler>(
-        CoordinatedRendezvousOptions{.host = World::kServer,
-                                     .port = World::kPort,
-                                     .is_host = false,
-                                     .run_id = World::kRun,
-                                     .min_nodes = settings.min_nodes,
-                                     .max_nodes = settings.max_nodes,
-                                     .last_call = Ms(settings.last_call),
-                                     .keep_alive_interval = Ms(settings.keep_alive_interval),
-                                     .keep_alive_max_attempt = settings.keep_alive_max_attempt,
-                                     .grace = Ms(settings.grace),
-                                     .rank_policy = std::string(Name(settings.policy)),
-                                     .label = Concat("rack", index_ % 3),
-                                     .join_timeout = Ms(plan.join_timeout),
-                                     .close_timeout = milliseconds(5'000)},
-        process_);
     node_ = {addr, process_.process_id(), 0};
-    return handler;
+    return MakeCoordinatedHandler(plan, index_, process_);
   }
   const RendezvousSettings told{.run_id = World::kRun,
                                 .min_nodes = settings.min_nodes,

@@ -15,6 +15,11 @@
 namespace muster::sim {
 
 class World;
+struct Plan;
+
+/// Of one node, at the server of the world.
+std::unique_ptr<RendezvousHandler> MakeCoordinatedHandler(const Plan& plan, size_t index,
+                                                          SimProcess& process);
 
 class Agent {
  public:

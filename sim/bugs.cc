@@ -20,6 +20,14 @@ constexpr PlantedBug kBugs[] = {
     {Bug::kPlaceLostUntold, "place-lost-untold", Driver::kCoordinator},
     {Bug::kLossUntold, "loss-untold", Driver::kCoordinator},
     {Bug::kStaleKeepAlive, "stale-keep-alive", Driver::kCoordinator},
+    {Bug::kMembershipCosts, "membership-costs", Driver::kLauncher},
+    {Bug::kFailureUncounted, "failure-uncounted", Driver::kLauncher},
+    {Bug::kBlameIgnored, "blame-ignored", Driver::kLauncher},
+    {Bug::kLastUnswept, "last-unswept", Driver::kLauncher},
+    {Bug::kLastUnended, "last-unended", Driver::kLauncher},
+    {Bug::kNeverKilled, "never-killed", Driver::kLauncher},
+    {Bug::kBarrierUnawaited, "barrier-unawaited", Driver::kLauncher},
+    {Bug::kRanksUnexchanged, "ranks-unexchanged", Driver::kLauncher},
 };
 }  // namespace
 

@@ -23,6 +23,7 @@ void Count(const RunOutcome& outcome, uint64_t seed, DriverFigures& figures) {
   figures.messages += outcome.messages;
   figures.bytes += outcome.bytes;
   figures.virtual_time += outcome.virtual_time;
+  figures.jobs += outcome.jobs;
   // Threads come in any order; the report must not.
   if (outcome.healed_in < figures.healed_in ||
       (outcome.healed_in == figures.healed_in && seed > figures.slowest))

@@ -40,13 +40,14 @@ struct DriverFigures {
   Duration virtual_time{};
   Duration healed_in{};  ///< The slowest.
   uint64_t slowest = 0;  ///< Its seed; the lowest of several.
+  JobFigures jobs{};     ///< Of launchers.
 };
 
 struct CampaignReport {
   uint64_t runs = 0;
-  uint64_t same_twice = 0;                 ///< With `twice`: those with two equal hashes.
-  std::array<DriverFigures, 3> drivers{};  ///< By Driver.
-  std::vector<Finding> findings{};         ///< By seed.
+  uint64_t same_twice = 0;  ///< With `twice`: those with two equal hashes.
+  std::array<DriverFigures, kDriverCount> drivers{};  ///< By Driver.
+  std::vector<Finding> findings{};                    ///< By seed.
 };
 
 /// How a hash is written, wherever it is: sixteen hexadecimal digits.

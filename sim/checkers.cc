@@ -88,7 +88,7 @@ void Checkers::CheckRunning(Epoch epoch, const RendezvousState& state) {
   }
 }
 
-void Checkers::SeeJoined(const Joined& joined) {
+std::optional<Epoch> Checkers::SeeJoined(const Joined& joined) {
   const RendezvousInfo& info = joined.info;
   const auto complain = [&](const std::string& what) {
     Violate(
@@ -98,13 +98,17 @@ void Checkers::SeeJoined(const Joined& joined) {
     complain(Concat("it was in round ", joined.round_before, " before"));
   // The round that it means: of this life of the server, or of an earlier one that it heard last.
   Round* round = nullptr;
-  for (Epoch epoch = joined.known_to + 1; epoch-- > 0 && round == nullptr;) {
-    const auto found = rounds_.find({epoch, info.round});
+  Epoch life = joined.known_to + 1;
+  while (life > 0 && round == nullptr) {
+    const auto found = rounds_.find({--life, info.round});
     if (found == rounds_.end()) continue;
     const auto place = found->second.ranks.find(joined.node);
     if (place != found->second.ranks.end()) round = &found->second;
   }
-  if (round == nullptr) return complain("nobody has completed such a round with it");
+  if (round == nullptr) {
+    complain("nobody has completed such a round with it");
+    return std::nullopt;
+  }
   const int64_t rank = round->ranks.at(joined.node);
   if (rank != info.rank) complain(Concat("it believes to be rank ", info.rank, ", and is ", rank));
   const auto count = static_cast<int64_t>(round->ranks.size());
@@ -124,6 +128,7 @@ void Checkers::SeeJoined(const Joined& joined) {
     complain(Concat("its workers meet at ", info.bootstrap_store_info.master_addr, ":",
                     info.bootstrap_store_info.master_port, ", others at ",
                     round->master->master_addr, ":", round->master->master_port));
+  return life;
 }
 
 void Checkers::SeeWork(const std::string& who, int64_t round, Duration out_for) {

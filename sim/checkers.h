@@ -26,7 +26,7 @@ class Checkers {
   explicit Checkers(const Plan& plan)
       : settings_(plan.settings),
         has_strangers_(plan.driver == Driver::kMixed),
-        ranks_by_name_(plan.driver != Driver::kCoordinator),
+        ranks_by_name_(!IsCoordinated(plan.driver)),
         few_nodes_(plan.nodes <= kFewNodes) {}
 
   /// The state that all nodes share, after every step that may have changed it.
@@ -41,7 +41,8 @@ class Checkers {
     int64_t round_before;  ///< Of this process; -1: none.
     RendezvousInfo info;
   };
-  void SeeJoined(const Joined& joined);
+  /// Returns the life of the server whose round it is.
+  std::optional<Epoch> SeeJoined(const Joined& joined);
   /// A node goes on in a round, so long after it was told that it is out of it.
   void SeeWork(const std::string& who, int64_t round, Duration out_for);
   void SeeClosed(const std::string& who, bool closed, bool& was_closed);

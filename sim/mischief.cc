@@ -21,6 +21,7 @@ Mischief::Mischief(World& world, uint64_t seed) : world_(world), prng_(seed) {
   add(faults.server_crash, [this] { CrashServer(); });
   add(faults.server_pause, [this] { PauseServer(); });
   add(faults.jump, [this] { JumpClock(); });
+  add(faults.leave && world.plan_.driver == Driver::kLauncher, [this] { SignalLauncher(); });
 }
 
 void Mischief::Begin() {
@@ -118,6 +119,23 @@ void Mischief::PauseNode() {
   // By its life, too: a node that has been started anew has not stood still.
   Pause(*place.process, Concat("node ", index, " (life ", place.lives, ")"),
         Draw(10ms, Coin() ? 1s : 9s));
+}
+
+// Once, as a cluster does that wants its machines back; or more often, as people do who are in a
+// hurry.
+void Mischief::SignalLauncher() {
+  constexpr int kSignals[] = {15, 2, 1};
+  const size_t index = DrawNode();
+  const int signal = kSignals[prng_.Below(std::size(kSignals))];
+  const uint64_t times = Coin() ? 1 : 1 + prng_.Below(3);
+  Launcher* launcher = world_.places_[index].launcher;
+  for (uint64_t i = 0; i < times; ++i) {
+    Later(i * Draw(1ms, 300ms), [this, index, signal, launcher] {
+      World::Place& place = world_.places_[index];
+      if (place.process == nullptr || place.launcher != launcher) return;
+      place.process->Do([launcher, signal] { launcher->Signal(signal); });
+    });
+  }
 }
 
 void Mischief::CrashServer() {

@@ -37,6 +37,7 @@ class Mischief {
   void ResetConnection();
   void CrashNode(Network::Ending ending);
   void PauseNode();
+  void SignalLauncher();
   void CrashServer();
   void PauseServer();
   void JumpClock();

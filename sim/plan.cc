@@ -57,11 +57,11 @@ Faults DrawFaults(Drawer& draw, Driver driver) {
   for (const Switch& each : kSwitches) faults.*each.on = draw.OneIn(calm ? 10 : 3);
   faults.close = faults.close && draw.OneIn(2);
   // A document that is gone with its store is gone: that ends a rendezvous, with PyTorch as here.
-  if (driver != Driver::kCoordinator) faults.server_crash = false;
+  if (!IsCoordinated(driver)) faults.server_crash = false;
   // PyTorch's nodes compare the wall clocks of others with their own, and fall out with everybody.
   if (driver == Driver::kMixed) faults.skew = faults.jump = false;
   // The coordinator's nodes write no document, and look at no wall clock.
-  if (driver == Driver::kCoordinator) {
+  if (IsCoordinated(driver)) {
     faults.slow_write = faults.lost_write = faults.skew = faults.jump = false;
   }
   return faults;
@@ -75,6 +75,17 @@ Driver DrawDriver(Drawer& draw) {
 
 int64_t Ms(Duration time) { return Milliseconds(time); }
 
+std::string ToText(const LaunchPlan& launch) {
+  return Concat(" workers=1-", launch.workers_max, " roles=", launch.roles,
+                launch.are_identical ? " identical" : "", " max_restarts=", launch.max_restarts,
+                " stop=", Ms(launch.grace), "ms barrier=", Ms(launch.barrier_max),
+                "ms contact=", Ms(launch.contact_max), "ms verdict=", Ms(launch.verdict_patience),
+                "ms others=", Ms(launch.others_patience), "ms work=", Ms(launch.work_max),
+                launch.ends_together ? "ms,together" : "ms", launch.starts_again ? " again" : "",
+                " crash=", launch.crash, "% hang=", launch.hang, "% stubborn=", launch.stubborn,
+                "% fall=", launch.fall, "% leave_behind=", launch.leave_behind, "%");
+}
+
 }  // namespace
 
 const char* NameOf(Driver driver) {
@@ -85,12 +96,15 @@ const char* NameOf(Driver driver) {
       return "document";
     case Driver::kMixed:
       return "mixed";
+    case Driver::kLauncher:
+      return "launcher";
   }
   return "";
 }
 
 std::optional<Driver> DriverOf(std::string_view name) {
-  for (const Driver driver : {Driver::kCoordinator, Driver::kDocument, Driver::kMixed}) {
+  for (const Driver driver :
+       {Driver::kCoordinator, Driver::kDocument, Driver::kMixed, Driver::kLauncher}) {
     if (name == NameOf(driver)) return driver;
   }
   return std::nullopt;
@@ -108,6 +122,54 @@ void MakeRoomForStrangers(Plan& plan, Drawer& draw) {
   plan.settings.keep_alive_interval = draw.Ms(1'000, 2'000);
   plan.settings.keep_alive_max_attempt = draw.Between(3, 4);
   plan.join_timeout = std::max<Duration>(plan.join_timeout, draw.Ms(8'000, 20'000));
+}
+
+// What can be told apart from each other: half of the runs have no trouble but the workers', and
+// nodes that die.
+void LeaveBlameClear(Faults& faults) {
+  faults = {.fragment = faults.fragment,
+            .crash = faults.crash,
+            .drift = faults.drift,
+            .same_pid = faults.same_pid,
+            .restart = faults.restart,
+            .close = faults.close};
+}
+
+void DrawLaunch(Plan& plan, Drawer& draw, bool faults) {
+  LaunchPlan& launch = plan.launch;
+  launch.workers_max = draw.Between(1, 3);
+  launch.roles = draw.Between(1, 2);
+  launch.are_identical = draw.OneIn(4);
+  launch.max_restarts = draw.Between(0, 3);
+  launch.grace = draw.OneIn(3) ? draw.Ms(1'000, 4'000) : draw.Ms(50, 1'000);
+  launch.barrier_max = draw.Ms(500, 4'000);
+  launch.contact_max = draw.Ms(1'000, 4'000);
+  // Longer than the server waits for a node whose connection broke.
+  launch.verdict_patience = plan.settings.grace + draw.Ms(300, 700);
+  launch.others_patience = launch.verdict_patience + draw.Ms(300, 1'500);
+  launch.work_max = draw.Ms(200, 6'000);
+  launch.ends_together = draw.OneIn(2);
+  launch.starts_again = draw.OneIn(2);
+  constexpr uint64_t kShares[] = {0, 5, 20, 50};
+  const auto share = [&] { return kShares[draw.Between(0, 3)]; };
+  const LaunchPlan trouble{.crash = share(),
+                           .hang = share() / 2,
+                           .stubborn = share(),
+                           .fall = 2 * share(),
+                           .leave_behind = share()};
+  const bool is_clear = draw.OneIn(2);
+  if (!faults) return;
+  launch.crash = trouble.crash;
+  launch.hang = trouble.hang;
+  launch.stubborn = trouble.stubborn;
+  launch.fall = trouble.fall;
+  launch.leave_behind = trouble.leave_behind;
+  if (!is_clear) return;
+  // Where the first who failed is slow to come again, and others fall with it.
+  LeaveBlameClear(plan.faults);
+  launch.crash = std::max<uint64_t>(launch.crash, 5);
+  launch.stubborn = std::max<uint64_t>(launch.stubborn, 20);
+  launch.fall = std::max<uint64_t>(launch.fall, 40);
 }
 
 // Thousands of nodes, as a cluster has them: all come within seconds, and every second one in two
@@ -130,6 +192,7 @@ Plan DrawMany(uint64_t seed, const Wishes& wishes) {
   plan.faults_at_once = std::max<int64_t>(1, plan.nodes / 200);
   plan.network = {.latency = 100us, .jitter = 2ms};
   if (plan.driver == Driver::kMixed) MakeRoomForStrangers(plan, draw);
+  if (plan.driver == Driver::kLauncher) DrawLaunch(plan, draw, wishes.faults);
   if (!wishes.faults) return plan;
   plan.network.loss_ppm = 1'000;
   plan.network.fragment = plan.faults.fragment = true;
@@ -168,6 +231,7 @@ Plan Draw(uint64_t seed, const Wishes& wishes) {
       std::max<Duration>(plan.join_timeout, plan.settings.last_call * (plan.nodes + 2));
   Faults faults = DrawFaults(draw, plan.driver);
   if (wishes.faults) plan.faults = faults;
+  if (plan.driver == Driver::kLauncher) DrawLaunch(plan, draw, wishes.faults);
   plan.network.fragment = plan.faults.fragment;
   if (plan.faults.delay) {
     plan.network.latency = draw.Ms(1, 20);
@@ -183,7 +247,7 @@ std::string Plan::ToString() const {
                             " max=", settings.max_nodes, " last_call=", Ms(settings.last_call),
                             "ms keep_alive=", Ms(settings.keep_alive_interval), "ms*",
                             settings.keep_alive_max_attempt);
-  if (driver == Driver::kCoordinator)
+  if (IsCoordinated(driver))
     text += Concat(" grace=", Ms(settings.grace), "ms policy=", Name(settings.policy));
   text += Concat(" join_timeout=", Ms(join_timeout), "ms loops=", server_loops,
                  " arrival=", Ms(arrival), "ms trouble=", Ms(trouble),
@@ -196,6 +260,7 @@ std::string Plan::ToString() const {
     text += Concat(comma, each.name);
     comma = ",";
   }
+  if (driver == Driver::kLauncher) text += ToText(launch);
   return text;
 }
 
@@ -205,8 +270,33 @@ std::string Plan::ToString() const {
 // publish (3 s, then twice that).
 Duration Plan::HealBound() const {
   const Duration once = settings.dead_after() + settings.grace + settings.last_call + 2s;
-  const Duration looks = driver == Driver::kCoordinator ? Duration(2s) : Duration(20s);
+  const Duration looks = IsCoordinated(driver) ? Duration(2s) : Duration(20s);
   return join_timeout + 4 * once + looks;
+}
+
+// A launcher that comes or ends after all was mended costs the others a round: they are told, stop
+// their workers, come together and work as long as before. Most do so at the same time, so that
+// there are few such rounds. Whoever is then alone with too few waits for a join that nobody
+// answers; whoever is at the exit, for the others there.
+Duration Plan::EndBound() const {
+  const Duration stop = launch.grace + launch.kill_patience + launch.others_patience;
+  const Duration once =
+      settings.dead_after() + settings.grace + settings.last_call + stop + launch.work_max + 1s;
+  return 2 * join_timeout + launch.contact_max + launch.barrier_max + launch.farewell_max +
+         3 * once;
+}
+
+NodeRole Plan::RoleOf(size_t node) const {
+  if (launch.are_identical) return {"default", launch.workers_max};
+  Drawer draw(seed ^ (0x401e + node));
+  const int64_t workers = draw.Between(1, launch.workers_max);
+  return {Concat("role", draw.Between(1, launch.roles)), workers};
+}
+
+bool Plan::BlameIsClear() const {
+  return !faults.loss && !faults.delay && !faults.cut && !faults.clog && !faults.reset &&
+         !faults.power && !faults.pause && !faults.server_crash && !faults.server_pause &&
+         !faults.leave;
 }
 
 Duration Plan::RestFor() const {

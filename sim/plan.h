@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/time.h"
+#include "core/agent/ranks.h"
 #include "core/rendezvous/run_settings.h"
 #include "sim/network.h"
 
@@ -19,8 +21,13 @@ inline constexpr int64_t kFewNodes = 64;
 enum class Driver {
   kCoordinator,
   kDocument,
-  kMixed,  ///< The document, shared with nodes that behave as PyTorch's do.
+  kMixed,     ///< The document, shared with nodes that behave as PyTorch's do.
+  kLauncher,  ///< The coordinator, with launchers and their workers. Only on request.
 };
+inline constexpr size_t kDriverCount = 4;
+inline bool IsCoordinated(Driver driver) {
+  return driver == Driver::kCoordinator || driver == Driver::kLauncher;
+}
 const char* NameOf(Driver driver);
 std::optional<Driver> DriverOf(std::string_view name);
 
@@ -43,9 +50,34 @@ struct Faults {
   bool slow_write = false;  ///< Of the document.
   bool lost_write = false;  ///< ... or it fails, and may have been made.
   bool same_pid = false;    ///< A process that starts anew has the id of the old one: containers.
-  bool leave = false;       ///< Nodes leave, and come again.
+  bool leave = false;       ///< Nodes leave, and come again. Launchers are sent signals.
   bool restart = false;     ///< Workers fail: nodes come together without a reason of the others.
-  bool close = false;       ///< A node closes the rendezvous.
+  bool close = false;       ///< A node closes the rendezvous. A launcher cannot start a worker.
+};
+
+/// What launchers were told, and how their workers live. Short times: every job is to end.
+struct LaunchPlan {
+  int64_t workers_max = 1;  ///< A node has between one and so many.
+  int64_t roles = 1;
+  bool are_identical = false;  ///< Ranks need no exchange.
+  int64_t max_restarts = 0;
+  Duration grace = 500ms;
+  Duration kill_patience = 2s;
+  Duration barrier_max = 2s;
+  Duration contact_max = 2s;
+  Duration farewell_max = 1s;
+  Duration verdict_patience = 700ms;
+  Duration others_patience = 5s;
+
+  Duration work_max = 2s;      ///< A worker's life, if nothing happens.
+  bool ends_together = false;  ///< The workers of a round do.
+  bool starts_again = false;   ///< A launcher that failed in times of trouble.
+  // Of a hundred workers: these, until all is mended.
+  uint64_t crash = 0;
+  uint64_t hang = 0;          ///< Until told to end.
+  uint64_t stubborn = 0;      ///< Slow to end when told; or deaf to everything but SIGKILL.
+  uint64_t fall = 0;          ///< Notice that workers of another node are gone, and fail.
+  uint64_t leave_behind = 0;  ///< Leave a process behind when they end.
 };
 
 struct Plan {
@@ -58,6 +90,7 @@ struct Plan {
   size_t server_loops = 1;
   NetworkOptions network{};
   Faults faults{};
+  LaunchPlan launch{};
   Duration arrival = 0s;   ///< Nodes start at any time within this.
   Duration trouble = 10s;  ///< Then all is mended.
   int64_t faults_at_once = 1;
@@ -67,8 +100,15 @@ struct Plan {
   std::string ToString() const;
   /// Within this, after all was mended, every run has come together.
   Duration HealBound() const;
+  /// Within this, after all was mended, every launcher has ended.
+  Duration EndBound() const;
   /// And stays together for so long: whoever was lost without a word has been noticed by then.
   Duration RestFor() const;
+  /// What a launcher says of itself.
+  NodeRole RoleOf(size_t node) const;
+  /// Nothing goes wrong but with workers and launchers, and whoever dies is missed at once: there
+  /// is no doubt who failed first.
+  bool BlameIsClear() const;
 };
 
 /// What the caller wants of a plan; the seed decides the rest.

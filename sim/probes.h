@@ -7,7 +7,9 @@
 
 namespace muster::sim {
 
-/// All of the program; none in a build that is not instrumented.
+/// Of the rendezvous and its store; none in a build that is not instrumented.
 std::span<Probe> AllProbes();
+/// Where only launchers come.
+std::span<Probe> LaunchProbes();
 
 }  // namespace muster::sim

@@ -274,8 +274,12 @@ class SimThread final : public Thread {
  public:
   SimThread(SimProcess& process, std::function<void()> body)
       : process_(process), state_(std::make_shared<State>()) {
+    state_->done = !process.alive();  // nothing starts any more
     process.Start([&process, body = std::move(body), state = state_] {
-      body();
+      try {
+        body();
+      } catch (const ProcessIsDead&) {
+      }
       state->done = true;
       if (state->joiner != nullptr) process.Wake(*state->joiner);
     });

@@ -38,6 +38,7 @@ class SimProcess final : public Surroundings {
   /// reached and no wait lasts, nobody sees. Not from inside the process.
   void Kill(Network::Ending ending);
   bool alive() const { return !dead_; }
+  bool paused() const { return paused_; }
   void JumpWallClock(Duration by) { error_.wall_offset += by; }
 
   /// Called after everything that happens in the process: for whoever watches.

@@ -39,14 +39,17 @@ World::World(const Plan& plan)
     : plan_(plan),
       prng_(plan.seed ^ 0x5eed),
       network_(scheduler_, plan.network, prng_.Next(), trace_),
-      checkers_(plan) {
+      checkers_(plan),
+      job_(plan_, checkers_) {
   server_host_ = network_.AddHost(kServer);
   for (size_t i = 0; i < static_cast<size_t>(plan.nodes); ++i)
     places_.push_back({.host = network_.AddHost(AddressOf(i))});
-  if (plan.driver == Driver::kCoordinator && plan.nodes <= kFewNodes) {
+  if (IsCoordinated(plan.driver) && plan.nodes <= kFewNodes) {
     watch_.emplace([this](SimProcess& process) {
       for (const Place& place : places_) {
-        if (place.process == &process) place.agent->ToldOut();
+        if (place.process != &process) continue;
+        if (place.agent != nullptr) place.agent->ToldOut();
+        if (place.launcher != nullptr) place.launcher->ToldOut();
       }
     });
   }
@@ -102,6 +105,12 @@ void World::StartNode(size_t index) {
   processes_.push_back(std::make_unique<SimProcess>(scheduler_, network_, place.host, pid,
                                                     DrawClock(plan_.faults, prng_), prng_.Next()));
   place.process = processes_.back().get();
+  if (plan_.driver == Driver::kLauncher) {
+    ++job_.figures.launchers;
+    launchers_.push_back(std::make_unique<Launcher>(*this, *place.process, index, prng_.Next()));
+    place.launcher = launchers_.back().get();
+    return place.process->Start([launcher = place.launcher] { launcher->Main(); });
+  }
   const bool is_stranger = static_cast<int64_t>(index) < plan_.strangers;
   agents_.push_back(
       std::make_unique<Agent>(*this, *place.process, index, is_stranger, prng_.Next()));
@@ -112,9 +121,11 @@ void World::StartNode(size_t index) {
 void World::EndNode(size_t index, Network::Ending ending) {
   Place& place = places_[index];
   trace_.Say(scheduler_.now(), [&] { return Concat("node ", index, " ", HowItDies(ending)); });
+  if (place.launcher != nullptr) place.launcher->OnKilled();
   place.process->Kill(ending);
   place.process = nullptr;
   place.agent = nullptr;
+  place.launcher = nullptr;
 }
 
 // ----------------------------------------------------------------------------------------------
@@ -128,12 +139,13 @@ void World::NoteIfStale(const Connection& connection) {
 }
 
 void World::LookAtState() {
-  if (plan_.driver == Driver::kCoordinator) {
+  if (IsCoordinated(plan_.driver)) {
     host_->sessions().Inspect([this](const Coordinator& coordinator) {
       const Coordinator::Run* run = coordinator.Find(kRun);
       if (run == nullptr) return;
       checkers_.SeeState(epoch_, run->state);
       if (run->state.closed && !closed_in_) closed_in_ = epoch_;
+      if (run->state.closed) job_.SeeClosed(epoch_, run->state);
       if (before_stale_) checkers_.SeeStale(*before_stale_, PictureOf(*run));
       before_stale_.reset();
     });
@@ -153,23 +165,55 @@ void World::LookAtState() {
   if (state->closed && !closed_in_) closed_in_ = epoch_;
 }
 
-void World::NodeJoined(size_t index, const Node& node, int64_t round_before,
-                       const RendezvousInfo& info) {
+std::optional<Epoch> World::NodeJoined(size_t index, const Node& node, int64_t round_before,
+                                       const RendezvousInfo& info) {
   Say(index, Concat("is rank ", info.rank, " of ", info.world_size, " in round ", info.round));
   trace_.Note(scheduler_.now(), index, Concat("joined ", info.round, " ", info.rank));
-  checkers_.SeeJoined({.who = Concat("node ", index),
-                       .node = node,
-                       .is_stranger = static_cast<int64_t>(index) < plan_.strangers,
-                       .known_to = epoch_,
-                       .round_before = round_before,
-                       .info = info});
+  const std::optional<Epoch> epoch =
+      checkers_.SeeJoined({.who = Concat("node ", index),
+                           .node = node,
+                           .is_stranger = static_cast<int64_t>(index) < plan_.strangers,
+                           .known_to = epoch_,
+                           .round_before = round_before,
+                           .info = info});
+  if (epoch) job_.SeeJoined({*epoch, info.round}, epoch_);
+  return epoch;
 }
 
 void World::NodeEnded(size_t index) {
   Say(index, "is not needed any more");
   trace_.Note(scheduler_.now(), index, "ended");
   places_[index].ended = true;
+  CheckTurnedAway(index);
+}
+
+void World::CheckTurnedAway(size_t index) {
   if (!closed_in_) checkers_.Violate(Concat("node ", index, " was turned away, and nobody closed"));
+}
+
+void World::TellPeers(size_t index, RoundId id) {
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (i != index && places_[i].launcher != nullptr) places_[i].launcher->OnPeersLost(id);
+  }
+}
+
+// Its process ends with it. In times of trouble somebody may start it anew, as a cluster's manager
+// does.
+void World::LauncherEnded(size_t index, int status) {
+  trace_.Note(scheduler_.now(), index, Concat("ended ", status));
+  places_[index].ended = true;
+  if (status == 0) ++job_.figures.succeeded;
+  const bool again = status != 0 && troubled_ && plan_.launch.starts_again;
+  const Duration pause(static_cast<int64_t>(prng_.Below(3'000'000'000)));
+  scheduler_.After(0s, [this, index, again, pause, process = places_[index].process] {
+    if (places_[index].process != process) return;  // killed in the same moment
+    EndNode(index, Network::Ending::kTold);
+    if (!again || scheduler_.now() + pause >= plan_.trouble) return;
+    scheduler_.After(pause, [this, index] {
+      places_[index].ended = false;
+      StartNode(index);
+    });
+  });
 }
 
 int64_t World::WorkingIn(int64_t round) const {
@@ -233,11 +277,26 @@ bool World::AStrangerIsLost() const {
   return false;
 }
 
+bool World::AllEnd(WorldTime within) {
+  const auto all_ended = [&] {
+    return std::ranges::all_of(places_, [](const Place& place) { return place.ended; });
+  };
+  while (checkers_.violation().empty() && !all_ended() && scheduler_.Step(within)) {
+  }
+  together_since_ = scheduler_.now();
+  return all_ended();
+}
+
 std::string World::HowItStands() const {
   std::string text;
   for (size_t i = 0; i < std::min(places_.size(), size_t{kFewNodes}); ++i) {
     constexpr const char* kStages[] = {"starts", "joins", "works", "has ended"};
     const Place& place = places_[i];
+    if (plan_.driver == Driver::kLauncher) {
+      if (place.launcher == nullptr) continue;
+      text += Concat(text.empty() ? "" : "; ", "node ", i, " ", place.launcher->HowItStands());
+      continue;
+    }
     text += Concat(
         i == 0 ? "" : "; ", "node ", i, " ",
         place.agent == nullptr ? "is dead" : kStages[static_cast<size_t>(place.agent->stage())]);
@@ -263,6 +322,7 @@ void World::Heal() {
     if (place.process == nullptr && !place.ended) StartNode(i);
     if (place.process == nullptr) continue;
     place.process->Resume();
+    if (place.launcher != nullptr) place.launcher->Heal();
   }
 }
 
@@ -281,7 +341,12 @@ RunOutcome World::Run() {
   scheduler_.RunUntil(checkers_.violation().empty() ? plan_.trouble : scheduler_.now());
   Heal();
   const WorldTime healed = scheduler_.now();
-  if (!ComeTogether(healed + plan_.HealBound()) && !AStrangerIsLost())
+  if (plan_.driver == Driver::kLauncher) {
+    if (!AllEnd(healed + plan_.EndBound()))
+      checkers_.Violate(Concat("not all launchers have ended ",
+                               Milliseconds(scheduler_.now() - healed),
+                               " ms after all was mended: ", HowItStands()));
+  } else if (!ComeTogether(healed + plan_.HealBound()) && !AStrangerIsLost())
     checkers_.Violate(Concat("not together, or not for long, ",
                              Milliseconds(scheduler_.now() - healed),
                              " ms after all was mended: ", HowItStands()));
@@ -293,7 +358,8 @@ RunOutcome World::Run() {
           .steps = scheduler_.steps(),
           .messages = network_.messages(),
           .bytes = network_.bytes(),
-          .rounds = checkers_.rounds()};
+          .rounds = checkers_.rounds(),
+          .jobs = job_.figures};
 }
 
 }  // namespace muster::sim

@@ -13,6 +13,8 @@
 #include "muster/rendezvous_handler.h"
 #include "sim/agent.h"
 #include "sim/checkers.h"
+#include "sim/job_watch.h"
+#include "sim/launcher.h"
 #include "sim/network.h"
 #include "sim/plan.h"
 #include "sim/process.h"
@@ -26,12 +28,14 @@ struct RunOutcome {
   std::string violation{};  ///< Empty: none.
   uint64_t hash = 0;
   WorldTime virtual_time{};
-  Duration healed_in{};  ///< From the mending to the moment since when all were together.
+  Duration healed_in{};  ///< From the mending to the moment since when all were together; of
+                         ///< launchers, until the last has ended.
   bool closed = false;   ///< All have ended: somebody closed the rendezvous.
   uint64_t steps = 0;
   uint64_t messages = 0;
   uint64_t bytes = 0;
   size_t rounds = 0;
+  JobFigures jobs{};  ///< Of launchers.
 };
 
 class World {
@@ -46,7 +50,7 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  /// Until all have come together again, or something is wrong.
+  /// Until all have come together again (launchers: have ended), or something is wrong.
   RunOutcome Run();
 
   const Plan& plan() const { return plan_; }
@@ -57,10 +61,20 @@ class World {
   void Say(size_t node, const std::string& line);
 
   // --- What agents report.
-  void NodeJoined(size_t index, const Node& node, int64_t round_before, const RendezvousInfo& info);
+  /// Returns the life of the server whose round it is.
+  std::optional<Epoch> NodeJoined(size_t index, const Node& node, int64_t round_before,
+                                  const RendezvousInfo& info);
   void NodeEnded(size_t index);
   /// Nodes whose workers are at work in that round.
   int64_t WorkingIn(int64_t round) const;
+
+  // --- What launchers report.
+  JobWatch& job() { return job_; }
+  /// Somebody must have closed the rendezvous.
+  void CheckTurnedAway(size_t index);
+  /// What a node has in that round is broken: the workers of the others may notice.
+  void TellPeers(size_t index, RoundId id);
+  void LauncherEnded(size_t index, int status);
 
  private:
   friend class Mischief;
@@ -72,7 +86,8 @@ class World {
     uint32_t lives = 0;
     SimProcess* process = nullptr;
     Agent* agent = nullptr;
-    bool ended = false;  ///< Its agent was told that there will be no further round.
+    Launcher* launcher = nullptr;  ///< Instead.
+    bool ended = false;            ///< There will be no further round for it.
   };
 
   void StartServer();
@@ -89,6 +104,7 @@ class World {
   /// And they stay. False: they did not until then.
   bool ComeTogether(WorldTime within);
   bool AStrangerIsLost() const;
+  bool AllEnd(WorldTime within);
   std::string HowItStands() const;
 
   const Plan plan_;
@@ -97,9 +113,11 @@ class World {
   Scheduler scheduler_;
   Network network_;
   Checkers checkers_;
+  JobWatch job_;
   HostId server_host_{};
   std::vector<std::unique_ptr<SimProcess>> processes_;  ///< The dead, too: what is due finds them.
   std::vector<std::unique_ptr<Agent>> agents_;
+  std::vector<std::unique_ptr<Launcher>> launchers_;
   std::vector<Place> places_;
   SimProcess* server_ = nullptr;
   std::unique_ptr<StoreHost> host_;

@@ -49,6 +49,7 @@ build_example() {
 }
 build_example store_meeting
 build_example own_backend
+build_example elastic_worker
 example=$scratch/store_meeting
 
 # --- A rendezvous on a backend of the user's own.
@@ -56,6 +57,13 @@ example=$scratch/store_meeting
 for rank in 0 1 2; do
   grep -qx "rank $rank of 3" "$scratch/own.txt" || fail "own_backend has no rank $rank:" "$scratch/own.txt"
 done
+
+# --- A job of two workers under the installed launcher.
+"$prefix/bin/muster" run --standalone --nproc-per-node 2 --log-dir "$scratch/logs" --no-python \
+  "$scratch/elastic_worker/elastic_worker" "$scratch/checkpoint" 3 0 >"$scratch/job.txt" 2>&1 ||
+  fail "elastic_worker failed" "$scratch/job.txt"
+grep -qx "the sum of 1 to 3000 is 4501500, as it has to be" "$scratch/job.txt" ||
+  fail "elastic_worker did not finish:" "$scratch/job.txt"
 
 # --- store_meeting alone.
 everybody="participant-0 participant-1 participant-2 participant-3"

@@ -3,10 +3,11 @@
 
     tools/checklist.py [--root ROOT] [--prefix Item] [--count 121] [--reasons docs/protocol.md] [--list]
     tools/checklist.py --prefix Rdzv --count 187 --reasons docs/rendezvous.md
+    tools/checklist.py --prefix Launch --count 154 --reasons docs/operations.md
 
 A test claims an item with its name: `TEST(StoreTest, Item017AddsUp)` or `def test_item017_adds_up`;
-a name may claim several (`Item030Item031...`). There is a list for the store (prefix Item) and one for
-the rendezvous (prefix Rdzv). An item that cannot be tested has a line in the
+a name may claim several (`Item030Item031...`). There is a list for the store (prefix Item), one for
+the rendezvous (prefix Rdzv) and one for the launcher (prefix Launch). An item that cannot be tested has a line in the
 reasons file instead: "Item 098: not tested because ...". Prints the items with neither, and whatever
 claims an item that is not on the list or that is also said not to be tested; then the status is 1.
 """

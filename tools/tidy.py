@@ -100,8 +100,9 @@ CODE_BANS = [
     Ban(r"\b(steady|system|high_resolution)_clock::now\b", ("src/", "include/", "fuzz/"), _CLOCK_READERS,
         "reading the clock", "the Instant you were given, or the port in ports/clock.h"),
     Ban(r"(?<![\w.>])s?rand\s*\(", _AND_TESTS, (), "rand()", "base/prng.h with a seed"),
+    # The example's sleep stands for work that takes time.
     Ban(r"\bsleep_(for|until)\b|\b(u|nano)sleep\s*\(", _AND_TESTS,
-        ("tests/support/eventually.",), "sleeping",
+        ("tests/support/eventually.", "examples/elastic_worker/"), "sleeping",
         "a wait on the condition itself (in src a timer of the loop, in tests EventuallyTrue)"),
     # The attendant stands on the face, and speaks its language.
     Ban(r"\bthrow\b", ("src/", "include/"), ("src/face/", "src/cli/", "src/launch/attendant."), "throw",

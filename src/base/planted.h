@@ -25,6 +25,14 @@ enum class Bug : uint8_t {
   kPlaceLostUntold,    ///< A node that was given up does not hear of it.
   kLossUntold,         ///< The others do not.
   kStaleKeepAlive,     ///< A message of an earlier connection shows that its node lives.
+  kMembershipCosts,    ///< A launcher counts a restart although others came or went.
+  kFailureUncounted,   ///< ... or does not although its own workers failed.
+  kBlameIgnored,       ///< Each node pays for the failure of one.
+  kLastUnswept,        ///< What workers leave behind lives on beside the next.
+  kLastUnended,        ///< The workers themselves do.
+  kNeverKilled,        ///< A worker that is deaf is waited for without end.
+  kBarrierUnawaited,   ///< Who is done takes the others for done.
+  kRanksUnexchanged,   ///< Nodes with different numbers of workers count as if they had the same.
 };
 
 #ifdef MUSTER_INSTRUMENTED

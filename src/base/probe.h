@@ -16,13 +16,17 @@ struct Probe {
 
 #ifdef MUSTER_INSTRUMENTED
 // All of them lie side by side in a section of the program: those never reached, too.
-#define MUSTER_PROBE(text)                                                                   \
-  do {                                                                                       \
-    __attribute__((section("muster_probes"), used)) static ::muster::Probe probe{text, {0}}; \
-    probe.hits.fetch_add(1, std::memory_order_relaxed);                                      \
+#define MUSTER_PROBE_IN(its_section, text)                                               \
+  do {                                                                                   \
+    __attribute__((section(its_section), used)) static ::muster::Probe probe{text, {0}}; \
+    probe.hits.fetch_add(1, std::memory_order_relaxed);                                  \
   } while (false)
 #else
-#define MUSTER_PROBE(text) \
-  do {                     \
+#define MUSTER_PROBE_IN(its_section, text) \
+  do {                                     \
   } while (false)
 #endif
+
+#define MUSTER_PROBE(text) MUSTER_PROBE_IN("muster_probes", text)
+/// Where only launchers come.
+#define MUSTER_LAUNCH_PROBE(text) MUSTER_PROBE_IN("muster_launch_probes", text)

@@ -25,10 +25,9 @@ void WriteParentErrorFile(const JobEnd& end, const std::optional<ErrorFile>& roo
   if (root_file && root != nullptr) {
     Tell(CopyErrorFile(*root_file, root->code, end.parent_error_file));
   } else if (end.signal != 0) {
-    Tell(
-        WriteWhole(end.parent_error_file,
-                   OwnErrorFile("SignalException",
-                                Concat(SignalName(end.signal), " came: ", end.why), clock.Wall())));
+    Tell(WriteWhole(end.parent_error_file,
+                    OwnErrorFile("SignalException", Concat("stopped by ", SignalName(end.signal)),
+                                 clock.Wall())));
   } else if (root == nullptr) {
     Tell(WriteWhole(end.parent_error_file, OwnErrorFile("LauncherError", end.why, clock.Wall())));
   }

@@ -101,25 +101,34 @@ class Voice {
 // ----------------------------------------------------------------------------------------------
 // what is run
 
-/// Before anything is started: what is not there now will not be there for the workers either.
-void CheckScript(const CommandOptions& command, const Environment& environment) {
-  if (command.module || environment.contains("PYTHON_EXEC")) return;
-  const std::string script = Substituted(command.script, {{"local_rank", "0"}});
-  const std::string what =
-      Concat(command.no_python ? "program '" : "script '", Printable(script), "': ");
-  if (command.no_python && script.find('/') == script.npos) {
-    Must(WorkerLaunch::Prepare(
-        {.arguments = WorkerArguments(command, 0), .environment = ToLines(environment)}, "check"));
+// Before anything is started: what is not there now will not be there for the workers either.
+
+/// Named by a path, or to be found on the PATH.
+void CheckProgram(const char* kind, const std::string& program, const Environment& environment) {
+  if (program.find('/') == program.npos) {
+    Must(WorkerLaunch::Prepare({.arguments = {program}, .environment = ToLines(environment)},
+                               "check"));
     return;
   }
+  const std::string what = Concat(std::string_view(kind), " '", Printable(program), "': ");
+  struct stat found {};
+  if (stat(program.c_str(), &found) != 0) Refuse(Concat(what, std::strerror(errno)));
+  if (S_ISDIR(found.st_mode)) Refuse(Concat(what, std::strerror(EISDIR)));
+  if (access(program.c_str(), X_OK) != 0)
+    Refuse(Concat(what, std::strerror(errno), "; is it executable (chmod +x)?"));
+}
+
+void CheckScript(const CommandOptions& command, const Environment& environment) {
+  const std::string script = Substituted(command.script, {{"local_rank", "0"}});
+  if (command.no_python) return CheckProgram("program", script, environment);
+  CheckProgram("interpreter", command.python, environment);
+  // What another program makes of the script is its own affair.
+  if (command.module || environment.contains("PYTHON_EXEC")) return;
+  const std::string what = Concat("script '", Printable(script), "': ");
   struct stat found {};
   if (stat(script.c_str(), &found) != 0)
-    Refuse(Concat(what, std::strerror(errno),
-                  command.no_python ? "" : "; for a program on the PATH there is --no-python"));
-  if (command.no_python && S_ISDIR(found.st_mode)) Refuse(Concat(what, std::strerror(EISDIR)));
-  if (access(script.c_str(), command.no_python ? X_OK : R_OK) != 0)
-    Refuse(Concat(what, std::strerror(errno),
-                  command.no_python ? "; is it executable (chmod +x)?" : ""));
+    Refuse(Concat(what, std::strerror(errno), "; for a program on the PATH there is --no-python"));
+  if (access(script.c_str(), R_OK) != 0) Refuse(Concat(what, std::strerror(errno)));
 }
 
 struct Program {
@@ -165,8 +174,24 @@ void CheckEndpoint(const LaunchOptions& options) {
   if (options.endpoint.empty() || options.backend.starts_with("etcd")) return;
   if (options.rendezvous.contains("store_type")) return;  // perhaps a file's path
   const HostAndPort at = ParseRendezvousEndpoint(options.endpoint, 29400);
-  if (const auto known = CanBeResolved(at.host); !known)
-    Refuse(Concat("--rdzv-endpoint '", Printable(options.endpoint), "': ", known.error().message));
+  const auto known = CanBeResolved(at.host);
+  if (known) return;
+  // The endpoint of fixed nodes may have been made of their first one's address.
+  const bool by_address = options.backend == "static" && at.host == options.master_addr;
+  Refuse(Concat(by_address ? "--master-addr '" : "--rdzv-endpoint '",
+                Printable(by_address ? at.host : options.endpoint), "': ", known.error().message));
+}
+
+/// Known when it is too late otherwise: the report is written after everything has failed.
+void CheckReport(const std::string& path) {
+  if (path.empty()) return;
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == path.npos ? "." : path.substr(0, slash + 1);
+  struct stat found {};
+  const bool is_folder = stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
+  if (is_folder || access(folder.c_str(), W_OK | X_OK) != 0)
+    Refuse(Concat("--failure-report '", Printable(path),
+                  "': ", std::strerror(is_folder ? EISDIR : errno)));
 }
 
 struct MeetingPlace {
@@ -228,12 +253,14 @@ Job Plan(LaunchOptions options, const std::string& own_path, const Voice& voice)
     job.cpus = Must(
         CpusOfWorkers(Must(ParseNumaMode(job.options.numa_binding)), job.workers, job.environment));
   CheckEndpoint(job.options);
+  CheckReport(job.options.failure_report);
   job.run_id = job.options.run_id;
   if (job.run_id.empty()) {
     job.run_id = job.options.standalone ? Uuid() : DecimalId();
-    if (!job.options.standalone)
-      voice.Say(Concat("--rdzv-id is empty; this run is called ", job.run_id));
+    if (!job.options.standalone) voice.Say(Concat("this run is called ", job.run_id), true);
   }
+  if (job.environment.contains("TORCHELASTIC_HEALTH_CHECK_PORT"))
+    voice.Say("TORCHELASTIC_HEALTH_CHECK_PORT has no effect: nothing listens there");
   if (LimitsThreads(job.environment, job.workers))
     voice.Say(
         "OMP_NUM_THREADS is set to 1 for each worker, so that they do not fight for cores; set it "
@@ -264,6 +291,7 @@ JobOptions OptionsOf(const Job& job, const RendezvousHandler& handler, const Voi
           .color = !job.environment.contains("NO_COLOR"),
           .cpus = job.cpus,
           .backend = options.backend,
+          .timer_file = Concat(Find(job.environment, "TMPDIR", "/tmp"), "/watchdog_timer_", Uuid()),
           .say = [&voice](const std::string& line, bool is_detail) { voice.Say(line, is_detail); },
           .host_name =
               [name = std::string()]() mutable {
@@ -280,6 +308,25 @@ std::unique_ptr<AgentEventSink> OpenEvents(const Job& job) {
       {.name = job.options.event_sink, .log_level = Find(job.environment, "LOGLEVEL")}));
 }
 
+/// A launcher that never came to start its workers leaves no empty directories behind.
+class LogsSweeper {
+ public:
+  LogsSweeper(const LogTree& logs, bool is_temporary)
+      : directory_(logs.directory()), is_temporary_(is_temporary) {}
+  ~LogsSweeper() { Sweep(); }
+  LogsSweeper(const LogsSweeper&) = delete;
+
+  void Sweep() const {
+    // rmdir() spares what holds anything. A root that the user named stays in any case.
+    if (directory_.empty() || rmdir(directory_.c_str()) != 0 || !is_temporary_) return;
+    rmdir(directory_.substr(0, directory_.rfind('/')).c_str());
+  }
+
+ private:
+  const std::string directory_;
+  const bool is_temporary_;
+};
+
 LogTree MakeLogs(const Job& job) {
   const LaunchOptions& options = job.options;
   std::random_device entropy;
@@ -295,6 +342,9 @@ int Launch(const Job& job, const Voice& voice) {
   Must(ParseStreams(job.options.redirects, job.workers));
   Must(ParseStreams(job.options.tee, job.workers));
   LogTree logs = MakeLogs(job);
+  const LogsSweeper sweeper(logs, job.options.log_dir.empty());
+  // Workers whose output goes to a full disk fail, and cannot say why.
+  if (job.options.redirects != "0" || job.options.tee != "0") Must(logs.CheckRoom());
   std::unique_ptr<AgentEventSink> events = OpenEvents(job);
 
   // Signals wait from here on, in all threads that follow, until somebody heeds them.
@@ -326,6 +376,8 @@ int Launch(const Job& job, const Voice& voice) {
   wait_line.End();
   processes.reset();
   host.FinishOutput();
+  if (const Status room = host.CheckRoom(); status != kOk && !room)
+    std::fprintf(stderr, "muster: %s\n", room.error().message.c_str());
   Account({.status = status,
            .why = driver.why(),
            .signal = driver.machine().signal(),
@@ -338,7 +390,10 @@ int Launch(const Job& job, const Voice& voice) {
   std::fflush(nullptr);
   // A join cannot be called off, nor a farewell to a server that is gone. Nothing else is left to
   // be done.
-  if (!driver.attendant().is_idle()) _exit(status);
+  if (!driver.attendant().is_idle()) {
+    sweeper.Sweep();
+    _exit(status);
+  }
   return status;
 }
 

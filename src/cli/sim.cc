@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -34,12 +35,12 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr uint64_t kSeedMax = std::numeric_limits<uint64_t>::max();
 constexpr sim::Driver kDrivers[] = {sim::Driver::kCoordinator, sim::Driver::kDocument,
-                                    sim::Driver::kMixed};
+                                    sim::Driver::kMixed, sim::Driver::kLauncher};
 
 struct SimFlags {
   std::optional<uint64_t> seed;
   uint64_t runs = 1;
-  std::string driver;  ///< Empty: drawn.
+  std::string driver;  ///< Empty: drawn, and not the launcher.
   std::optional<int64_t> nodes;
   std::string plant;  ///< Empty: none.
   unsigned jobs = 1;
@@ -51,6 +52,15 @@ struct SimFlags {
   bool hunt = false;
   bool json = false;
 };
+
+bool IsOfLaunchers(const SimFlags& flags) {
+  return flags.driver == sim::NameOf(sim::Driver::kLauncher);
+}
+
+/// Those that the runs can hit, in all builds that have any.
+std::span<Probe> ProbesOf(const SimFlags& flags) {
+  return IsOfLaunchers(flags) ? sim::LaunchProbes() : sim::AllProbes();
+}
 
 double Seconds(Duration time) { return static_cast<double>(time.count()) / 1e9; }
 
@@ -99,24 +109,44 @@ Played Play(const sim::Plan& plan, const SimFlags& flags) noexcept {
   return {std::move(outcome), SecondsSince(began)};
 }
 
+Json ToJson(const sim::JobFigures& jobs) {
+  return {{"launchers", jobs.launchers},
+          {"succeeded", jobs.succeeded},
+          {"attempts", jobs.attempts},
+          {"workers", jobs.workers},
+          {"restarts", jobs.restarts}};
+}
+
+void TellJobs(const sim::JobFigures& jobs) {
+  std::printf(
+      "%llu launchers, %llu of them ended with 0; %llu attempts with %llu workers, %llu failures "
+      "counted\n",
+      static_cast<unsigned long long>(jobs.launchers),
+      static_cast<unsigned long long>(jobs.succeeded),
+      static_cast<unsigned long long>(jobs.attempts), static_cast<unsigned long long>(jobs.workers),
+      static_cast<unsigned long long>(jobs.restarts));
+}
+
 Json ToJson(const sim::Plan& plan, const Played& played, const SimFlags& flags) {
   const sim::RunOutcome& outcome = played.outcome;
-  return {{"seed", plan.seed},
-          {"plan", plan.ToString()},
-          {"replay", Replay(plan.seed, flags)},
-          {"nodes", plan.nodes},
-          {"hash", sim::HashText(outcome.hash)},
-          {"violation", outcome.violation},
-          {"virtual_seconds", Seconds(outcome.virtual_time)},
-          {"healed_in_seconds", Seconds(outcome.healed_in)},
-          {"steps", outcome.steps},
-          {"messages", outcome.messages},
-          {"bytes", outcome.bytes},
-          {"rounds", outcome.rounds},
-          {"closed", outcome.closed},
-          {"real_seconds", played.real_seconds},
-          {"real_us_per_node", played.real_seconds * 1e6 / static_cast<double>(plan.nodes)},
-          {"peak_mib", PeakMiB()}};
+  Json json = {{"seed", plan.seed},
+               {"plan", plan.ToString()},
+               {"replay", Replay(plan.seed, flags)},
+               {"nodes", plan.nodes},
+               {"hash", sim::HashText(outcome.hash)},
+               {"violation", outcome.violation},
+               {"virtual_seconds", Seconds(outcome.virtual_time)},
+               {"healed_in_seconds", Seconds(outcome.healed_in)},
+               {"steps", outcome.steps},
+               {"messages", outcome.messages},
+               {"bytes", outcome.bytes},
+               {"rounds", outcome.rounds},
+               {"closed", outcome.closed},
+               {"real_seconds", played.real_seconds},
+               {"real_us_per_node", played.real_seconds * 1e6 / static_cast<double>(plan.nodes)},
+               {"peak_mib", PeakMiB()}};
+  if (plan.driver == sim::Driver::kLauncher) json["jobs"] = ToJson(outcome.jobs);
+  return json;
 }
 
 /// All that follows from the seed on stdout; what the machine needed for it on stderr.
@@ -128,11 +158,14 @@ void Tell(const sim::Plan& plan, const Played& played) {
       "%llu steps, %llu messages, %llu bytes (%.0f messages and %.0f bytes a node); hash %s\n",
       outcome.violation.empty() ? "all is well" : Concat("VIOLATION: ", outcome.violation).c_str(),
       static_cast<unsigned long long>(outcome.rounds), Seconds(outcome.virtual_time),
-      outcome.closed ? "closed, and all ended," : "together", Seconds(outcome.healed_in),
-      static_cast<unsigned long long>(outcome.steps),
+      plan.driver == sim::Driver::kLauncher ? "all ended"
+      : outcome.closed                      ? "closed, and all ended,"
+                                            : "together",
+      Seconds(outcome.healed_in), static_cast<unsigned long long>(outcome.steps),
       static_cast<unsigned long long>(outcome.messages),
       static_cast<unsigned long long>(outcome.bytes), static_cast<double>(outcome.messages) / nodes,
       static_cast<double>(outcome.bytes) / nodes, sim::HashText(outcome.hash).c_str());
+  if (plan.driver == sim::Driver::kLauncher) TellJobs(outcome.jobs);
   std::fflush(stdout);
   std::fprintf(stderr, "%.2f s of real time, %.0f MiB\n", played.real_seconds, PeakMiB());
 }
@@ -200,7 +233,7 @@ int PlayCurve(uint64_t seed, SimFlags flags) {
 /// How often each probe was hit. Returns those that never were.
 std::vector<std::string> TellProbes(const SimFlags& flags, Json& json) {
   std::vector<std::string> missing;
-  for (const Probe& probe : sim::AllProbes()) {
+  for (const Probe& probe : ProbesOf(flags)) {
     const uint64_t hits = probe.hits.load();
     if (hits == 0) missing.emplace_back(probe.name);
     if (flags.json) {
@@ -209,7 +242,7 @@ std::vector<std::string> TellProbes(const SimFlags& flags, Json& json) {
       std::printf("  %12llu times  %s\n", static_cast<unsigned long long>(hits), probe.name);
     }
   }
-  if (sim::AllProbes().empty() && !flags.json)
+  if (ProbesOf(flags).empty() && !flags.json)
     std::printf("  this build has no probes (cmake --preset sim)\n");
   return missing;
 }
@@ -232,6 +265,8 @@ void Tell(const sim::CampaignReport& report, const SimFlags& flags) {
                 Seconds(figures.virtual_time) / 3600, Seconds(figures.healed_in),
                 static_cast<unsigned long long>(figures.slowest));
   }
+  const sim::DriverFigures& launchers = report.drivers[static_cast<size_t>(sim::Driver::kLauncher)];
+  if (launchers.runs > 0) TellJobs(launchers.jobs);
   for (const sim::Finding& finding : report.findings) {
     std::printf("VIOLATION: %s\n  %s\n  %s\n", finding.what.c_str(),
                 finding.plan.ToString().c_str(), Replay(finding.plan.seed, flags).c_str());
@@ -254,6 +289,8 @@ Json ToJson(const sim::CampaignReport& report, uint64_t seed, const SimFlags& fl
                                             {"messages", figures.messages},
                                             {"virtual_seconds", Seconds(figures.virtual_time)},
                                             {"healed_in_seconds_max", Seconds(figures.healed_in)}};
+    if (driver == sim::Driver::kLauncher)
+      json["drivers"][sim::NameOf(driver)]["jobs"] = ToJson(figures.jobs);
   }
   return json;
 }
@@ -293,7 +330,7 @@ int PlayMany(uint64_t seed, const SimFlags& flags) {
                  real);
   if (flags.require_probes && !missing.empty()) {
     std::fprintf(stderr, "muster: %zu of %zu probes were never hit:\n", missing.size(),
-                 sim::AllProbes().size());
+                 ProbesOf(flags).size());
     for (const std::string& name : missing) std::fprintf(stderr, "  %s\n", name.c_str());
     return kFailed;
   }
@@ -360,7 +397,7 @@ int Simulate(const SimFlags& flags) {
   if (flags.runs - 1 > kSeedMax - seed)
     throw std::invalid_argument(Concat("--seed ", seed, " and --runs ", flags.runs,
                                        " go beyond the last seed, ", kSeedMax));
-  if (flags.require_probes && sim::AllProbes().empty())
+  if (flags.require_probes && ProbesOf(flags).empty())
     throw std::runtime_error("--require-probes: this build has no probes (cmake --preset sim)");
   if (!flags.plant.empty() &&
       !sim::Plant(std::ranges::find(sim::AllBugs(), flags.plant, &sim::PlantedBug::name)->bug))
@@ -376,7 +413,7 @@ int Simulate(const SimFlags& flags) {
 // Looked at before the flags are: an empty name is none of these either.
 std::string CheckDriver(const std::string& name) {
   if (sim::DriverOf(name)) return "";
-  return Concat("'", Printable(name), "' is none of coordinator, document, mixed");
+  return Concat("'", Printable(name), "' is none of coordinator, document, mixed, launcher");
 }
 
 std::string CheckBug(const std::string& name) {
@@ -406,8 +443,9 @@ void AddSim(CLI::App& app, Run* run) {
       ->transform(WholeNumber(1, 1'000'000'000))
       ->capture_default_str();
   sim->add_option("--driver", flags->driver,
-                  "coordinator, document, or mixed (the document, shared with nodes that behave\n"
-                  "as PyTorch's); default: drawn")
+                  "coordinator, document, mixed (the document, shared with nodes that behave as\n"
+                  "PyTorch's), or launcher (the coordinator, with launchers and their workers);\n"
+                  "default: drawn, and not the launcher")
       ->check(CheckDriver);
   sim->add_option("--nodes", flags->nodes, "How many nodes; default: 2 to 7")
       ->transform(WholeNumber(2, 1'000'000));

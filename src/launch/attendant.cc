@@ -172,8 +172,9 @@ void Attendant::Heard(const MembershipEvent& event) {
   // the others.
   if (event.who.empty() && OthersHaveSucceeded()) return;
   is_watching_ = false;
-  ReadFailure();
+  // Told first: the store may be slow to answer, and the workers here wait for others in vain.
   Tell(AgentEvent::Kind::kJobFailed, event.ToString());
+  ReadFailure();
 }
 
 // A server that is gone for good says nothing. Its clients try again and again.
@@ -226,8 +227,12 @@ void Attendant::DoJoin() {
   } catch (const RendezvousGracefulExitError&) {
     Tell(Kind::kNotNeeded);
   } catch (const RendezvousClosedError& error) {
-    ReadFailure();
+    {
+      const Lock lock(*monitor_);
+      is_joining_ = false;  // what is left may be waited for
+    }
     Tell(Kind::kJoinFailed, error.what());
+    ReadFailure();
   } catch (const std::exception& error) {
     Tell(Kind::kJoinFailed, error.what());
   }
@@ -352,8 +357,8 @@ bool Attendant::AwaitOthersAtTheExit() {
     }
     // The workers of this node are done whatever happens to the others.
     const bool closed = event->kind == MembershipEvent::Kind::kClosed;
-    if (closed) ReadFailure();
     Tell(closed ? AgentEvent::Kind::kJobFailed : AgentEvent::Kind::kMembership, event->ToString());
+    if (closed) ReadFailure();
     return false;
   }
   return true;

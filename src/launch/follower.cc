@@ -216,8 +216,8 @@ void Follower::Finish() {
 }
 
 void Follower::Run() {
-  // Of this thread only, as Linux has it. Where cores are scarce, they are for the workers: without
-  // this the echo of a flood took half of the writer's.
+  // Of this thread only, as Linux has it. Where cores are scarce they are for the workers: on two
+  // busy cores the echo of a flood doubled the time of whoever wrote it.
   setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNiceness);
   while (TakeOrders()) {
     const bool all = ++turns_ >= kTurnsMax;

@@ -20,6 +20,11 @@ std::string Lines(const std::vector<std::string>& lines) {
   return text;
 }
 
+std::string Find(const Environment& environment, const char* name) {
+  const auto found = environment.find(name);
+  return found == environment.end() ? "" : found->second;
+}
+
 std::string Counted(int64_t count, const char* one, const char* many) {
   return Concat(count, " ", count == 1 ? one : many);
 }
@@ -55,6 +60,7 @@ Result<std::vector<WorkerCommand>> JobHost::Prepare(const Placement& place, int6
   error_files_.clear();
   SayRound();
   MUSTER_TRY(attempt_, logs_.Begin(restarts, count));
+  MUSTER_CHECK_OK(BeginToWatch());
   std::vector<WorkerCommand> commands;
   for (size_t worker = 0; worker < count; ++worker) {
     MUSTER_TRY(WorkerCommand command, CommandOf(worker));
@@ -79,7 +85,8 @@ Result<WorkerCommand> JobHost::CommandOf(size_t worker) {
                                {.place = *place_,
                                 .worker = worker,
                                 .restarts = restarts_,
-                                .error_file = attempt_.ErrorFile(worker)}));
+                                .error_file = attempt_.ErrorFile(worker),
+                                .timer_file = watchdog_ ? watchdog_->path() : ""}));
   const StreamPlan plan = PlanStreams(options_.streams, worker);
   const auto path = [](Destination to, std::string file) -> std::string {
     if (to == Destination::kConsole) return "";
@@ -126,6 +133,7 @@ void JobHost::OnStarted(size_t worker, int64_t pid) {
 }
 
 void JobHost::OnEnded(size_t worker, int64_t pid, ExitCode code) {
+  NoteExpiries();
   Worker& ended = workers_[worker];
   ended.code = code;
   ended.ended_at_seconds = static_cast<int64_t>(clock_.Wall()) / 1'000'000;
@@ -136,6 +144,11 @@ void JobHost::OnEnded(size_t worker, int64_t pid, ExitCode code) {
 }
 
 void JobHost::OnAttemptOver(const std::vector<WorkerFailure>& failures) {
+  NoteExpiries();
+  if (watchdog_) {
+    watchdog_.reset();
+    RecordWatchdog("watchdog stopped");
+  }
   for (const WorkerFailure& failure : failures) {
     error_files_.emplace_back();
     failures_.push_back(RecordOf(failure, &error_files_.back()));
@@ -145,6 +158,46 @@ void JobHost::OnAttemptOver(const std::vector<WorkerFailure>& failures) {
 
 void JobHost::FinishOutput() {
   if (follower_) follower_->Finish();
+}
+
+// ----------------------------------------------------------------------------------------------
+// the watchdog
+
+Status JobHost::BeginToWatch() {
+  expired_.clear();
+  if (Find(options_.inherited, "TORCHELASTIC_ENABLE_FILE_TIMER") != "1") return Ok();
+  std::string path = Find(options_.inherited, "TORCHELASTIC_TIMER_FILE");
+  // A new name for each attempt: whoever is left of an old one finds nobody there.
+  if (path.empty())
+    path = watches_ == 0 ? options_.timer_file : Concat(options_.timer_file, '.', watches_);
+  ++watches_;
+  const auto say = [this](const std::string& line) { options_.say(line, false); };
+  MUSTER_TRY(watchdog_, Watchdog::Open(std::move(path), clock_, say));
+  RecordWatchdog("watchdog started");
+  return Ok();
+}
+
+// On the agent's thread: events are recorded there, and failures described.
+void JobHost::NoteExpiries() {
+  if (!watchdog_) return;
+  for (TimerExpiry& expiry : watchdog_->TakeExpiries()) {
+    RecordWatchdog("timer expired", &expiry.timer);
+    if (!expiry.was_sent) continue;
+    RecordWatchdog("kill worker process", &expiry.timer);
+    expired_.push_back(std::move(expiry.timer));
+  }
+}
+
+void JobHost::RecordWatchdog(std::string name, const TimerRequest* timer) {
+  if (!events_) return;
+  AgentEventRecord event = EventNow("RUNNING");
+  event.watchdog = std::move(name);
+  if (timer != nullptr) {
+    event.watchdog_details = {{"worker_pid", Concat(timer->pid)},
+                              {"scope_id", timer->scope},
+                              {"signal", Concat(timer->signal)}};
+  }
+  events_->Record(event, clock_.Wall());
 }
 
 // ----------------------------------------------------------------------------------------------
@@ -165,6 +218,12 @@ FailureRecord JobHost::RecordOf(const WorkerFailure& failure, std::optional<Erro
   const StreamPlan plan = PlanStreams(options_.streams, failure.worker);
   if (plan.err == Destination::kFile || plan.err == Destination::kFileAndConsole)
     record.output = Lines(LastLines(attempt_.ErrPath(failure.worker)));
+  for (const TimerRequest& timer : expired_) {
+    if (timer.pid != worker.pid || timer.signal != -failure.code || !record.message.empty())
+      continue;
+    record.message = Concat(DefaultMessage(failure.code, worker.pid), ": its timer '",
+                            Printable(timer.scope), "' had expired");
+  }
   return record;
 }
 
@@ -185,24 +244,29 @@ EventWorker JobHost::AsEvent(size_t worker) const {
           .pid = workers_[worker].pid};
 }
 
-void JobHost::Record(std::string state, std::optional<EventWorker> worker,
-                     std::optional<Duration> took, std::optional<std::string> error) {
-  if (!events_) return;
+AgentEventRecord JobHost::EventNow(std::string state) const {
   AgentEventRecord event{.state = std::move(state),
-                         .worker = std::move(worker),
                          .run_id = options_.environment.run_id,
                          .role = options_.environment.role,
                          .hostname = options_.host_name(),
                          .total_run_time_seconds = Milliseconds(clock_.Now() - began_) / 1'000,
                          .rdzv_backend = options_.backend,
                          .entry_point = options_.entry_point,
-                         .agent_restarts = restarts_,
-                         .raw_error = std::move(error)};
-  if (took) event.duration_ms = Milliseconds(*took);
+                         .agent_restarts = restarts_};
   if (place_) {
     event.group_rank = place_->group_rank;
     event.group_world_size = place_->group_world_size;
   }
+  return event;
+}
+
+void JobHost::Record(std::string state, std::optional<EventWorker> worker,
+                     std::optional<Duration> took, std::optional<std::string> error) {
+  if (!events_) return;
+  AgentEventRecord event = EventNow(std::move(state));
+  event.worker = std::move(worker);
+  event.raw_error = std::move(error);
+  if (took) event.duration_ms = Milliseconds(*took);
   events_->Record(event, clock_.Wall());
 }
 

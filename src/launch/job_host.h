@@ -17,6 +17,7 @@
 #include "launch/error_file.h"
 #include "launch/follower.h"
 #include "launch/log_tree.h"
+#include "launch/watchdog.h"
 #include "launch/worker_environment.h"
 #include "ports/clock.h"
 
@@ -34,6 +35,7 @@ struct JobOptions {
   bool color = false;
   std::vector<std::vector<int>> cpus{};  ///< By worker; empty: no binding.
   std::string backend{};
+  std::string timer_file{};  ///< The watchdog's pipe, where the environment does not name one.
   /// A line for the user; `is_detail` lines are for those who want to know everything.
   std::function<void(const std::string& line, bool is_detail)> say;
   std::function<std::string()> host_name;  ///< Asked when it is needed: it may take a while.
@@ -68,6 +70,8 @@ class JobHost final : public AgentHost {
   const std::optional<Placement>& place() const { return place_; }
   int64_t restarts() const { return restarts_; }
   std::string host_name() const { return options_.host_name(); }
+  /// kUnavailable if the disk of the logs is full: workers may have failed for that.
+  Status CheckRoom() const { return logs_.CheckRoom(); }
 
  private:
   struct Worker {
@@ -80,6 +84,10 @@ class JobHost final : public AgentHost {
   Status FollowStream(size_t worker, bool is_error, Destination to, const std::string& path);
   FailureRecord RecordOf(const WorkerFailure& failure, std::optional<ErrorFile>* file);
   void SayRound();
+  Status BeginToWatch();
+  void NoteExpiries();
+  void RecordWatchdog(std::string name, const TimerRequest* timer = nullptr);
+  AgentEventRecord EventNow(std::string state) const;
   void Record(std::string state, std::optional<EventWorker> worker,
               std::optional<Duration> took = {}, std::optional<std::string> error = {});
   EventWorker AsEvent(size_t worker) const;
@@ -91,6 +99,9 @@ class JobHost final : public AgentHost {
   const Instant began_;
   const bool names_host_;  ///< In front of lines. To find the name out may take a while.
   std::unique_ptr<Follower> follower_;  ///< Once there is something to follow.
+  std::unique_ptr<Watchdog> watchdog_;  ///< While there are workers, if it is wanted.
+  std::vector<TimerRequest> expired_;   ///< In this attempt: who has been sent its timer's signal.
+  int64_t watches_ = 0;                 ///< Begun.
   AttemptLogs attempt_;
   std::optional<Placement> place_;
   int64_t restarts_ = 0;

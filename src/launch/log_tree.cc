@@ -147,7 +147,7 @@ Status RoomOf(const std::string& directory, const struct statvfs& left) {
   return Error{Code::kUnavailable,
                Concat("no ", std::string_view(no_blocks ? "space" : "room for files"),
                       " left on the disk of the log directory '", Printable(directory, 512),
-                      "': what workers wrote last may be lost; make room there", kAdvice)};
+                      "': what workers write is lost; make room there", kAdvice)};
 }
 
 }  // namespace muster

@@ -47,6 +47,7 @@ Result<Environment> WorkerEnvironment(const Environment& inherited,
   all["TORCHELASTIC_USE_AGENT_STORE"] = options.uses_agent_store ? "True" : "False";
   all["TORCHELASTIC_ERROR_FILE"] = situation.error_file;
   all["TORCHELASTIC_SIGNALS_TO_HANDLE"] = options.signals;
+  if (!situation.timer_file.empty()) all["TORCHELASTIC_TIMER_FILE"] = situation.timer_file;
   all.try_emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   if (LimitsThreads(inherited, options.workers)) all[kThreads] = "1";
   if (options.has_virtual_local_rank) {

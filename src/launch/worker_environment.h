@@ -31,6 +31,7 @@ struct WorkerSituation {
   size_t worker = 0;
   int64_t restarts = 0;
   std::string error_file{};  ///< Empty: it has none.
+  std::string timer_file{};  ///< The watchdog's pipe. Empty: there is no watchdog.
 };
 
 /// Whether OMP_NUM_THREADS is set for the workers because nobody else has: several on one machine

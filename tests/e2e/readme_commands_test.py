@@ -34,7 +34,8 @@ class ReadmeCommands(unittest.TestCase):
             bin_folder.mkdir(parents=True)
             os.symlink(MUSTER, bin_folder / "muster")
             script = "set -m\n" + block.replace("29500", str(free_port()))
-            return subprocess.run(["bash", "-e", "-c", script], cwd=folder, timeout=120, text=True,
+            environment = {**os.environ, "TMPDIR": folder}  # Logs that nobody chose a place for go with it.
+            return subprocess.run(["bash", "-e", "-c", script], cwd=folder, timeout=120, text=True, env=environment,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def test_every_shell_block_runs(self):

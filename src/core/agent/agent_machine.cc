@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/planted.h"
+#include "base/probe.h"
 #include "base/text.h"
+#include "core/agent/failure_report.h"
 
 namespace muster {
 
@@ -40,13 +43,16 @@ AgentActions AgentMachine::Step(const AgentEvent& event, Instant now) {
       if (stage_ == Stage::kJoining) End(kFailure, event.text, out);
       break;
     case Kind::kNotNeeded:
-      if (stage_ == Stage::kJoining) End(kSuccess, "the job has ended without this node", out);
+      if (stage_ != Stage::kJoining) break;
+      MUSTER_LAUNCH_PROBE("a spare was not needed");
+      End(kSuccess, "the job has ended without this node", out);
       break;
     case Kind::kWorkerEnded:
       OnWorkerEnded(event, now, out);
       break;
     case Kind::kStartFailed:
       // Another try would find the same: the program is not there, or may not be run.
+      MUSTER_LAUNCH_PROBE("a worker could not be started");
       why_ = event.text;
       Close(out);
       Stop(Then::kFail, kTerminate, now, out);
@@ -68,6 +74,7 @@ AgentActions AgentMachine::Step(const AgentEvent& event, Instant now) {
       break;
     case Kind::kBarrierFailed:
       if (stage_ != Stage::kBarrier) break;
+      MUSTER_LAUNCH_PROBE("a node at the exit could not reach the others");
       out.push_back({.text = Concat("did not hear that all others have succeeded: ", event.text)});
       End(kSuccess, "all workers here have succeeded", out);
       break;
@@ -104,11 +111,15 @@ void AgentMachine::OnWorkerEnded(const AgentEvent& event, Instant now, AgentActi
 // Membership costs no restart: nobody here has failed. Nor have workers that fell with a node.
 void AgentMachine::OnMembership(const AgentEvent& event, Instant now, AgentActions& out) {
   if (stage_ == Stage::kWorking || (stage_ == Stage::kStopping && then_ == Then::kUndecided)) {
+    if (then_ == Then::kUndecided && stage_ == Stage::kStopping)
+      MUSTER_LAUNCH_PROBE("members came or went before the verdict on a failure");
+    if (Planted(Bug::kMembershipCosts)) ++restarts_;
     why_ = event.text;
     verdict_at_ = Instant::Never();
     Stop(Then::kRejoin, kTerminate, now, out);
   } else if (stage_ == Stage::kBarrier) {
     // Others begin again, or are gone. The work of this node is done, and theirs is their affair.
+    MUSTER_LAUNCH_PROBE("members came or went while a node was at the exit");
     out.push_back({.text = Concat("does not wait for the others any longer: ", event.text)});
     out.push_back({.kind = AgentAction::Kind::kLeave});
     End(kSuccess, "all workers here have succeeded", out);
@@ -117,10 +128,12 @@ void AgentMachine::OnMembership(const AgentEvent& event, Instant now, AgentActio
 
 void AgentMachine::OnJobFailed(const AgentEvent& event, Instant now, AgentActions& out) {
   if (stage_ == Stage::kBarrier) {
+    MUSTER_LAUNCH_PROBE("the job failed while a node was at the exit");
     out.push_back({.text = Concat("others have failed: ", event.text)});
     return End(kSuccess, "all workers here have succeeded", out);
   }
   if (stage_ == Stage::kJoining) return End(kFailure, event.text, out);
+  if (stage_ == Stage::kStopping) MUSTER_LAUNCH_PROBE("the job failed while workers were stopped");
   why_ = event.text;
   closed_ = true;
   Stop(Then::kFail, kTerminate, now, out);
@@ -130,8 +143,10 @@ void AgentMachine::OnJobFailed(const AgentEvent& event, Instant now, AgentAction
 // ends it all.
 void AgentMachine::OnSignal(const AgentEvent& event, Instant now, AgentActions& out) {
   if (++signals_ == 1) signal_ = event.signal;
-  why_ = Concat("signal ", event.signal, " came");
+  why_ = Concat(SignalName(event.signal), " came");
+  if (signals_ > 2) MUSTER_LAUNCH_PROBE("a launcher was sent a third signal");
   if (stage_ != Stage::kWorking && stage_ != Stage::kStopping) {
+    MUSTER_LAUNCH_PROBE("a launcher without workers was sent a signal");
     out.push_back({.kind = AgentAction::Kind::kLeave});
     return End(kFailure, why_, out);
   }
@@ -147,12 +162,17 @@ void AgentMachine::OnTime(Instant now, AgentActions& out) {
   if (now < due_ || stage_ == Stage::kEnded) return;
   due_ = Instant::Never();
   if (stage_ == Stage::kBarrier) {
+    MUSTER_LAUNCH_PROBE("a node waited at the exit for too long");
     out.push_back({.text = Concat("did not hear within ", Milliseconds(rules_.barrier_max) / 1'000,
                                   " s that all others have succeeded")});
     return End(kSuccess, "all workers here have succeeded", out);
   }
   if (stage_ != Stage::kStopping) return;
-  if (!killed_) return Told(kKill, now, out);
+  if (!killed_) {
+    MUSTER_LAUNCH_PROBE("workers were killed after their grace");
+    if (Planted(Bug::kNeverKilled)) return;
+    return Told(kKill, now, out);
+  }
   for (const size_t worker : Alive())
     out.push_back({.text = Concat("worker ", worker, " cannot be killed, and is left behind")});
   AllGone(out);
@@ -189,8 +209,10 @@ void AgentMachine::WorkersFailed(Instant now, AgentActions& out) {
 void AgentMachine::OnBlame(const AgentEvent& event, Instant now) {
   if (stage_ != Stage::kStopping || then_ != Then::kUndecided || event.text.empty()) return;
   // Whoever failed first comes again, or ends the job: either way this agent will be told.
+  MUSTER_LAUNCH_PROBE("workers of another node had failed before");
+  if (Planted(Bug::kBlameIgnored)) return;
   why_ = event.text;
-  verdict_at_ = now + rules_.others_patience;
+  verdict_at_ = now + rules_.grace + rules_.others_patience;
 }
 
 // Nobody else is to blame: it costs a restart, or the job.
@@ -198,7 +220,7 @@ void AgentMachine::Judge(AgentActions& out) {
   verdict_at_ = Instant::Never();
   if (stage_ != Stage::kStopping || then_ != Then::kUndecided) return;
   if (restarts_ < rules_.max_restarts) {
-    ++restarts_;
+    if (!Planted(Bug::kFailureUncounted)) ++restarts_;
     then_ = Then::kRestart;
   } else {
     then_ = Then::kFail;
@@ -210,7 +232,7 @@ void AgentMachine::Judge(AgentActions& out) {
 void AgentMachine::Stop(Then then, int signal, Instant now, AgentActions& out) {
   const bool stopping = std::exchange(stage_, Stage::kStopping) == Stage::kStopping;
   then_ = stopping ? std::max(then_, then) : then;
-  if (Alive().empty()) return AllGone(out);
+  if (Alive().empty() || Planted(Bug::kLastUnended)) return AllGone(out);
   // Those who have been told once are not told again for another reason, but for a signal.
   if (!stopping || then == Then::kSignalled) Told(signal, now, out);
 }
@@ -226,7 +248,7 @@ void AgentMachine::AllGone(AgentActions& out) {
   if (then_ == Then::kUndecided) return;  // until the verdict
   verdict_at_ = Instant::Never();
   alive_.assign(rules_.workers, false);
-  out.push_back({.kind = AgentAction::Kind::kSweep});
+  if (!Planted(Bug::kLastUnswept)) out.push_back({.kind = AgentAction::Kind::kSweep});
   switch (then_) {
     case Then::kUndecided:
     case Then::kRejoin:

@@ -26,7 +26,8 @@ struct AgentRules {
   /// their failure. So long the agent waits to hear of it: longer than a broken connection may take
   /// to come back.
   Duration verdict_patience = 700ms;
-  /// The same, where another node's workers have failed before.
+  /// The same, where another node's workers have failed before; beyond the grace that it may need
+  /// to stop the rest of them.
   Duration others_patience = 5s;
 };
 

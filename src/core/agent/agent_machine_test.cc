@@ -340,15 +340,29 @@ TEST(AgentMachineTest, Launch092WhoFailedFirstPaysForTheRestartOfAll) {
   )");
 }
 
+TEST(AgentMachineTest, WhoFailedFirstMayNeedAllOfItsGraceToComeAgain) {
+  Play(kTwoOnceMore, R"(
+    0 begin         | join
+    1 joined-others | start after 0
+    2 ended 0 1     | tell failure, signal 15 to 1
+    2.1 ended 1 -15 |
+    2.2 blame rank 3 on b ended with status 1 |
+    8 time          |
+   32.3 membership  | sweep, say, join
+   33 joined-others | start after 0
+  )");
+}
+
 TEST(AgentMachineTest, WhereNobodyIsHeardOfTheFailureIsOurs) {
-  Play(kTwo, R"(
+  Play({.workers = 2, .grace = 2s}, R"(
     0 begin         | join
     1 joined-others | start after 0
     2 ended 0 1     | tell failure, signal 15 to 1
     2.2 blame somebody else |
-    7.1 time        |
-    7.21 time       | close
-    8 ended 1 -15   | sweep, end 1
+    4 time          | signal 9 to 1
+    9.1 time        |
+    9.21 time       | close
+    9.3 ended 1 -9  | sweep, end 1
   )");
 }
 

@@ -344,7 +344,7 @@ Status ReadLogs(const Settings& given, LaunchOptions& options) {
   if (!options.event_sink.starts_with("file:") &&
       !IsOneOf(options.event_sink, {"null", "console", "dynamic_rendezvous"})) {
     return given.Wrong("event-log-handler", Concat("there is no '", Printable(options.event_sink),
-                                                   "': write null or console"));
+                                                   "': write null, console or file:PATH"));
   }
   options.failure_report = given.Text("failure-report");
   options.quiet = given.Flag("quiet");

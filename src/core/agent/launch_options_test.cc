@@ -478,7 +478,7 @@ TEST(LaunchOptionsTest, Launch040ADoubledCommaIsAComma) {
 
 TEST(LaunchOptionsTest, EventsGoToAKnownSink) {
   EXPECT_EQ(Options({"--event-log-handler=console", "W"}).event_sink, "console");
-  ExpectRefused({"--event-log-handler=x", "W"}, "write null or console");
+  ExpectRefused({"--event-log-handler=x", "W"}, "write null, console or file:PATH");
 }
 
 TEST(LaunchOptionsTest, OptionsOfOursAreRead) {

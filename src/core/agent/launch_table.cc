@@ -207,7 +207,8 @@ constexpr ArgumentSpec kOptions[] = {
      .initial = "null",
      .variable = "PET_EVENT_LOG_HANDLER",
      .group = kTelling,
-     .help = "What becomes of lifecycle events: null (nothing) or console (JSON on stderr)."},
+     .help = "What becomes of lifecycle events: null (nothing), console (JSON on stderr), or "
+             "file:PATH (JSON with real times, appended)."},
     {.name = "logs-specs",
      .placeholder = "NAME",
      .group = kTelling,

@@ -1,0 +1,78 @@
+// What the launchers of a world do together, seen from outside: which workers started in which
+// round and as whom, how they ended, who paid for a failure, and what was closed when.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "core/agent/ranks.h"
+#include "launch/attendant.h"
+#include "sim/checkers.h"
+#include "sim/plan.h"
+#include "sim/scheduler.h"
+
+namespace muster::sim {
+
+struct JobFigures {
+  uint64_t launchers = 0;
+  uint64_t succeeded = 0;  ///< Launchers that ended with 0.
+  uint64_t attempts = 0;
+  uint64_t workers = 0;
+  uint64_t restarts = 0;  ///< That were counted.
+
+  JobFigures& operator+=(const JobFigures& other);
+};
+
+/// The same number may come again in another life of the server.
+struct RoundId {
+  Epoch epoch = 0;
+  int64_t round = -1;
+  auto operator<=>(const RoundId&) const = default;
+};
+
+class JobWatch {
+ public:
+  JobWatch(const Plan& plan, Checkers& checkers) : plan_(plan), checkers_(checkers) {}
+
+  /// The server says so: no round begins after this one.
+  void SeeClosed(Epoch epoch, const RendezvousState& state);
+  /// A node has come into a round. `now`: the life of the server that serves.
+  void SeeJoined(RoundId id, Epoch now);
+  /// A node is about to start its workers.
+  void SeeStart(size_t node, RoundId id, const Placement& place);
+  /// All workers of a node have ended with 0.
+  void SeeSuccess(size_t node, RoundId id) { rounds_[id].members[node].succeeded = true; }
+  /// A node ends in the belief that the workers of all nodes have succeeded.
+  void SeeAllSucceeded(size_t node, RoundId id);
+  void SeeNodeLost(RoundId id, WorldTime when);
+  /// A failure of its workers at that time has cost a node a restart, or the job.
+  void SeePaid(size_t node, RoundId id, WorldTime failed_at);
+
+  JobFigures figures{};
+
+ private:
+  struct Member {
+    std::optional<Placement> place{};
+    bool succeeded = false;
+  };
+  struct Round {
+    std::map<size_t, Member> members{};
+    std::optional<WorldTime> lost_at{};  ///< The first node that died.
+    std::optional<size_t> payer{};
+  };
+
+  void CheckRanks(size_t node, const Round& round, RoundId id);
+  void CheckAllRanks(const Round& round, RoundId id);
+
+  const Plan& plan_;
+  Checkers& checkers_;
+  std::map<RoundId, Round> rounds_;
+  std::map<Epoch, int64_t> last_rounds_;  ///< Of lives in which the rendezvous was closed.
+  std::set<int64_t> blurred_;             ///< Rounds of several lives that share their keys.
+};
+
+}  // namespace muster::sim

@@ -1,0 +1,90 @@
+// A launcher in a simulated process: the real agent, attendant and handler; simulated workers. It
+// watches what its agent does, and knows what it may.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/prng.h"
+#include "core/rendezvous/node.h"
+#include "launch/agent.h"
+#include "muster/rendezvous_handler.h"
+#include "sim/job_watch.h"
+#include "sim/process.h"
+#include "sim/workers.h"
+
+namespace muster::sim {
+
+class World;
+
+class Launcher final : private AgentHost {
+ public:
+  Launcher(World& world, SimProcess& process, size_t index, uint64_t seed);
+
+  /// The body of its process.
+  void Main();
+
+  // --- What happens to it, from outside.
+  void Signal(int signal);
+  /// Its process has been killed.
+  void OnKilled();
+  /// Workers that its own work with, or their launcher, are gone.
+  void OnPeersLost(RoundId id);
+  void Heal() { workers_.Heal(); }
+  /// The network has just told it that it is out of its round.
+  void ToldOut();
+
+  std::string HowItStands() const;
+
+ private:
+  class WatchedHandler;
+
+  /// From the start of its workers until it joins again.
+  struct Attempt {
+    RoundId id{};
+    int64_t restarts = 0;
+    std::optional<WorldTime> failed_at{};  ///< A worker, by itself.
+  };
+
+  // --- AgentHost
+  void OnJoining() override;
+  Result<std::vector<WorkerCommand>> Prepare(const Placement& place, int64_t restarts) override;
+  void OnStarted(size_t worker, int64_t pid) override;
+  void OnEnded(size_t worker, int64_t pid, ExitCode code) override;
+  std::string DescribeFailure(const WorkerFailure& failure) override;
+  void OnAttemptOver(const std::vector<WorkerFailure>& failures) override;
+  void Say(const std::string& line) override;
+
+  // --- What it sees of the handler.
+  void Joined(const RendezvousInfo& info);
+  void TurnedAway(bool is_spare);
+  void Heard(const MembershipEvent& event);
+  void Closing();
+
+  void OnWorkerEnd(const SimWorkers::End& end);
+  void Ended(int status, const std::string& why);
+  /// It has been told that its round is over: its workers must hear of it.
+  void ExpectStop(const std::string& why);
+  void Violate(const std::string& what);
+  WorldTime Now() const { return process_.scheduler().now(); }
+
+  World& world_;
+  SimProcess& process_;
+  const size_t index_;
+  Prng prng_;
+  SimWorkers workers_;
+  muster::Agent* agent_ = nullptr;  // while it runs
+  RoundId round_{};                 // the last that it came into
+  std::optional<RoundId> told_of_;  // the last round whose members changed, as it has heard
+  std::optional<Attempt> attempt_;
+  int64_t restarts_ = 0;  // so far, as counted from outside
+  bool is_joining_ = false;
+  bool was_spare_ = false;  // and the job ended without it
+  bool was_signalled_ = false;
+  bool knew_closed_ = false;
+  std::string last_words_;
+};
+
+}  // namespace muster::sim

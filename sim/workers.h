@@ -1,0 +1,97 @@
+// The workers of a simulated node: no code, only lives. Each ends well, crashes, hangs, is slow to
+// stop or deaf, and may leave something behind, as drawn when it starts.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/prng.h"
+#include "ports/worker_runner.h"
+#include "sim/process.h"
+
+namespace muster::sim {
+
+class World;
+
+class SimWorkers final : public WorkerRunner {
+ public:
+  /// They are children of `process`, and end with it: see EndAll().
+  SimWorkers(World& world, SimProcess& process, size_t node, size_t count, uint64_t seed);
+
+  struct End {
+    size_t worker;
+    int64_t pid;
+    int code;
+    bool was_told;  ///< To end, before it did.
+  };
+  /// When it happens, whoever may not be able to see it yet.
+  std::function<void(const End&)> on_end{};
+  /// When its process hears of it.
+  std::function<void(const End&)> on_heard{};
+
+  /// What is started from now on belongs together: `work` is how long they work where they all do
+  /// so for the same time.
+  void BeginAttempt(Duration work);
+  Result<int64_t> Start(size_t worker, const WorkerCommand& command) override;
+  void Signal(size_t worker, int signal) override;
+  void Sweep() override;
+
+  /// The process is gone, and somebody sees to it that they are: the guardian.
+  void EndAll();
+  /// Workers of another node that they work with are gone.
+  void NoticeLoss();
+  /// Those that hang go on.
+  void Heal();
+
+  size_t living() const;
+  /// Processes that ended workers have left behind.
+  size_t left_behind() const;
+  /// All of the attempt were started, and have ended with 0.
+  bool AllSucceeded() const;
+  /// A worker of the attempt has been sent a signal, or was to be.
+  bool was_told() const { return was_told_; }
+  /// One of the attempt could not be started.
+  bool has_refused() const { return has_refused_; }
+
+ private:
+  struct Worker {
+    int64_t pid = 0;
+    bool alive = false;
+    bool hangs = false;
+    bool was_told = false;
+    bool was_killed = false;
+    WorldTime told_at{};  ///< The last time.
+    bool falls = false;   ///< If others are gone.
+    bool leaves = false;  ///< Something behind.
+    bool is_falling = false;
+    bool has_left = false;
+    int code = 0;
+    Duration stops_in{};
+    int stop_code = 0;
+    bool is_deaf = false;
+  };
+
+  void DrawLife(Worker& worker, size_t index);
+  void EndLater(size_t worker, Duration in, int code);
+  /// Whoever does not heed the signal in time is to be killed.
+  void ExpectKill(size_t worker);
+  void EndNow(size_t worker, int code);
+  void Say(size_t worker, const std::string& line);
+  Duration Draw(Duration low, Duration high);
+  bool Chance(uint64_t percent) { return prng_.Below(100) < percent; }
+
+  World& world_;
+  SimProcess& process_;
+  const size_t node_;
+  Prng prng_;
+  std::vector<Worker> workers_;
+  Duration work_{};
+  bool was_told_ = false;
+  bool has_refused_ = false;
+  int64_t next_pid_ = 1;
+};
+
+}  // namespace muster::sim
