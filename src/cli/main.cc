@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/failure.h"
+#include "cli/process.h"
 
 namespace muster::cli {
 namespace {
@@ -129,4 +130,7 @@ int Finish(int status) {
 }  // namespace
 }  // namespace muster::cli
 
-int main(int argc, char** argv) { return muster::cli::Finish(muster::cli::Main(argc, argv)); }
+int main(int argc, char** argv) {
+  muster::cli::OpenStandardDescriptors();
+  return muster::cli::Finish(muster::cli::Main(argc, argv));
+}

@@ -1,5 +1,6 @@
 #include "cli/process.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -9,7 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -51,6 +54,25 @@ std::optional<int> StopSignals::AwaitFor(std::chrono::milliseconds time) const {
   const timespec limit{.tv_sec = time.count() / 1000, .tv_nsec = time.count() % 1000 * 1'000'000};
   const int number = sigtimedwait(&set, nullptr, &limit);
   return number > 0 ? std::optional(number) : std::nullopt;
+}
+
+void OpenStandardDescriptors() {
+  int fd = open("/dev/null", O_RDWR);
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDWR);
+  if (fd >= 0) close(fd);
+}
+
+void TellStderr(std::string_view text) {
+  constexpr int kPatienceMs = 200;
+  while (!text.empty()) {
+    pollfd room{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+    if (poll(&room, 1, kPatienceMs) <= 0) return;
+    // A pipe that has room has room for so much.
+    const ssize_t count =
+        write(STDERR_FILENO, text.data(), std::min<size_t>(text.size(), PIPE_BUF));
+    if (count < 0 && errno != EINTR) return;
+    text.remove_prefix(static_cast<size_t>(std::max<ssize_t>(count, 0)));
+  }
 }
 
 void BlockSignals(const std::vector<int>& signals) {

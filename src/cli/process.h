@@ -24,6 +24,14 @@ class StopSignals {
   std::optional<int> AwaitFor(std::chrono::milliseconds time) const;
 };
 
+/// Where 0, 1 or 2 is closed, /dev/null is opened instead: what is opened next must not be taken
+/// for one of them.
+void OpenStandardDescriptors();
+
+/// To stderr; what a reader who does not read has no room for is dropped after a moment. For those
+/// who have better things to do than to wait for a console.
+void TellStderr(std::string_view text);
+
 /// They wait, in all threads started later, for somebody who heeds them.
 void BlockSignals(const std::vector<int>& signals);
 

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <utility>
 
 #include "base/text.h"
+#include "cli/process.h"
 
 namespace muster::cli {
 
@@ -43,11 +43,11 @@ void Progress::Show(const WaitReport& report) {
   timeless.time_left.reset();
   if (timeless.ToString() == last_) return;
   last_ = timeless.ToString();
-  std::fprintf(stderr, "muster: %s\n", report.ToString().c_str());
+  TellStderr(Concat("muster: ", report.ToString(), "\n"));
 }
 
 void Progress::Clear() {
-  if (!drawn_.empty()) std::fputs("\r\x1b[K", stderr);
+  if (!drawn_.empty()) TellStderr("\r\x1b[K");
   drawn_.clear();
 }
 
@@ -58,8 +58,7 @@ void Progress::Redraw(std::string line) {
   const size_t width = (known ? size.ws_col : 80u) - 1;
   if (line.size() > width) line = WithoutMiddle(line, width);
   if (line == drawn_) return;
-  std::fprintf(stderr, "\r\x1b[K%s", line.c_str());
-  std::fflush(stderr);
+  TellStderr(Concat("\r\x1b[K", line));
   drawn_ = std::move(line);
 }
 

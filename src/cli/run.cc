@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <random>
@@ -56,9 +58,15 @@ Environment OwnEnvironment() {
   return all;
 }
 
-std::string Find(const Environment& environment, const char* name, std::string otherwise = "") {
+std::string Find(const Environment& environment, const char* name) {
   const auto found = environment.find(name);
-  return found == environment.end() ? std::move(otherwise) : found->second;
+  return found == environment.end() ? "" : found->second;
+}
+
+/// Absolute: workers may go elsewhere.
+std::string TemporaryFolder(const Environment& environment) {
+  const std::string folder = Find(environment, "TMPDIR");
+  return folder.empty() ? "/tmp" : std::filesystem::absolute(folder).string();
 }
 
 /// Random, and only that: a name for a run that nobody else has.
@@ -89,7 +97,7 @@ class Voice {
 
   void Say(const std::string& line, bool is_detail = false) const {
     if (quiet_ || (is_detail && !verbose_)) return;
-    std::fprintf(stderr, "muster: %s\n", line.c_str());
+    TellStderr(Concat("muster: ", line, "\n"));
   }
   bool quiet() const { return quiet_; }
 
@@ -129,6 +137,8 @@ void CheckScript(const CommandOptions& command, const Environment& environment) 
   if (stat(script.c_str(), &found) != 0)
     Refuse(Concat(what, std::strerror(errno), "; for a program on the PATH there is --no-python"));
   if (access(script.c_str(), R_OK) != 0) Refuse(Concat(what, std::strerror(errno)));
+  if (S_ISDIR(found.st_mode) && access(Concat(script, "/__main__.py").c_str(), R_OK) != 0)
+    Refuse(Concat(what, "a folder without __main__.py cannot be run"));
 }
 
 struct Program {
@@ -182,8 +192,9 @@ void CheckEndpoint(const LaunchOptions& options) {
                 Printable(by_address ? at.host : options.endpoint), "': ", known.error().message));
 }
 
-/// Known when it is too late otherwise: the report is written after everything has failed.
-void CheckReport(const std::string& path) {
+/// Known when it is too late otherwise: the report is written after everything has failed. That of
+/// an earlier run is not this one's.
+void PrepareReport(const std::string& path) {
   if (path.empty()) return;
   const size_t slash = path.rfind('/');
   const std::string folder = slash == path.npos ? "." : path.substr(0, slash + 1);
@@ -192,6 +203,7 @@ void CheckReport(const std::string& path) {
   if (is_folder || access(folder.c_str(), W_OK | X_OK) != 0)
     Refuse(Concat("--failure-report '", Printable(path),
                   "': ", std::strerror(is_folder ? EISDIR : errno)));
+  if (stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode)) unlink(path.c_str());
 }
 
 struct MeetingPlace {
@@ -240,6 +252,7 @@ struct Job {
   std::vector<int> signals{};
   std::vector<std::vector<int>> cpus{};
   std::string run_id{};
+  Duration contact_max{};
 };
 
 Job Plan(LaunchOptions options, const std::string& own_path, const Voice& voice) {
@@ -253,7 +266,8 @@ Job Plan(LaunchOptions options, const std::string& own_path, const Voice& voice)
     job.cpus = Must(
         CpusOfWorkers(Must(ParseNumaMode(job.options.numa_binding)), job.workers, job.environment));
   CheckEndpoint(job.options);
-  CheckReport(job.options.failure_report);
+  job.contact_max = ContactMax(job.options);
+  PrepareReport(job.options.failure_report);
   job.run_id = job.options.run_id;
   if (job.run_id.empty()) {
     job.run_id = job.options.standalone ? Uuid() : DecimalId();
@@ -291,7 +305,7 @@ JobOptions OptionsOf(const Job& job, const RendezvousHandler& handler, const Voi
           .color = !job.environment.contains("NO_COLOR"),
           .cpus = job.cpus,
           .backend = options.backend,
-          .timer_file = Concat(Find(job.environment, "TMPDIR", "/tmp"), "/watchdog_timer_", Uuid()),
+          .timer_file = Concat(TemporaryFolder(job.environment), "/watchdog_timer_", Uuid()),
           .say = [&voice](const std::string& line, bool is_detail) { voice.Say(line, is_detail); },
           .host_name =
               [name = std::string()]() mutable {
@@ -332,7 +346,7 @@ LogTree MakeLogs(const Job& job) {
   std::random_device entropy;
   return Must(LogTree::Create(
       {.root = options.log_dir,
-       .temporary = Find(job.environment, "TMPDIR", "/tmp"),
+       .temporary = TemporaryFolder(job.environment),
        .run_id = job.run_id,
        .filtered = {.out = !options.output_needles.empty(), .err = !options.error_needles.empty()},
        .seed = (uint64_t{entropy()} << 32) | entropy()}));
@@ -365,16 +379,20 @@ int Launch(const Job& job, const Voice& voice) {
                 .attendant = {.role = {job.options.role, static_cast<int64_t>(job.workers)},
                               .are_identical =
                                   Find(job.environment, "TORCH_ELASTIC_WORKER_IDENTICAL") == "1",
-                              .contact_max = ContactMax(job.options)}},
+                              .contact_max = job.contact_max}},
                *place.handler, *processes, host, around);
   agent = &driver;
-  int status = kFailed;
-  {
-    const SignalWatch signals(job.signals, [&driver](int signal) { driver.OnSignal(signal); });
-    status = driver.Run();
-  }
+  // Once no worker is left, a signal ends what may still be told: a console that nobody reads must
+  // not hold us.
+  std::atomic<int> outcome = -1;
+  const SignalWatch signals(job.signals, [&](int signal) {
+    if (const int status = outcome; status >= 0) _exit(status);
+    driver.OnSignal(signal);
+  });
+  const int status = driver.Run();
   wait_line.End();
   processes.reset();
+  outcome = status;
   host.FinishOutput();
   if (const Status room = host.CheckRoom(); status != kOk && !room)
     std::fprintf(stderr, "muster: %s\n", room.error().message.c_str());
@@ -401,6 +419,8 @@ int Launch(const Job& job, const Voice& voice) {
 
 int RunJob(const std::vector<std::string>& arguments, const std::string& own_path,
            LaunchPersonality personality) {
+  // A reader of ours that goes away is no reason for a job to end. Workers get the default.
+  signal(SIGPIPE, SIG_IGN);
   auto read = ReadLaunchOptions(arguments, OwnEnvironment(), personality);
   if (const auto* refusal = std::get_if<LaunchRefusal>(&read)) {
     if (refusal->status == kOk) {

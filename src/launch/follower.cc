@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,6 +35,12 @@ constexpr int kTurnsMax = 10;
 constexpr int kNiceness = 10;
 
 std::string_view Why(int number) { return std::strerror(number); }
+
+/// A worker that opens /dev/stdout anew empties its log, and writes on from the beginning.
+bool WasCut(int fd, uint64_t scanned) {
+  struct stat now {};
+  return fstat(fd, &now) == 0 && static_cast<uint64_t>(now.st_size) < scanned;
+}
 
 std::string Colored(const std::string& prefix, size_t worker) {
   constexpr std::array<std::string_view, 6> kColors = {"36", "33", "32", "35", "34", "31"};
@@ -294,6 +301,10 @@ Follower::Growth Follower::Read(File& file) {
   if (count < 0 && !std::exchange(file.complained, true)) {
     Say(Concat("cannot read '", Printable(file.what.path, 512), "': ", Why(errno),
                "; its rest may not be shown"));
+  }
+  if (count == 0 && WasCut(file.fd, file.scanned)) {
+    file.scanned = file.line_begin = 0;
+    return Growth::kMore;
   }
   if (count <= 0) return Growth::kNone;
   const auto fresh = static_cast<size_t>(count);

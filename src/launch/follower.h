@@ -12,7 +12,7 @@
 //   more than 1 MiB      ->  several lines, each with the prefix: the file has them in one piece
 //
 // Lines of one file keep their order. If the reader of a console goes away, its echo ends and all
-// else goes on. A file is expected to grow only; what is cut off before we have read it is lost.
+// else goes on. A file that is emptied is shown from its new beginning; what was not shown is lost.
 #pragma once
 
 #include <cstddef>

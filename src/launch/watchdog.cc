@@ -136,6 +136,11 @@ std::vector<TimerRequest> TimerBook::TakeExpired(WallTime now) {
 
 Result<std::unique_ptr<Watchdog>> Watchdog::Open(std::string path, Clock& clock,
                                                  std::function<void(const std::string&)> say) {
+  struct stat found {};
+  if (lstat(path.c_str(), &found) == 0 && !S_ISFIFO(found.st_mode)) {
+    return Error{Code::kInvalid, Concat("TORCHELASTIC_TIMER_FILE '", Printable(path, 512),
+                                        "' is there, and is no pipe of a watchdog: remove it")};
+  }
   if (unlink(path.c_str()) != 0 && errno != ENOENT) return CannotMake(path);
   if (mkfifo(path.c_str(), 0600) != 0) return CannotMake(path);
   OwnedFd requests(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));

@@ -126,7 +126,7 @@ bool HasZeroByte(const std::vector<std::string>& words) {
 }
 
 Result<OwnedFd> OpenOutput(const std::string& path) {
-  OwnedFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  OwnedFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644));
   if (file.is_open()) file = MoveTo(std::move(file), kReportFd);
   if (file.is_open()) return file;
   const bool passes = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOSPC ||
