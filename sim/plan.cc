@@ -168,7 +168,8 @@ void DrawLaunch(Plan& plan, Drawer& draw, bool faults) {
   // Where the first who failed is slow to come again, and others fall with it.
   LeaveBlameClear(plan.faults);
   launch.crash = std::max<uint64_t>(launch.crash, 5);
-  launch.stubborn = std::max<uint64_t>(launch.stubborn, 20);
+  launch.stubborn = std::max<uint64_t>(launch.stubborn, 50);
+  launch.workers_max = std::max<int64_t>(launch.workers_max, 2);
   launch.fall = std::max<uint64_t>(launch.fall, 40);
 }
 

@@ -136,8 +136,10 @@ std::vector<TimerRequest> TimerBook::TakeExpired(WallTime now) {
 
 Result<std::unique_ptr<Watchdog>> Watchdog::Open(std::string path, Clock& clock,
                                                  std::function<void(const std::string&)> say) {
+  // An empty file may have been made to have a name that nobody else has.
   struct stat found {};
-  if (lstat(path.c_str(), &found) == 0 && !S_ISFIFO(found.st_mode)) {
+  if (lstat(path.c_str(), &found) == 0 && !S_ISFIFO(found.st_mode) &&
+      !(S_ISREG(found.st_mode) && found.st_size == 0)) {
     return Error{Code::kInvalid, Concat("TORCHELASTIC_TIMER_FILE '", Printable(path, 512),
                                         "' is there, and is no pipe of a watchdog: remove it")};
   }

@@ -197,7 +197,7 @@ TEST_F(WatchdogTest, ThePipeIsThereAsLongAsTheWatchdog) {
   EXPECT_NE(stat(path_.c_str(), &found), 0);
 }
 
-TEST_F(WatchdogTest, WhatStandsThereIsReplaced) {
+TEST_F(WatchdogTest, AnEmptyFileThatStandsThereIsReplaced) {
   close(open(path_.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
   Open();
   struct stat found {};
