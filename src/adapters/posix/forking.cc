@@ -2,18 +2,29 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 
 namespace muster {
 
 namespace {
 
+// The kernel's own, not the C library's: that keeps two signals for itself and refuses to touch
+// them, yet leaves one ignored in what it starts by posix_spawn(), as make does.
+struct KernelAction {
+  sighandler_t handler = nullptr;
+  unsigned long flags = 0;
+  void (*restorer)() = nullptr;
+  uint64_t mask = 0;
+};
+
 void SetDisposition(int signal, sighandler_t disposition) {
-  struct sigaction action {};
-  action.sa_handler = disposition;
-  sigaction(signal, &action, nullptr);  // fails for SIGKILL and SIGSTOP, which cannot change
+  const KernelAction action{.handler = disposition};
+  // Fails for SIGKILL and SIGSTOP, which cannot change.
+  syscall(SYS_rt_sigaction, signal, &action, nullptr, sizeof action.mask);
 }
 
 }  // namespace
