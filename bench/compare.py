@@ -239,7 +239,9 @@ class Comparison:
         """The median, over the turns, of our figure divided by theirs."""
         pairs = [(turn["results"][ours.name][figure], turn["results"][theirs.name][figure])
                  for turn in self.kept[depth, op]]
-        return round(statistics.median(a / b for a, b in pairs if b), 3)
+        ratios = [a / b for a, b in pairs if b]
+        # In a very short run a server may not have used a whole tick of the processor.
+        return round(statistics.median(ratios), 3) if ratios else math.nan
 
     def loads(self):
         figures = ("ops_per_second", "p50_us", "p99_us", "p999_us", "server_cpu_us_per_op", "server_cores",
@@ -303,7 +305,7 @@ class Comparison:
                 for ours in (self.one, self.many):
                     cost = self.ratio(depth, op, ours, self.redis, "server_cpu_us_per_op")
                     bar(f"operations per server core to Redis, depth {depth}, {ours.name}: {op}",
-                        round(1 / cost, 3), least=1.0 if depth == 16 else None)
+                        round(1 / cost, 3) if cost else math.inf, least=1.0 if depth == 16 else None)
 
     def run(self):
         started = time.monotonic()
