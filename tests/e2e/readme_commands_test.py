@@ -30,9 +30,10 @@ def free_port():
 class ReadmeCommands(unittest.TestCase):
     def run_block(self, block):
         with tempfile.TemporaryDirectory() as folder:
-            bin_folder = pathlib.Path(folder, "build", "release")
-            bin_folder.mkdir(parents=True)
-            os.symlink(MUSTER, bin_folder / "muster")
+            for preset in set(re.findall(r"build/(\w+)/muster", block)) | {"release"}:
+                bin_folder = pathlib.Path(folder, "build", preset)
+                bin_folder.mkdir(parents=True)
+                os.symlink(MUSTER, bin_folder / "muster")
             script = "set -m\n" + block.replace("29500", str(free_port()))
             environment = {**os.environ, "TMPDIR": folder}  # Logs that nobody chose a place for go with it.
             return subprocess.run(["bash", "-e", "-c", script], cwd=folder, timeout=120, text=True, env=environment,
