@@ -139,6 +139,8 @@ class KillMatrix(Fleet):
 
     def node(self, *words, host=False, nodes=None):
         conf = {"join_timeout": "6"} if self.victim in ("host", "server") else {}
+        if self.victim == "server that is started again":
+            conf = {"contact_timeout": "60"}  # However long this machine takes to start it.
         return self.agent("--verbose", "--max-restarts", "1", "--shutdown-timeout", self.grace, nodes=nodes or self.nodes,
                           host=host, conf=conf, words=words)
 
