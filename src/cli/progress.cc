@@ -37,13 +37,17 @@ Progress::Progress() : on_terminal_(isatty(STDERR_FILENO) == 1) {}
 
 void Progress::Show(const WaitReport& report) {
   if (report.phase == WaitReport::Phase::kIdle) return;
-  if (on_terminal_) return Redraw(report.ToString());
   WaitReport timeless = report;
   timeless.last_call_left.reset();
   timeless.time_left.reset();
-  if (timeless.ToString() == last_) return;
-  last_ = timeless.ToString();
-  TellStderr(Concat("muster: ", report.ToString(), "\n"));
+  Show(report.ToString(), timeless.ToString());
+}
+
+void Progress::Show(const std::string& line, const std::string& timeless) {
+  if (on_terminal_) return Redraw(line);
+  if (timeless == last_) return;
+  last_ = timeless;
+  TellStderr(Concat("muster: ", line, "\n"));
 }
 
 void Progress::Clear() {
@@ -81,8 +85,16 @@ void WaitLine::Look() {
   Progress progress;
   std::unique_lock lock(mutex_);
   auto patience = kWorthALine;
-  while (!over_.wait_for(lock, std::exchange(patience, kRefresh), [this] { return is_over_; }))
-    progress.Show(handler_.DescribeWait());
+  while (!over_.wait_for(lock, std::exchange(patience, kRefresh), [this] { return is_over_; })) {
+    const WaitReport report = handler_.DescribeWait();
+    if (report.phase != WaitReport::Phase::kComplete) {
+      progress.Show(report);
+    } else if (report.here > 1) {
+      const std::string line = Concat("round ", report.round, " is complete with ", report.here,
+                                      " nodes; waiting for all of them to tell their ranks");
+      progress.Show(line, line);
+    }
+  }
 }
 
 }  // namespace muster::cli

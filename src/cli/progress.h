@@ -19,6 +19,8 @@ class Progress {
   ~Progress() { Clear(); }
 
   void Show(const WaitReport& report);
+  /// `timeless`: the same, without what the passing of time alone changes.
+  void Show(const std::string& line, const std::string& timeless);
   void Clear();
 
  private:
@@ -29,7 +31,8 @@ class Progress {
   std::string last_;
 };
 
-/// Looks at a handler, and shows how it gets on, on a thread of its own between Begin() and End().
+/// Looks at a launcher's handler, and shows how it gets on, on a thread of its own between Begin()
+/// and End(): until the ranks of the round's workers are known.
 /// Waits that are over at once are not worth a line.
 class WaitLine {
  public:
