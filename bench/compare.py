@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Measures muster's server beside PyTorch's and Redis, under the same load, in one run.
 
-    bench/compare.py --muster build/release/muster [--out build/compare] [--rounds 20] [--seconds 0.15]
+    bench/compare.py --muster build/release/muster [--out build/compare] [--rounds 40] [--seconds 0.15]
 
 The load comes from `muster bench`, which speaks the plain protocols and checks every reply. The servers
 run all the time. In each round, at each operation, they are loaded one right after the other, a short
-while each: that is a turn. Other work, on this machine or on others that share its hardware, slows a turn
-down: the quicker half of the turns, by what all servers did in them together, is kept. A ratio is taken
-within each turn, between neighbours; the table shows medians over the turns. Where a number comes from a few repetitions, the least disturbed
-one is the fastest. CPU time per operation is the steadiest figure where other work shares the machine.
+while each: that is a turn. Other work, on this machine or on others that share its hardware, slows one server's
+share of a turn down, often to half, and not its neighbour's; nothing makes it quicker than it is. So of each server
+the quickest eighth of its turns is kept, and medians of those are shown and compared. (Ratios within a turn, of two
+servers that ran one right after the other, were tried: between two turns of one run they went from 0.8 to 3.8.) Where
+a number comes from a few repetitions, the least disturbed one is the fastest. CPU time per operation is the steadiest figure where other work shares the machine.
 
 Who runs on which core is settled beforehand, or the scheduler's choices would be what is measured: under
 load, a server with one thread has a core for itself and the generator another one; latency and wakes are
@@ -22,6 +23,7 @@ a server gave a wrong answer. Standard library only.
 import argparse
 import contextlib
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -66,11 +68,6 @@ def machine_busy():
     return (user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")
 
 
-def speed(turn):
-    """What all servers together did in a turn, each counting alike."""
-    return math.prod(result["ops_per_second"] for result in turn["results"].values())
-
-
 def on_cores(cores, pid=0):
     """Keeps all threads of a process, and what it starts from now on, on these cores. 0: this process."""
     for thread in os.listdir(f"/proc/{pid or os.getpid()}/task"):
@@ -88,7 +85,7 @@ class Comparison:
         self.running = []
         self.missing = []
         self.turns = []  # One for each round, depth and operation: results of all servers.
-        self.kept = {}  # The least disturbed of them, by depth and operation.
+        self.kept = {}  # Results of each server's quickest turns, by depth, operation and its name.
         self.errors = 0
         self.cores = sorted(os.sched_getaffinity(0))
 
@@ -179,11 +176,10 @@ class Comparison:
             shift = number % len(self.running)
             order = self.running[shift:] + self.running[:shift]
             self.turns += [self.turn(depth, op, order) for depth in DEPTHS for op in OPS]
-        for depth in DEPTHS:
-            for op in OPS:
-                turns = [turn for turn in self.turns if (turn["depth"], turn["op"]) == (depth, op)]
-                turns.sort(key=speed, reverse=True)
-                self.kept[depth, op] = turns[:(len(turns) + 1) // 2]
+        for depth, op, server in itertools.product(DEPTHS, OPS, self.running):
+            results = [turn["results"][server.name] for turn in self.turns if (turn["depth"], turn["op"]) == (depth, op)]
+            results.sort(key=lambda result: result["ops_per_second"], reverse=True)
+            self.kept[depth, op, server.name] = results[:(len(results) + 7) // 8]
 
     def repeat(self, *arguments):
         return [self.bench(*arguments) for _ in range(self.sizes.repetitions)]
@@ -228,7 +224,7 @@ class Comparison:
     # --- What came of it ---
 
     def median(self, depth, op, server, figure):
-        return statistics.median(turn["results"][server.name][figure] for turn in self.kept[depth, op])
+        return statistics.median(result[figure] for result in self.kept[depth, op, server.name])
 
     @property
     def room(self):
@@ -236,12 +232,10 @@ class Comparison:
         return len(self.cores) > self.many.threads
 
     def ratio(self, depth, op, ours, theirs, figure):
-        """The median, over the turns, of our figure divided by theirs."""
-        pairs = [(turn["results"][ours.name][figure], turn["results"][theirs.name][figure])
-                 for turn in self.kept[depth, op]]
-        ratios = [a / b for a, b in pairs if b]
+        """Our figure divided by theirs."""
+        other = self.median(depth, op, theirs, figure)
         # In a very short run a server may not have used a whole tick of the processor.
-        return round(statistics.median(ratios), 3) if ratios else math.nan
+        return round(self.median(depth, op, ours, figure) / other, 3) if other else math.nan
 
     def loads(self):
         figures = ("ops_per_second", "p50_us", "p99_us", "p999_us", "server_cpu_us_per_op", "server_cores",
@@ -317,8 +311,7 @@ class Comparison:
         self.errors += sum(row["errors"] for row in latency)
         return {
             "machine": {"cores": os.cpu_count(), "system": platform.platform(), "load": os.getloadavg(),
-                        "other_cores": statistics.median(turn["other_cores"] for turns in self.kept.values()
-                                                         for turn in turns)},
+                        "other_cores": statistics.median(turn["other_cores"] for turn in self.turns)},
             "settings": {"clients": CLIENTS, "value_size": VALUE_BYTES, **dataclasses.asdict(self.sizes)},
             "missing": self.missing,
             "errors": self.errors,
@@ -336,7 +329,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--muster", default="build/release/muster", help="the program to measure")
     parser.add_argument("--out", default="build/compare", type=pathlib.Path, help="folder for the results")
-    parser.add_argument("--rounds", default=20, type=int, help="turns at each operation")
+    parser.add_argument("--rounds", default=40, type=int, help="turns at each operation")
     parser.add_argument("--seconds", default=0.15, type=float, help="load on each server in a turn")
     parser.add_argument("--tiny", action="store_true", help="as little as possible, to see that it works")
     options = parser.parse_args()
