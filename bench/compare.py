@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Measures muster's server beside PyTorch's and Redis, under the same load, in one run.
 
-    bench/compare.py --muster build/release/muster [--out build/compare] [--rounds 40] [--seconds 0.15]
+    bench/compare.py --muster build/release/muster [--out build/compare] [--rounds 20] [--seconds 0.15]
 
 The load comes from `muster bench`, which speaks the plain protocols and checks every reply. The servers
 run all the time. In each round, at each operation, they are loaded one right after the other, a short
 while each: that is a turn. Other work, on this machine or on others that share its hardware, slows one server's
-share of a turn down, often to half, and not its neighbour's; nothing makes it quicker than it is. So of each server
-the quickest eighth of its turns is kept, and medians of those are shown and compared. (Ratios within a turn, of two
-servers that ran one right after the other, were tried: between two turns of one run they went from 0.8 to 3.8.) Where
-a number comes from a few repetitions, the least disturbed one is the fastest. CPU time per operation is the steadiest figure where other work shares the machine.
+share of a turn down, often to half, and not its neighbour's: of one pair of servers, ratios within a turn went from
+0.8 to 3.8 in one run. So there are many turns, most of them where the bars are close; a ratio is taken within each
+turn, and the table shows medians over all of them. Where a number comes from a few repetitions, the least disturbed
+one is the fastest. CPU time per operation is the steadiest figure where other work shares the machine.
 
 Who runs on which core is settled beforehand, or the scheduler's choices would be what is measured: under
 load, a server with one thread has a core for itself and the generator another one; latency and wakes are
@@ -23,7 +23,6 @@ a server gave a wrong answer. Standard library only.
 import argparse
 import contextlib
 import dataclasses
-import itertools
 import json
 import math
 import os
@@ -41,6 +40,7 @@ import table
 
 OPS = ("get", "set", "add", "check")
 DEPTHS = (1, 16)
+TURNS_OF_A_ROUND = {1: 3, 16: 1}  # By depth.
 CLIENTS = 64
 VALUE_BYTES = 64
 
@@ -84,8 +84,7 @@ class Comparison:
         self.sizes = sizes
         self.running = []
         self.missing = []
-        self.turns = []  # One for each round, depth and operation: results of all servers.
-        self.kept = {}  # Results of each server's quickest turns, by depth, operation and its name.
+        self.turns = []  # Each with the results of all servers.
         self.errors = 0
         self.cores = sorted(os.sched_getaffinity(0))
 
@@ -93,8 +92,8 @@ class Comparison:
 
     def start(self):
         self.one = self.add(lambda: servers.Muster(self.program, 1))
+        self.torch = self.add(servers.Torch)  # Right after the one that it is compared with.
         self.many = self.add(lambda: servers.Muster(self.program, max(2, os.cpu_count() or 1)))
-        self.torch = self.add(servers.Torch)
         self.redis = self.add(servers.Redis)
         if self.one is None or self.many is None:
             raise SystemExit(f"compare: {self.missing[0]}")
@@ -175,11 +174,11 @@ class Comparison:
             # Whoever comes first may find a cold machine: each server has its turn at that.
             shift = number % len(self.running)
             order = self.running[shift:] + self.running[:shift]
-            self.turns += [self.turn(depth, op, order) for depth in DEPTHS for op in OPS]
-        for depth, op, server in itertools.product(DEPTHS, OPS, self.running):
-            results = [turn["results"][server.name] for turn in self.turns if (turn["depth"], turn["op"]) == (depth, op)]
-            results.sort(key=lambda result: result["ops_per_second"], reverse=True)
-            self.kept[depth, op, server.name] = results[:(len(results) + 7) // 8]
+            self.turns += [self.turn(depth, op, order) for depth in DEPTHS for _ in range(TURNS_OF_A_ROUND[depth])
+                           for op in OPS]
+
+    def turns_at(self, depth, op):
+        return [turn["results"] for turn in self.turns if (turn["depth"], turn["op"]) == (depth, op)]
 
     def repeat(self, *arguments):
         return [self.bench(*arguments) for _ in range(self.sizes.repetitions)]
@@ -224,7 +223,7 @@ class Comparison:
     # --- What came of it ---
 
     def median(self, depth, op, server, figure):
-        return statistics.median(result[figure] for result in self.kept[depth, op, server.name])
+        return statistics.median(results[server.name][figure] for results in self.turns_at(depth, op))
 
     @property
     def room(self):
@@ -232,10 +231,11 @@ class Comparison:
         return len(self.cores) > self.many.threads
 
     def ratio(self, depth, op, ours, theirs, figure):
-        """Our figure divided by theirs."""
-        other = self.median(depth, op, theirs, figure)
+        """The median, over the turns, of our figure divided by theirs."""
+        pairs = [(results[ours.name][figure], results[theirs.name][figure]) for results in self.turns_at(depth, op)]
+        ratios = [a / b for a, b in pairs if b]
         # In a very short run a server may not have used a whole tick of the processor.
-        return round(self.median(depth, op, ours, figure) / other, 3) if other else math.nan
+        return round(statistics.median(ratios), 3) if ratios else math.nan
 
     def loads(self):
         figures = ("ops_per_second", "p50_us", "p99_us", "p999_us", "server_cpu_us_per_op", "server_cores",
@@ -329,7 +329,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--muster", default="build/release/muster", help="the program to measure")
     parser.add_argument("--out", default="build/compare", type=pathlib.Path, help="folder for the results")
-    parser.add_argument("--rounds", default=40, type=int, help="turns at each operation")
+    parser.add_argument("--rounds", default=20, type=int, help="each with several turns at each operation")
     parser.add_argument("--seconds", default=0.15, type=float, help="load on each server in a turn")
     parser.add_argument("--tiny", action="store_true", help="as little as possible, to see that it works")
     options = parser.parse_args()
