@@ -32,16 +32,20 @@ def write_whole(path, text):
 
 
 def start_child(stray):
+    # Until the child is what it is to be, a signal must wait: the worker's own way with it is not the child's.
+    signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
     child = os.fork()
-    if child:
-        return child
-    for number in HEEDED:
-        signal.signal(number, signal.SIG_DFL)
-    if stray:
-        os.setsid()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-    os.execvp("sleep", ["sleep", LONG])
+    if not child:
+        for number in HEEDED:
+            signal.signal(number, signal.SIG_DFL)
+        if stray:
+            os.setsid()
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)
+    if not child:
+        os.execvp("sleep", ["sleep", LONG])
+    return child
 
 
 def disposition(number):
