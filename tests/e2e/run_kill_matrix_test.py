@@ -114,6 +114,7 @@ class KillMatrix(Fleet):
         self.victim = self.stage = self.number = None
         self.nodes = "1:2"
         self.before = []  # workers of the time before the strike
+        self.met = -1  # and the round that both nodes were in then; on a slow machine, not their first
 
     def play(self, victim, stage, number, outcome):
         self.victim, self.stage, self.number = victim, stage, number
@@ -168,6 +169,11 @@ class KillMatrix(Fleet):
             return found if stays and len(found) == len(agents) else None
         return until(there, lambda: "one world:\n" + "\n---\n".join(agent.said() for agent in agents))
 
+    def meet(self):
+        """Both nodes are in one round."""
+        self.before = self.one_world(self.near, self.other)
+        self.met = self.near.round()[0]
+
     def struck_pid(self, worker):
         return {"worker": worker.pid, "agent": self.near.pid, "host": self.near.pid,
                 "worker's child": (worker.children or [None])[0]}.get(self.victim) or self.server.pid
@@ -219,13 +225,13 @@ class KillMatrix(Fleet):
 
     def stage_run(self):
         self.start_both("parent")
-        self.before = self.one_world(self.near, self.other)
+        self.meet()
         return self.struck_pid(self.before[0])
 
     def stage_restart(self):
         """The other's worker has failed; near's worker has been told to end, and does not."""
         self.start_both("stubborn", "stray")
-        self.before = self.one_world(self.near, self.other)
+        self.meet()
         self.before[1].order("exit 3")
         until(self.before[0].signals, "near's worker is told to end")
         return self.struck_pid(self.before[0])
@@ -233,10 +239,10 @@ class KillMatrix(Fleet):
     def stage_exit(self):
         """The workers of one node are done: of the agent that is struck, else of the other one."""
         self.start_both("parent")
-        self.before = self.one_world(self.near, self.other)
+        self.meet()
         done = self.before[1 if self.victim.startswith("worker") else 0]
         done.order("exit 0")
-        key = "torch.rendezvous.job.0/torchelastic/agent/terminal_state/num_members"
+        key = f"torch.rendezvous.job.{self.met}/torchelastic/agent/terminal_state/num_members"
         until(lambda: self.store(self.endpoint, "check", key)["value"], "one node is at the exit barrier")
         return self.struck_pid(self.before[0])
 
@@ -261,13 +267,13 @@ class KillMatrix(Fleet):
 
     def outcome_begins_again(self, _):
         until(lambda: re.search("begins again", self.near.said()), "near begins again")
-        workers = self.one_world(self.near, self.other, after=0)
+        workers = self.one_world(self.near, self.other, after=self.met)
         self.assertEqual([worker.restarts for worker in workers], [1, 0])
         self.finish(self.near, self.other)
 
     def outcome_begins_alone(self, _):
         self.assert_ends(0, self.other)
-        worker, = self.one_world(self.near, after=0)
+        worker, = self.one_world(self.near, after=self.met)
         self.assertEqual(worker.restarts, 1)
         self.finish(self.near)
 
@@ -283,7 +289,7 @@ class KillMatrix(Fleet):
         self.finish(self.near, self.other)
 
     def outcome_stopped_sooner(self, _):
-        workers = self.one_world(self.near, self.other, after=0)
+        workers = self.one_world(self.near, self.other, after=self.met)
         self.assertEqual([worker.restarts for worker in workers], [0, 1])
         self.finish(self.near, self.other)
 
@@ -293,7 +299,7 @@ class KillMatrix(Fleet):
 
     def outcome_others_go_on(self, pid):
         until(lambda: not lives(pid), "gone")
-        worker, = self.one_world(self.other, after=0)
+        worker, = self.one_world(self.other, after=self.met)
         self.assertEqual(worker.restarts, 1 if self.stage == "restart" else 0)
         self.assertFalse(self.before[0].lives)
         self.finish(self.other)
@@ -325,7 +331,7 @@ class KillMatrix(Fleet):
         self.finish(self.other)
 
     def outcome_comes_back(self, pid):
-        worker, = self.one_world(self.other, after=0)
+        worker, = self.one_world(self.other, after=self.met)
         self.assertTrue(self.before[0].lives)
         os.kill(pid, signal.SIGCONT)
         workers = self.one_world(self.near, self.other, after=self.other.round()[0])
@@ -347,7 +353,7 @@ class KillMatrix(Fleet):
         self.assert_ends(0, self.near)
 
     def outcome_is_done(self, pid):
-        self.one_world(self.other, after=0)
+        self.one_world(self.other, after=self.met)
         os.kill(pid, signal.SIGCONT)
         self.assert_ends(0, self.near)
         self.finish(self.other)
@@ -381,10 +387,10 @@ class KillMatrix(Fleet):
         if self.stage in ("start", "rendezvous"):
             self.one_world(*agents)
         elif self.stage == "restart":
-            self.one_world(*agents, after=0)
+            self.one_world(*agents, after=self.met)
         else:
             self.assert_nothing_happens(*agents)
-            self.assertEqual({agent.round() for agent in agents}, {(0, 2)})
+            self.assertEqual({agent.round() for agent in agents}, {(self.met, 2)})
         self.finish(*agents)
         self.end_server()
 
@@ -395,7 +401,7 @@ class KillMatrix(Fleet):
             self.other = self.node()
         if self.stage == "restart":
             self.before[0].order("exit 0")
-        workers = self.one_world(self.near, self.other, after=-1 if self.stage in ("start", "rendezvous") else 0)
+        workers = self.one_world(self.near, self.other, after=self.met)
         self.assertEqual([worker.restarts for worker in workers], [0, 1 if self.stage == "restart" else 0])
         self.finish(self.near, self.other)
 
@@ -403,14 +409,14 @@ class KillMatrix(Fleet):
         self.server.end()
         self.server = self.serve()
         self.assert_ends(0, self.near)
-        worker, = self.one_world(self.other, after=0)
+        worker, = self.one_world(self.other, after=self.met)
         self.assertEqual(worker.restarts, 0)
         self.finish(self.other)
 
     def outcome_own_affair(self, _):
         if self.stage == "restart":
             self.before[0].order("exit 0")
-            self.one_world(self.near, self.other, after=0)
+            self.one_world(self.near, self.other, after=self.met)
         else:
             self.assert_nothing_happens(self.near, self.other)
         self.finish(self.near, self.other)
