@@ -154,21 +154,6 @@ class KillMatrix(Fleet):
         self.near = self.node(*words, host=not self.has_server)
         self.other = self.node()
 
-    def one_world(self, *agents, after=-1):
-        """Waits until they, and nobody else, are in a round later than that; returns their workers."""
-        def there():
-            rounds = {agent.round() for agent in agents}
-            if len(rounds) != 1 or None in rounds:
-                return None
-            number, size = rounds.pop()
-            if number <= after or size != len(agents):
-                return None
-            living = [[one for one in agent.all_workers() if one.lives] for agent in agents]
-            found = [workers[0] for workers in living if len(workers) == 1]
-            stays = all(agent.round() == (number, size) for agent in agents)
-            return found if stays and len(found) == len(agents) else None
-        return until(there, lambda: "one world:\n" + "\n---\n".join(agent.said() for agent in agents))
-
     def meet(self):
         """Both nodes are in one round."""
         self.before = self.one_world(self.near, self.other)

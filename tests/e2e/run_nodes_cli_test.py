@@ -294,7 +294,7 @@ class WithTheCoordinator(Scenarios, Job):
     def test_launch099_launch154_survivors_of_the_first_node_form_a_new_world(self):
         self.serve()
         nodes = [self.agent(nodes="2:3", host=False) for _ in range(3)]
-        before = {node: node.worker() for node in nodes}
+        before = dict(zip(nodes, self.one_world(*nodes)))
         lost = next(node for node in nodes if before[node]["GROUP_RANK"] == "0")
         survivors = [node for node in nodes if node is not lost]
         began = time.monotonic()
@@ -313,7 +313,7 @@ class WithTheCoordinator(Scenarios, Job):
     def test_launch127_after_a_signal_others_begin_again_without_the_node_and_it_may_come_back(self):
         self.serve()
         leaving, staying = self.two(nodes="1:2")
-        before = [leaving.worker(), staying.worker()]
+        before = self.one_world(leaving, staying)
         leaving.send(signal.SIGTERM)
         self.assert_ends(1, leaving)
         alone = staying.worker(but=before)
@@ -365,7 +365,7 @@ class WithASharedState(Scenarios, SharedStateJob):
     def test_launch127_after_a_signal_others_go_on_and_the_node_may_come_back(self):
         self.serve()
         leaving, staying = self.two(nodes="1:2")
-        before = [leaving.worker(), staying.worker()]
+        before = self.one_world(leaving, staying)
         leaving.send(signal.SIGTERM)
         self.assert_ends(1, leaving)
         self.assertEqual(before[1].signals(), [])
