@@ -88,12 +88,11 @@ void Account(const JobEnd& end, JobHost& host, const std::string& failure_elsewh
         stderr, "\n%s",
         FailureReport(end.entry_point, failures.records, failures.root, LocalTimeText).c_str());
   } else {
-    std::fprintf(stderr, "muster: %s\n",
-                 end.signal == 0 ? end.why.c_str()
-                                 : Concat(SignalName(end.signal),
-                                          " came, and has ended the workers "
-                                          "of this node")
-                                       .c_str());
+    std::fprintf(
+        stderr, "muster: %s\n",
+        end.signal == 0
+            ? end.why.c_str()
+            : Concat(SignalName(end.signal), " came, and has ended the job on this node").c_str());
   }
   WriteParentErrorFile(end, workers_failed ? failures.files[failures.root] : std::nullopt,
                        workers_failed ? &failures.records[failures.root] : nullptr, clock);

@@ -352,6 +352,16 @@ LogTree MakeLogs(const Job& job) {
        .seed = (uint64_t{entropy()} << 32) | entropy()}));
 }
 
+/// To reach another's store may take a minute. Nothing has been started: a signal ends that.
+MeetingPlace MeetUnlessTold(const Job& job, const LogsSweeper& sweeper) {
+  const SignalWatch impatient(job.signals, [&](int signal) {
+    TellStderr(Concat("muster: ", SignalName(signal), " came before the rendezvous was reached\n"));
+    sweeper.Sweep();
+    _exit(kFailed);
+  });
+  return Meet(job.options, job.run_id);
+}
+
 int Launch(const Job& job, const Voice& voice) {
   Must(ParseStreams(job.options.redirects, job.workers));
   Must(ParseStreams(job.options.tee, job.workers));
@@ -367,7 +377,7 @@ int Launch(const Job& job, const Voice& voice) {
   // Workers end only after the agent has started them.
   std::unique_ptr<WorkerProcesses> processes = Must(WorkerProcesses::Open(
       [&agent](size_t worker, int64_t pid, int code) { agent->OnWorkerEnded(worker, pid, code); }));
-  MeetingPlace place = Meet(job.options, job.run_id);
+  MeetingPlace place = MeetUnlessTold(job, sweeper);
   WaitLine wait_line(*place.handler);
   Surroundings& around = ThisProcess();
   JobHost host(OptionsOf(job, *place.handler, voice, wait_line), std::move(logs), std::move(events),
@@ -424,7 +434,7 @@ int RunJob(const std::vector<std::string>& arguments, const std::string& own_pat
   auto read = ReadLaunchOptions(arguments, OwnEnvironment(), personality);
   if (const auto* refusal = std::get_if<LaunchRefusal>(&read)) {
     if (refusal->status == kOk) {
-      std::fputs(refusal->text.c_str(), stdout);
+      std::puts(refusal->text.c_str());
     } else {
       std::fprintf(stderr, "%s%s\n",
                    refusal->status == kUsage ? "" : "muster: ", refusal->text.c_str());
@@ -446,6 +456,7 @@ void AddRun(CLI::App& app) {
   app.add_subcommand("run",
                      "Start the workers of one node of a training job, as torchrun does, "
                      "and see them through.");
+  app.add_subcommand("launch", "The same with the habits of torch.distributed.launch.");
 }
 
 }  // namespace muster::cli

@@ -211,7 +211,8 @@ struct CoordinatedRendezvousHandler::Impl {
             who, " could not join ", run, " within ", options.join_timeout.count(),
             " ms: the server at ", Endpoint{options.host, port}.ToString(),
             " is out of reach: ", outcome.why,
-            cannot_serve.empty() ? "" : Concat(" (here it could not be: ", cannot_serve, ")")));
+            cannot_serve.empty() ? ""
+                                 : Concat(" (and it cannot be served here: ", cannot_serve, ")")));
       default:
         throw RendezvousError(Concat(who, " may not join ", run, ": ", outcome.why));
     }

@@ -5,13 +5,14 @@ import fcntl
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 import termios
 import time
 import unittest
 
-from fleet_of_agents import Fleet, lives, until
+from fleet_of_agents import PATIENCE, QUICK_C10D, Fleet, lives, until
 
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
@@ -212,6 +213,19 @@ class AmongNodes(Fleet):
         self.assertEqual((worker.lives, worker.signals()), (True, []))
         worker.order("exit 0")
         self.assert_ends(0, late)
+
+    def test_launch126_a_signal_ends_the_attempt_to_reach_a_store_that_does_not_answer(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            silent.settimeout(PATIENCE)
+            self.endpoint = f"127.0.0.1:{silent.getsockname()[1]}"
+            self.BACKEND, self.CONF = "c10d", QUICK_C10D
+            agent = self.agent(nodes="2", host=False)
+            connection, _ = silent.accept()
+            with connection:
+                agent.send(signal.SIGTERM)
+                self.assert_ends(1, agent)
+        agent.await_word("SIGTERM came before the rendezvous was reached")
+        self.assert_nothing_left()
 
     def test_launch130_a_signal_during_a_later_rendezvous_leaves_no_worker(self):
         self.serve()

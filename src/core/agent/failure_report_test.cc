@@ -45,32 +45,34 @@ std::string Report(const std::vector<FailureRecord>& records, size_t root = 0) {
 }
 
 TEST(FailureReportTest, ShowsEveryFailureInTorchrunsShape) {
-  EXPECT_EQ(Report({Culprit(), Victim()}),
-            "ChildFailedError: rank 4 (local rank 0, pid 4241) on node7.example.org failed first: "
-            "exit code 3\n"
-            "\n"
-            "============================================================\n"
-            "train.py FAILED\n"
-            "------------------------------------------------------------\n"
-            "Failures:\n"
-            "[1]:\n"
-            "  time      : 2026-01-31_10:20:31\n"
-            "  host      : node7.example.org\n"
-            "  rank      : 5 (local_rank: 1)\n"
-            "  exitcode  : -15 (pid: 4242)\n"
-            "  error_file: <N/A>\n"
-            "  traceback : Signal 15 (SIGTERM) received by PID 4242\n"
-            "------------------------------------------------------------\n"
-            "Root Cause (first observed failure):\n"
-            "[0]:\n"
-            "  time      : 2026-01-31_10:20:30\n"
-            "  host      : node7.example.org\n"
-            "  rank      : 4 (local_rank: 0)\n"
-            "  exitcode  : 3 (pid: 4241)\n"
-            "  error_file: <N/A>\n"
-            "  traceback : the worker left no error file; how its exceptions get into this report: "
-            "https://pytorch.org/docs/stable/elastic/errors.html\n"
-            "============================================================\n");
+  EXPECT_EQ(
+      Report({Culprit(), Victim()}),
+      "ChildFailedError: rank 4 (local rank 0, pid 4241) on node7.example.org failed first: "
+      "exit code 3\n"
+      "\n"
+      "============================================================\n"
+      "train.py FAILED\n"
+      "------------------------------------------------------------\n"
+      "Failures:\n"
+      "[1]:\n"
+      "  time      : 2026-01-31_10:20:31\n"
+      "  host      : node7.example.org\n"
+      "  rank      : 5 (local_rank: 1)\n"
+      "  exitcode  : -15 (pid: 4242)\n"
+      "  error_file: <N/A>\n"
+      "  traceback : Signal 15 (SIGTERM) received by PID 4242\n"
+      "------------------------------------------------------------\n"
+      "Root Cause (first observed failure):\n"
+      "[0]:\n"
+      "  time      : 2026-01-31_10:20:30\n"
+      "  host      : node7.example.org\n"
+      "  rank      : 4 (local_rank: 0)\n"
+      "  exitcode  : 3 (pid: 4241)\n"
+      "  error_file: <N/A>\n"
+      "  traceback : the worker left no error file; how its exceptions get into this report: "
+      "https://pytorch.org/docs/stable/elastic/errors.html (--tee 2 or --redirects 2 adds the "
+      "last lines of its output)\n"
+      "============================================================\n");
 }
 
 TEST(FailureReportTest, AFailureAloneHasAPlaceholderForTheOthers) {
