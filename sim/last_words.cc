@@ -26,19 +26,24 @@ constexpr size_t kCommandMax = 400;
 constexpr size_t kStackBytes = 64 * 1024;
 constexpr std::array kDeaths = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 
-// Written beforehand: whoever dies can neither allocate nor format.
+// Written beforehand: whoever dies can neither allocate nor format. Those of the last run hold
+// until those of the next are whole.
 struct Words {
   char text[512];
   size_t size;
 };
-constinit thread_local Words words{};
+constinit thread_local Words words[2]{};
+constinit thread_local volatile sig_atomic_t current = 0;
+// The first ones, for threads that have not come to a run yet.
+constinit Words first_words{};
 
 std::array<struct sigaction, kDeaths.size()> before{};
 
 void Speak() {
-  const size_t size = words.size;
-  words.size = 0;  // once, though a signal and a sanitizer may both ask for it
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, words.text, size);
+  Words& own = words[current];
+  const Words& last = own.size == 0 ? first_words : own;
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, last.text, last.size);
+  own.size = first_words.size = 0;  // once, though a signal and a sanitizer may both ask for it
 }
 
 void OnDeath(int signal, siginfo_t* info, void*) {
@@ -91,12 +96,13 @@ void SetLastWords(std::string_view command) {
   thread_local const SpareStack spare_stack;
   const std::string text = Concat("muster: died in the run that this repeats:\n  ",
                                   command.substr(0, kCommandMax), "\n");
-  static_assert(kCommandMax + 100 < sizeof words.text);
-  words.size = 0;  // a signal that comes meanwhile finds nothing rather than half of it
+  Words& next = words[1 - current];
+  static_assert(kCommandMax + 100 < sizeof next.text);
+  std::memcpy(next.text, text.data(), text.size());
+  next.size = text.size();
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  std::memcpy(words.text, text.data(), text.size());
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  words.size = text.size();
+  current = 1 - current;
+  if (first_words.size == 0) first_words = next;  // before there are other threads
 }
 
 }  // namespace muster::sim
