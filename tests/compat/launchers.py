@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,16 +11,12 @@ import uuid
 
 from peers import HERE, PATIENCE_S, die_with_parent, eventually, required
 
+sys.path.append(str(HERE.parent / "e2e"))
+from ports import free_port  # noqa: E402
+
 # Workers import torch, several at once on few cores, and so does each agent of torchrun.
 JOB_S = 120.0
 TRAINING = HERE / "training.py"
-
-
-def free_port() -> int:
-    """Of the one moment. Those who take it next are the agents of this test."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 class Agent:

@@ -9,7 +9,6 @@ import re
 import resource
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ import time
 import unittest
 import uuid
 
+from ports import free_port
 from processes import MUSTER
 
 PATIENCE = 60  # for what must happen, on a machine that does other work
@@ -34,12 +34,6 @@ QUICK_C10D = {"keep_alive_interval": "1", "keep_alive_max_attempt": "3", "last_c
 
 # Workers die of all kinds of signals, and nobody wants to look at that.
 resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def until(condition, what, patience=PATIENCE):

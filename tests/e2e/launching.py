@@ -4,7 +4,6 @@ import collections
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -47,12 +46,6 @@ def processes_with(mark):
         except OSError:
             continue  # ended in the meantime
     return found
-
-
-def free_port(host="127.0.0.1"):
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as taken:
-        taken.bind((host, 0))
-        return taken.getsockname()[1]
 
 
 class Launching:

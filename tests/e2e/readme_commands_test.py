@@ -5,10 +5,11 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
 import unittest
+
+from ports import free_port
 
 ROOT = pathlib.Path(os.environ["MUSTER_SOURCE_DIR"])
 MUSTER = pathlib.Path(os.environ["MUSTER_BIN"])
@@ -19,12 +20,6 @@ BUILDS = re.compile(r"make (run|test|compare|format|clean)\b")
 
 def shell_blocks(page):
     return re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class ReadmeCommands(unittest.TestCase):

@@ -12,7 +12,8 @@ import subprocess
 import sys
 import unittest
 
-from launching import MUSTER, PATIENCE, Launching, free_port
+from launching import MUSTER, PATIENCE, Launching
+from ports import free_port
 
 PROMISED = """
     RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_NAME ROLE_RANK ROLE_WORLD_SIZE

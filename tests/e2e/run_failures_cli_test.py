@@ -9,7 +9,8 @@ import signal
 import time
 import unittest
 
-from launching import MUSTER, Launching, eventually, free_port
+from launching import MUSTER, Launching, eventually
+from ports import free_port
 
 TRACE = 'Traceback (most recent call last):\n  File "train.py", line 1, in main\nValueError: no such thing\n'
 # As PyTorch's decorator writes it.

@@ -8,7 +8,8 @@ import sys
 import unittest
 import uuid
 
-from launching import MUSTER, Launching, free_port
+from launching import MUSTER, Launching
+from ports import free_port
 
 LEGACY = (MUSTER, "launch")
 
