@@ -165,7 +165,7 @@ def train() -> None:
 
 if __name__ == "__main__":
     (record(train) if "--record" in sys.argv else train)()
-    # On a busy machine a rank was seen to abort at its end ("terminate called without an active
-    # exception"): threads of PyTorch's that its exit found at work. Not what is looked at here.
+    # On a busy machine a rank was once seen to abort ("terminate called without an active exception")
+    # after it had trained, presumably in what PyTorch destroys at exit. Not what is looked at here.
     sys.stdout.flush()
     os._exit(0)

@@ -3,21 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 
 #include "sim/bugs.h"
 #include "sim/campaign.h"
 #include "sim/probes.h"
+#include "sim/seed.h"
 
 namespace muster::sim {
 namespace {
-
-// From the commit, in make test: every commit plays other games.
-uint64_t Seed() {
-  const char* given = std::getenv("MUSTER_SEED");
-  return given == nullptr ? 8123 : std::strtoull(given, nullptr, 10);
-}
 
 // A sanitized world takes ten times as long.
 #ifdef __SANITIZE_ADDRESS__

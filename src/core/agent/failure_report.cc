@@ -150,8 +150,7 @@ std::string DefaultMessage(ExitCode code, int64_t pid) {
   }
   return "the worker left no error file; how its exceptions get into this report: "
          "https://pytorch.org/docs/stable/elastic/errors.html (--tee 2 or --redirects 2 adds the "
-         "last "
-         "lines of its output)";
+         "last lines of its output)";
 }
 
 std::string ShownMessage(const FailureRecord& record) {
