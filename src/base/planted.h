@@ -33,6 +33,10 @@ enum class Bug : uint8_t {
   kNeverKilled,        ///< A worker that is deaf is waited for without end.
   kBarrierUnawaited,   ///< Who is done takes the others for done.
   kRanksUnexchanged,   ///< Nodes with different numbers of workers count as if they had the same.
+  kUnfencedLeader,     ///< A leader in etcd writes on although another one has been elected.
+  kUncommittedRound,   ///< ... or tells of a round that the next one will not know of.
+  kAssignmentOfOldRound,  ///< A node takes its last place for the answer to its next wish.
+  kLostWatchEvent,        ///< A change in etcd is not told.
 };
 
 #ifdef MUSTER_INSTRUMENTED
