@@ -33,6 +33,9 @@ enum class Bug : uint8_t {
   kNeverKilled,        ///< A worker that is deaf is waited for without end.
   kBarrierUnawaited,   ///< Who is done takes the others for done.
   kRanksUnexchanged,   ///< Nodes with different numbers of workers count as if they had the same.
+  kUnfencedLeader,     ///< Who has lost its place as leader of a run in etcd still writes.
+  kAssignmentOfOldRound,  ///< An assignment of an earlier round is taken for that of this one.
+  kLostWatchEvent,  ///< A watch of etcd that is taken up again misses what happened meanwhile.
 };
 
 #ifdef MUSTER_INSTRUMENTED
