@@ -6,6 +6,8 @@ extern "C" {
 [[gnu::weak]] extern muster::Probe __stop_muster_probes[];          // NOLINT
 [[gnu::weak]] extern muster::Probe __start_muster_launch_probes[];  // NOLINT
 [[gnu::weak]] extern muster::Probe __stop_muster_launch_probes[];   // NOLINT
+[[gnu::weak]] extern muster::Probe __start_muster_etcd_probes[];    // NOLINT
+[[gnu::weak]] extern muster::Probe __stop_muster_etcd_probes[];     // NOLINT
 }
 
 namespace muster::sim {
@@ -14,5 +16,6 @@ std::span<Probe> AllProbes() { return {__start_muster_probes, __stop_muster_prob
 std::span<Probe> LaunchProbes() {
   return {__start_muster_launch_probes, __stop_muster_launch_probes};
 }
+std::span<Probe> EtcdProbes() { return {__start_muster_etcd_probes, __stop_muster_etcd_probes}; }
 
 }  // namespace muster::sim

@@ -30,3 +30,5 @@ struct Probe {
 #define MUSTER_PROBE(text) MUSTER_PROBE_IN("muster_probes", text)
 /// Where only launchers come.
 #define MUSTER_LAUNCH_PROBE(text) MUSTER_PROBE_IN("muster_launch_probes", text)
+/// Where only those come who meet through etcd.
+#define MUSTER_ETCD_PROBE(text) MUSTER_PROBE_IN("muster_etcd_probes", text)
