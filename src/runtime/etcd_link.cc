@@ -388,6 +388,7 @@ void EtcdLink::HearPlace(const wire::EtcdNotice& before) {
                    .rank = now.rank,
                    .world_size = now.world_size,
                    .count = now.world_size,
+                   .token = static_cast<uint64_t>(now.run_lease),
                    .addr = now.addr,
                    .port = now.port});
   }
