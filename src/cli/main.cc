@@ -13,6 +13,9 @@
 #include "cli/commands.h"
 #include "cli/failure.h"
 #include "cli/process.h"
+#ifdef MUSTER_HAS_ETCD
+#include "muster/etcd_v2_rendezvous.h"
+#endif
 
 namespace muster::cli {
 namespace {
@@ -132,5 +135,8 @@ int Finish(int status) {
 
 int main(int argc, char** argv) {
   muster::cli::OpenStandardDescriptors();
+#ifdef MUSTER_HAS_ETCD
+  muster::EnableEtcd();
+#endif
   return muster::cli::Finish(muster::cli::Main(argc, argv));
 }
