@@ -5,6 +5,7 @@
 
 #include "adapters/etcd/grpc_etcd.h"
 #include "base/text.h"
+#include "etcd/connector.h"
 #include "face/etcd_access.h"
 #include "face/this_process.h"
 #include "face/throw.h"
@@ -20,16 +21,16 @@ namespace muster {
 
 namespace {
 
-EtcdConnector ConnectorTo(const EtcdOptions& options) {
-  return [access = AccessOf(options)](Loop& loop) { return ConnectEtcd(access, loop); };
-}
-
 std::shared_ptr<EtcdCalls> Connect(const EtcdOptions& options) {
   options.Validate();
   return ValueOrThrow(EtcdCalls::Open(ConnectorTo(options), ThisProcess()));
 }
 
 }  // namespace
+
+EtcdConnector ConnectorTo(const EtcdOptions& options) {
+  return [access = AccessOf(options)](Loop& loop) { return ConnectEtcd(access, loop); };
+}
 
 EtcdStore::EtcdStore(const EtcdOptions& options)
     : EtcdStore(Connect(options), options.prefix.empty() ? kDefaultPrefix : options.prefix,
