@@ -48,7 +48,7 @@ class SimProcess final : public Surroundings {
   std::vector<std::weak_ptr<Connection>> connections{};
 
   HostId host() const { return host_; }
-  Network& network() { return network_; }
+  Network& network() const { return network_; }
   Scheduler& scheduler() { return scheduler_; }
   Instant Now() const;
   WallTime Wall() const;
