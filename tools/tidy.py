@@ -41,10 +41,13 @@ ARROWS = {
     "runtime": _RUNTIME,
     "adapters/posix": _RUNTIME | {"adapters/posix"},
     "adapters/uv": _ADAPTERS,
+    "adapters/etcd": _RUNTIME | {"adapters/posix", "adapters/etcd"},
     "face": _ADAPTERS | {"face", "muster"},
+    # What stands on the client of etcd, in the optional library of that name.
+    "etcd": _ADAPTERS | {"adapters/etcd", "etcd", "face", "muster"},
     "load": _ADAPTERS | {"load"},
     "launch": _ADAPTERS | {"face", "launch", "muster"},
-    "cli": _ADAPTERS | {"face", "launch", "load", "cli", "muster", "sim"},
+    "cli": _ADAPTERS | {"adapters/etcd", "etcd", "face", "launch", "load", "cli", "muster", "sim"},
     "sim": _RUNTIME | {"face", "launch", "muster", "sim"},
 }
 
@@ -53,6 +56,7 @@ ROOMS = [
     (r"uv\.h|uv/", ("adapters/uv", "load"), "a port from src/ports"),
     (r"CLI/", ("cli",), "an options struct filled by src/cli"),
     (r"nlohmann/", ("cli", "launch"), "a struct that src/cli prints"),
+    (r"grpc(pp)?/|google/protobuf/|etcd\.(grpc\.)?pb\.h", ("adapters/etcd",), "the port in ports/etcd.h"),
     (r"spdlog/", ("cli",), "the log sink of base/log.h"),
     (r"fmt/", ("cli",), "base/text.h or std::to_string"),
 ]
@@ -105,7 +109,7 @@ CODE_BANS = [
         ("tests/support/eventually.", "examples/elastic_worker/"), "sleeping",
         "a wait on the condition itself (in src a timer of the loop, in tests EventuallyTrue)"),
     # The attendant stands on the face, and speaks its language.
-    Ban(r"\bthrow\b", ("src/", "include/"), ("src/face/", "src/cli/", "src/launch/attendant."), "throw",
+    Ban(r"\bthrow\b", ("src/", "include/"), ("src/face/", "src/etcd/", "src/cli/", "src/launch/attendant."), "throw",
         "a Result; only src/face turns errors into exceptions"),
     # A private constructor leaves `unique_ptr<T>(new T)`; there the owner stands right beside it.
     Ban(r"(?P<fine>\b(unique|shared)_ptr<[^;{}]*?>\s*\w*\(\s*new\b)|\bnew\b(?!\s*>)", _OURS,
@@ -285,14 +289,16 @@ def check_text_bans(file):
 
 
 def check_skips(file):
-    """A test is skipped for one reason only: that there is no PyTorch to test against."""
+    """A test is skipped only when there is no PyTorch, or no etcd, to test against."""
     for match in re.finditer(r"\bGTEST_SKIP\b", file.code):
         statement = file.text[match.start():].split(";", 1)[0]
-        in_place = file.path.startswith("tests/contracts/") and "torch" in statement.lower()
+        peer = "torch" if file.path.startswith("tests/contracts/") else "etcd"
+        in_place = (file.path.startswith(("tests/contracts/", "tests/etcd/")) and
+                    peer in statement.lower())
         if not in_place:
             yield file.line_of(match.start()), (
-                "banned: GTEST_SKIP; use a test that always runs (only tests/contracts may skip, when "
-                "there is no PyTorch, and must say so)")
+                "banned: GTEST_SKIP; use a test that always runs (only tests/contracts and "
+                "tests/etcd may skip, when there is no PyTorch or no etcd, and must say so)")
 
 
 def check_header_form(file):
@@ -312,7 +318,7 @@ def check_own_header_first(file):
     stem = file.path[len("src/"):-len(".cc")]
     own = [name for name in (f"{stem}.h", f"muster/{stem.split('/')[-1]}.h")
            if (file.root / "src" / name).is_file() or (file.root / "include" / name).is_file()]
-    if file.folder() != "face":
+    if file.folder() not in ("face", "etcd"):
         own = [name for name in own if not name.startswith("muster/")]
     first = next(iter(file.includes()), None)
     if own and (first is None or first[2] not in own):

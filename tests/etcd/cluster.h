@@ -1,0 +1,77 @@
+// A real etcd of one or more members, on loopback, for one test. Gone with its object.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ports/etcd.h"
+#include "support/child_process.h"
+#include "support/temp_dir.h"
+
+namespace muster::test {
+
+/// A port that nobody uses now, and that the system gives to nobody who asks for any.
+uint16_t QuietPort();
+
+/// Whether etcd and etcdctl can be run here.
+bool HasEtcd();
+
+struct ClusterOptions {
+  int members = 1;
+  /// For a server with TLS: its certificate, and whose client certificates it wants.
+  std::string cert_file{};
+  std::string key_file{};
+  std::string client_ca_file{};
+  /// How etcdctl gets in: more words for its command line.
+  std::vector<std::string> etcdctl{};
+  std::vector<std::string> more{};  ///< Flags of etcd's.
+};
+
+class EtcdCluster {
+ public:
+  /// Throws if it does not get healthy.
+  explicit EtcdCluster(ClusterOptions options = {});
+  ~EtcdCluster();
+  EtcdCluster(const EtcdCluster&) = delete;
+  EtcdCluster& operator=(const EtcdCluster&) = delete;
+
+  std::vector<Endpoint> endpoints() const;
+  Endpoint endpoint(int member) const;
+  /// Of all members; without TLS and user.
+  EtcdAccess access() const;
+
+  void Kill(int member);
+  /// Again, where and as it was.
+  void Start(int member);
+  void Signal(int member, int signal);
+  bool IsHealthy() const;
+
+  /// Runs etcdctl; throws if it fails. Its output.
+  std::string Control(const std::vector<std::string>& words) const;
+
+ private:
+  struct Member {
+    uint16_t client_port;
+    uint16_t peer_port;
+    std::unique_ptr<ChildProcess> process;
+  };
+  std::string Scheme() const { return options_.cert_file.empty() ? "http" : "https"; }
+  std::string InitialCluster() const;
+  std::string Logs() const;
+
+  const ClusterOptions options_;
+  const TempDir dir_;
+  std::vector<Member> members_;
+};
+
+/// Runs a command; its exit status, and what it wrote to stdout and stderr.
+struct Ran {
+  int status;
+  std::string output;
+};
+Ran RunCommand(const std::vector<std::string>& command);
+
+}  // namespace muster::test

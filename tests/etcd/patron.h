@@ -1,0 +1,154 @@
+// A client of etcd on a loop of its own, for tests that wait for its answers; and one who hears
+// what a watch says.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "adapters/etcd/grpc_etcd.h"
+#include "adapters/uv/uv_loop.h"
+#include "etcd/cluster.h"
+#include "ports/etcd.h"
+#include "support/eventually.h"
+
+namespace muster::test {
+
+inline constexpr Duration kCallPatience = 20s;
+
+class Patron {
+ public:
+  explicit Patron(const EtcdAccess& access) : thread_(*UvThread::Open()) {
+    Result<std::unique_ptr<Etcd>> etcd = ConnectEtcd(access, thread_->loop());
+    if (!etcd) throw std::runtime_error(etcd.error().message);
+    etcd_ = std::move(*etcd);
+  }
+  ~Patron() { Destroy(); }
+  Patron(const Patron&) = delete;
+  Patron& operator=(const Patron&) = delete;
+
+  void Destroy() {
+    thread_->RunAndWait([this] { etcd_.reset(); });
+  }
+  UvThread& thread() { return *thread_; }
+  Etcd& etcd() { return *etcd_; }
+
+  Result<EtcdAnswer> Commit(EtcdTransaction transaction, Duration patience = kCallPatience) {
+    return Await<Result<EtcdAnswer>>(
+        [&](auto done) { etcd_->Commit(transaction, patience, done); });
+  }
+  Result<EtcdAnswer> Put(const std::string& key, const std::string& value, int64_t lease = 0,
+                         Duration patience = kCallPatience) {
+    EtcdTransaction put;
+    put.then.push_back({.kind = EtcdOperation::Kind::kPut,
+                        .range = {.begin = key},
+                        .value = value,
+                        .lease = lease});
+    return Commit(std::move(put), patience);
+  }
+  Result<EtcdAnswer> Read(EtcdRange range, Duration patience = kCallPatience) {
+    EtcdTransaction get;
+    get.then.push_back({.kind = EtcdOperation::Kind::kGet, .range = std::move(range)});
+    return Commit(std::move(get), patience);
+  }
+  /// "(none)" if it is not there, "(error) ..." if nobody knows.
+  std::string Value(const std::string& key) {
+    const Result<EtcdAnswer> answer = Read({.begin = key});
+    if (!answer) return "(error) " + answer.error().message;
+    const auto& pairs = answer->results.at(0).pairs;
+    return pairs.empty() ? "(none)" : pairs[0].value;
+  }
+  Result<EtcdLease> Grant(Duration ttl, Duration patience = kCallPatience) {
+    return Await<Result<EtcdLease>>([&](auto done) { etcd_->Grant(ttl, patience, done); });
+  }
+  Result<Duration> KeepAlive(int64_t lease, Duration patience = kCallPatience) {
+    return Await<Result<Duration>>([&](auto done) { etcd_->KeepAlive(lease, patience, done); });
+  }
+  Status Revoke(int64_t lease, Duration patience = kCallPatience) {
+    return Await<Status>([&](auto done) { etcd_->Revoke(lease, patience, done); });
+  }
+
+ private:
+  template <typename T>
+  T Await(std::function<void(std::function<void(T)>)> start) {
+    auto promise = std::make_shared<std::promise<T>>();
+    auto future = promise->get_future();
+    thread_->RunAndWait(
+        [&] { start([promise](T result) { promise->set_value(std::move(result)); }); });
+    if (future.wait_for(kPatience) != std::future_status::ready)
+      throw std::runtime_error("a call of etcd's that should have ended is still under way");
+    return future.get();
+  }
+
+  std::unique_ptr<UvThread> thread_;
+  std::unique_ptr<Etcd> etcd_;
+};
+
+/// Hears what one watch says, and keeps it: "key=value", "-key" for a deletion.
+class Hearer final : public EtcdWatcher {
+ public:
+  Hearer(Patron& patron, EtcdRange range, int64_t revision) : patron_(patron) {
+    patron_.thread().RunAndWait([&] { watch_ = patron_.etcd().Watch(range, revision, *this); });
+  }
+  ~Hearer() override { Stop(); }
+  void Stop() {
+    patron_.thread().RunAndWait([&] { watch_.reset(); });
+  }
+
+  std::vector<std::string> changes() const { return Copy(changes_); }
+  std::vector<std::string> troubles() const { return Copy(troubles_); }
+  std::optional<Error> end() const {
+    const std::lock_guard lock(mutex_);
+    return end_;
+  }
+  bool HasHeard(const std::vector<std::string>& what) const {
+    return EventuallyTrue([&] { return changes() == what; });
+  }
+
+ private:
+  void OnChanges(const std::vector<EtcdChange>& changes) override {
+    const std::lock_guard lock(mutex_);
+    for (const EtcdChange& each : changes)
+      changes_.push_back(each.deleted ? "-" + each.pair.key
+                                      : each.pair.key + "=" + each.pair.value);
+  }
+  void OnTrouble(const std::string& why) override {
+    const std::lock_guard lock(mutex_);
+    troubles_.push_back(why);
+  }
+  void OnEnd(const Error& why) override {
+    const std::lock_guard lock(mutex_);
+    end_ = why;
+  }
+  std::vector<std::string> Copy(const std::vector<std::string>& what) const {
+    const std::lock_guard lock(mutex_);
+    return what;
+  }
+
+  Patron& patron_;
+  std::unique_ptr<EtcdWatch> watch_;
+  mutable std::mutex mutex_;
+  std::vector<std::string> changes_;
+  std::vector<std::string> troubles_;
+  std::optional<Error> end_;
+};
+
+/// Without etcd these tests are reported as skipped, unless MUSTER_REQUIRE_ETCD=1.
+class EtcdTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (HasEtcd()) return;
+    const char* const required = std::getenv("MUSTER_REQUIRE_ETCD");
+    ASSERT_STRNE(required == nullptr ? "" : required, "1") << "no etcd, and MUSTER_REQUIRE_ETCD=1";
+    GTEST_SKIP() << "no etcd: install etcd-server and etcd-client to run this test";
+  }
+};
+
+}  // namespace muster::test
