@@ -22,6 +22,10 @@ class RendezvousHandlerRegistry {
   /// plain function again changes nothing; two function objects are never the same.
   void Register(std::string_view backend, RendezvousHandlerCreator creator);
 
+  /// Register(), but also in place of a built-in backend that refuses to be made because an
+  /// optional component is missing: for that component, when it is there.
+  void Supply(std::string_view backend, RendezvousHandlerCreator creator);
+
   /// Calls the creator registered for parameters.backend with these very parameters.
   /// std::invalid_argument if there is none; std::runtime_error if the handler says it is another
   /// backend's.
@@ -36,7 +40,7 @@ class RendezvousHandlerRegistry {
 };
 
 /// The registry of this process. It knows "muster", "c10d" and "static"; "etcd" and "etcd-v2" are
-/// taken, and say so when asked for.
+/// taken, and say what is missing until EnableEtcd() (muster/etcd_v2_rendezvous.h) was called.
 RendezvousHandlerRegistry& DefaultRendezvousRegistry();
 
 /// DefaultRendezvousRegistry().CreateHandler().

@@ -33,9 +33,10 @@ enum class Bug : uint8_t {
   kNeverKilled,        ///< A worker that is deaf is waited for without end.
   kBarrierUnawaited,   ///< Who is done takes the others for done.
   kRanksUnexchanged,   ///< Nodes with different numbers of workers count as if they had the same.
-  kUnfencedLeader,     ///< Who has lost its place as leader of a run in etcd still writes.
-  kAssignmentOfOldRound,  ///< An assignment of an earlier round is taken for that of this one.
-  kLostWatchEvent,  ///< A watch of etcd that is taken up again misses what happened meanwhile.
+  kUnfencedLeader,     ///< A leader in etcd writes on although another one has been elected.
+  kUncommittedRound,   ///< ... or tells of a round that the next one will not know of.
+  kAssignmentOfOldRound,  ///< A node takes its last place for the answer to its next wish.
+  kLostWatchEvent,        ///< A change in etcd is not told.
 };
 
 #ifdef MUSTER_INSTRUMENTED

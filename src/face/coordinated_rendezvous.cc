@@ -9,15 +9,15 @@
 #include "base/text.h"
 #include "face/bootstrap.h"
 #include "face/coordinated_options.h"
-#include "face/event_recorder.h"
 #include "face/reconnect.h"
-#include "face/session_client.h"
+#include "face/session_rendezvous.h"
 #include "face/this_process.h"
 #include "muster/c10d_rendezvous.h"
 #include "muster/network.h"
 #include "muster/prefix_store.h"
 #include "muster/store_server.h"
 #include "muster/tcp_store.h"
+#include "runtime/session_link.h"
 
 namespace muster {
 
@@ -25,8 +25,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr const char* kNext = "coordinated_rendezvous:CoordinatedRendezvousHandler.next_rendezvous";
-constexpr const char* kClose = "coordinated_rendezvous:CoordinatedRendezvousHandler.set_closed";
+constexpr const char* kClass = "coordinated_rendezvous:CoordinatedRendezvousHandler";
 constexpr const char* kServe = "coordinated_rendezvous:serve";
 constexpr const char* kFallback = "coordinated_rendezvous:fall_back_to_c10d";
 
@@ -42,16 +41,21 @@ int64_t WholeSeconds(milliseconds time) {
 
 }  // namespace
 
-struct CoordinatedRendezvousHandler::Impl {
+struct CoordinatedRendezvousHandler::Impl final : SessionRendezvous {
   Impl(CoordinatedRendezvousOptions given, Surroundings& its_surroundings)
-      : around(its_surroundings),
-        options(Validated(std::move(given))),
-        events(options.events, options.run_id,
-               [] { return EventOrigin{.hostname = "localhost", .pid = ProcessId()}; }) {
+      : SessionRendezvous({.class_name = kClass,
+                           .run_id = given.run_id,
+                           .join_timeout = given.join_timeout,
+                           .close_timeout = given.close_timeout,
+                           .events = given.events},
+                          its_surroundings),
+        options(Validated(std::move(given))) {
     Serve();
     port = server ? server->port() : options.port;
     self = NewNode(around, options.local_addr);
   }
+
+  ~Impl() override { EndSession(); }
 
   // --- The server ---
 
@@ -74,31 +78,31 @@ struct CoordinatedRendezvousHandler::Impl {
     }
   }
 
-  SessionClient& Client() {
-    const std::lock_guard lock(mutex);
-    if (!client) {
-      client = std::make_unique<SessionClient>(
-          SessionLinkOptions{.server = {options.host, port},
-                             .hello = {.run_id = options.run_id,
-                                       .node = self,
-                                       .settings = Settings(options),
-                                       .label = options.label,
-                                       .bootstrap_port = master->port()},
-                             .seed = around.Seed() ^ static_cast<uint64_t>(self.local_id)},
-          around);
-    }
-    return *client;
+  SessionClientOptions ClientOptions() override {
+    const SessionLinkOptions link{.server = {options.host, port},
+                                  .hello = {.run_id = options.run_id,
+                                            .node = self,
+                                            .settings = Settings(options),
+                                            .label = options.label,
+                                            .bootstrap_port = master->port()},
+                                  .seed = around.Seed() ^ static_cast<uint64_t>(self.local_id)};
+    return {.hello = link.hello,
+            .server = Concat("the server at ", link.server.ToString()),
+            .make_link = [link](LoopThread& thread, RendezvousLinkOwner& owner) {
+              return std::make_unique<SessionLink>(thread.loop(), thread.connector(), link, owner);
+            }};
   }
 
-  /// Null before the first call that needs the server.
-  SessionClient* ClientIfAny() const {
-    const std::lock_guard lock(mutex);
-    return client.get();
+  std::string WhyOutOfReach() const override {
+    return cannot_serve.empty() ? ""
+                                : Concat(" (and it cannot be served here: ", cannot_serve, ")");
   }
+
+  // --- Another kind of server ---
 
   /// Null unless the server is a plain one.
   RendezvousHandler* Other() const {
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(mutex_);
     return fallback.get();
   }
 
@@ -122,50 +126,30 @@ struct CoordinatedRendezvousHandler::Impl {
     RendezvousHandlerPtr made =
         CreateC10dHandler({"c10d", Endpoint{options.host, port}.ToString(), options.run_id,
                            options.min_nodes, options.max_nodes, local_addr, config});
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(mutex_);
     fallback = std::move(made);
   }
 
-  // --- The next round ---
+  // --- What the handler does ---
 
-  RendezvousInfo Next() {
+  RendezvousInfo NextRound() {
     if (RendezvousHandler* other = Other()) return other->NextRendezvous();
-    SessionClient& session = Client();
-    events.Record(kNext, NodeState::kRunning, session.node(), [&] {
-      return Concat("node '", session.node().ToString(),
-                    "' wants to join the next round of rendezvous '", options.run_id, "'");
-    });
-    const SessionClient::Outcome outcome = session.Join(options.join_timeout);
-    if (outcome.kind == SessionClient::Outcome::Kind::kPlain) {
-      FallBack();
-      return Other()->NextRendezvous();
-    }
-    try {
-      if (outcome.kind != SessionClient::Outcome::Kind::kComplete) Throw(outcome, session);
-      return Enter(outcome.assignment, session);
-    } catch (const std::exception& error) {
-      const auto what = [&] { return std::string(error.what()); };
-      events.RecordFailure(kNext, session.node(), what, what);
-      throw;
-    }
+    if (auto info = Next()) return std::move(*info);
+    FallBack();
+    return Other()->NextRendezvous();
   }
 
-  RendezvousInfo Enter(const Push& assignment, SessionClient& session) {
-    RendezvousInfo info{.store = nullptr,
-                        .rank = assignment.rank,
-                        .world_size = assignment.world_size,
-                        .round = assignment.round,
-                        .bootstrap_store_info = {assignment.addr, assignment.port}};
-    if (info.rank == 0) ServeWorkers();
+  void CloseAll(std::string_view reason) {
+    if (RendezvousHandler* other = Other()) return other->SetClosed(reason);
+    if (Close(reason)) return;
+    FallBack();
+    Other()->SetClosed(reason);
+  }
+
+  std::shared_ptr<Store> StoreOf(const Push& assignment, const SessionClient& session) override {
     ConnectStore(session);
-    info.store = std::make_shared<PrefixStore>(
-        Concat("torch.rendezvous.", options.run_id, ".", info.round), store);
-    events.RecordJoined(kNext, session.node(), info.rank, [&] {
-      return Concat("node '", session.node().ToString(), "' is rank ", info.rank, " of ",
-                    info.world_size, " in round ", info.round, " of rendezvous '", options.run_id,
-                    "'");
-    });
-    return info;
+    return std::make_shared<PrefixStore>(
+        Concat("torch.rendezvous.", options.run_id, ".", assignment.round), store);
   }
 
   // One of before a break may be out of order.
@@ -182,79 +166,13 @@ struct CoordinatedRendezvousHandler::Impl {
     }
   }
 
-  // Every node has had a port of its own from the start, so that the server could tell everybody
-  // where rank 0 will be without asking it.
-  void ServeWorkers() {
-    if (Bootstrap::IsShared()) return master->Serve();
-    master->Free();  // worker 0 will serve there
-  }
-
-  [[noreturn]] void Throw(const SessionClient::Outcome& outcome, SessionClient& session) const {
-    using Kind = SessionClient::Outcome::Kind;
-    const Node node = session.node();
-    const std::string who =
-        node.addr.empty() ? "this node" : Concat("node '", node.ToString(), "'");
-    const std::string run = Concat("rendezvous '", options.run_id, "'");
-    switch (outcome.kind) {
-      case Kind::kClosed:
-        throw RendezvousClosedError(
-            Concat(run, " is closed", outcome.why.empty() ? "" : " by " + outcome.why));
-      case Kind::kGraceful:
-        throw RendezvousGracefulExitError(Concat(run, " was closed",
-                                                 outcome.why.empty() ? "" : " by " + outcome.why,
-                                                 " while ", who, " was a spare"));
-      case Kind::kTimedOut:
-        throw RendezvousTimeoutError(Concat(who, " could not join ", run, " within ",
-                                            options.join_timeout.count(), " ms: ", outcome.why));
-      case Kind::kUnreachable:
-        throw RendezvousConnectionError(Concat(
-            who, " could not join ", run, " within ", options.join_timeout.count(),
-            " ms: the server at ", Endpoint{options.host, port}.ToString(),
-            " is out of reach: ", outcome.why,
-            cannot_serve.empty() ? ""
-                                 : Concat(" (and it cannot be served here: ", cannot_serve, ")")));
-      default:
-        throw RendezvousError(Concat(who, " may not join ", run, ": ", outcome.why));
-    }
-  }
-
-  // --- The end ---
-
-  void Close(std::string_view reason) {
-    if (RendezvousHandler* other = Other()) return other->SetClosed(reason);
-    SessionClient& session = Client();
-    const bool closed = session.Close(std::string(reason), options.close_timeout);
-    if (!closed && session.plain()) {
-      FallBack();
-      return Other()->SetClosed(reason);
-    }
-    if (!closed) {
-      throw RendezvousTimeoutError(
-          Concat("rendezvous '", options.run_id, "' could not be closed within ",
-                 options.close_timeout.count(), " ms: the server at ",
-                 Endpoint{options.host, port}.ToString(), " did not confirm it"));
-    }
-    events.Record(kClose, NodeState::kSucceeded, session.node(), [&] {
-      return Concat("node '", session.node().ToString(), "' has closed rendezvous '",
-                    options.run_id, "'");
-    });
-  }
-
-  Surroundings& around;
   const CoordinatedRendezvousOptions options;
-  Clock& clock = around.clock();
-  EventRecorder events;
   std::shared_ptr<StoreServer> server;
   std::string cannot_serve;
   uint16_t port = 0;
-  Node self;
-  /// Where this node serves the workers of the rounds whose rank 0 it is.
-  const std::unique_ptr<ReservedPort> master = around.ReservePort();
   std::shared_ptr<Store> store;
-  uint64_t store_of = 0;  ///< The connection of the session at whose time it was made.
-  mutable std::mutex mutex;
-  std::unique_ptr<SessionClient> client;  ///< Guarded by mutex until it is there, as the next one.
-  RendezvousHandlerPtr fallback;
+  uint64_t store_of = 0;          ///< The connection of the session at whose time it was made.
+  RendezvousHandlerPtr fallback;  ///< Guarded by mutex_ until it is there.
 };
 
 CoordinatedRendezvousHandler::CoordinatedRendezvousHandler(CoordinatedRendezvousOptions options)
@@ -275,7 +193,7 @@ bool CoordinatedRendezvousHandler::IsHost() const { return impl_->server != null
 std::string CoordinatedRendezvousHandler::GetRunId() const { return impl_->options.run_id; }
 bool CoordinatedRendezvousHandler::UseAgentStore() const { return Bootstrap::IsShared(); }
 
-RendezvousInfo CoordinatedRendezvousHandler::NextRendezvous() { return impl_->Next(); }
+RendezvousInfo CoordinatedRendezvousHandler::NextRendezvous() { return impl_->NextRound(); }
 
 bool CoordinatedRendezvousHandler::IsClosed() {
   if (RendezvousHandler* other = impl_->Other()) return other->IsClosed();
@@ -289,7 +207,7 @@ int64_t CoordinatedRendezvousHandler::NumNodesWaiting() {
   return session == nullptr ? 0 : session->nodes_waiting();
 }
 
-void CoordinatedRendezvousHandler::SetClosed(std::string_view reason) { impl_->Close(reason); }
+void CoordinatedRendezvousHandler::SetClosed(std::string_view reason) { impl_->CloseAll(reason); }
 
 std::optional<MembershipEvent> CoordinatedRendezvousHandler::AwaitEvent(milliseconds time) {
   if (RendezvousHandler* other = impl_->Other()) return other->AwaitEvent(time);
@@ -309,7 +227,7 @@ void CoordinatedRendezvousHandler::Leave() {
 
 bool CoordinatedRendezvousHandler::Shutdown() {
   try {
-    impl_->Close("shut down");
+    impl_->CloseAll("shut down");
     return true;
   } catch (const RendezvousError&) {
     return false;

@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include "base/text.h"
-#include "face/event_json.h"
+#include "wire/json.h"
 
 namespace muster {
 
@@ -71,6 +71,7 @@ NodeState ReadState(JsonReader& in) {
   if (found == kStateNames.end()) {
     in.Fail(Concat("node_state '", Printable(text),
                    "'; INIT, RUNNING, SUCCEEDED and FAILED are allowed"));
+    return {};
   }
   return static_cast<NodeState>(found - kStateNames.begin());
 }
@@ -115,6 +116,7 @@ size_t ReadKey(JsonReader& in, const std::bitset<kKeys>& seen) {
   const auto found = std::find(kKeyNames.begin(), kKeyNames.end(), text);
   if (found == kKeyNames.end()) {
     in.Fail(Concat("unknown key '", Printable(text), "'"));
+    return kKeys;
   }
   const auto key = static_cast<size_t>(found - kKeyNames.begin());
   if (seen[key]) in.Fail(Concat("key '", text, "' for the second time"));
@@ -152,6 +154,7 @@ RendezvousEvent RendezvousEvent::FromJson(std::string_view json) {
     do {
       const size_t key = ReadKey(in, seen);
       in.Take(':');
+      if (in.failed()) break;
       ReadField(in, event, key);
       seen.set(key);
     } while (in.TryTake(','));
@@ -161,6 +164,7 @@ RendezvousEvent RendezvousEvent::FromJson(std::string_view json) {
   for (size_t key = 0; key < kKeys; ++key) {
     if (!seen[key]) in.Fail(Concat("key '", kKeyNames[key], "' is missing"));
   }
+  if (in.failed()) throw std::invalid_argument(in.problem());
   return event;
 }
 

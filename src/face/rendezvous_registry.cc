@@ -34,7 +34,8 @@ std::string Joined(const std::vector<std::string>& names) {
 /// plug-in takes them for something else.
 RendezvousHandlerPtr RefuseEtcd(const RendezvousParameters& parameters) {
   throw RendezvousError(Concat("Rendezvous backend '", Printable(parameters.backend),
-                               "': this build has no etcd support. It has: muster, c10d, static."));
+                               "': this build has no etcd support. It has: muster, c10d, static. "
+                               "A program of your own links muster::etcd and calls EnableEtcd()."));
 }
 
 std::unique_ptr<RendezvousHandlerRegistry> WithBuiltIns() {
@@ -68,6 +69,15 @@ void RendezvousHandlerRegistry::Register(std::string_view backend,
                                        "' is already registered, with another creator; that one "
                                        "stays. Use another name."));
   }
+}
+
+void RendezvousHandlerRegistry::Supply(std::string_view backend, RendezvousHandlerCreator creator) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = creators_.find(backend);
+    if (found != creators_.end() && Same(found->second, &RefuseEtcd)) creators_.erase(found);
+  }
+  Register(backend, std::move(creator));
 }
 
 RendezvousHandlerPtr RendezvousHandlerRegistry::CreateHandler(

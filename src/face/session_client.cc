@@ -17,24 +17,22 @@ constexpr Duration kReportMax = 1s;
 constexpr uint32_t kNamesAsked = 8;
 // The server ends a join in time, by its clock; this is for its message to arrive.
 constexpr Duration kLastWord = 500ms;
+// For the others to be told that this node goes; they notice by themselves, too.
+constexpr Duration kFarewell = 1s;
 
 }  // namespace
 
-SessionClient::SessionClient(SessionLinkOptions options, Surroundings& around)
+SessionClient::SessionClient(SessionClientOptions options, Surroundings& around)
     : options_(std::move(options)),
       clock_(around.clock()),
       monitor_(around.MakeMonitor()),
       node_(options_.hello.node),
       thread_(around.StartLoop()) {
   thread_->RunAndWait([this] {
-    SessionLinkOwner& owner = *this;
-    link_ = std::make_unique<SessionLink>(thread_->loop(), thread_->connector(), options_, owner);
+    RendezvousLinkOwner& owner = *this;
+    link_ = options_.make_link(*thread_, owner);
     link_->Start();
   });
-}
-
-SessionClient::~SessionClient() {
-  thread_->RunAndWait([this] { link_.reset(); });
 }
 
 template <typename Ready>
@@ -44,6 +42,23 @@ bool SessionClient::AwaitUntil(Lock& lock, Instant until, const Ready& ready) {
     lock.mutex()->WaitUntil(until);
   }
   return true;
+}
+
+SessionClient::~SessionClient() {
+  bool said = false;
+  bool waits = false;
+  thread_->RunAndWait([&] {
+    waits = link_->Farewell([this, &said] {
+      const Lock lock(*monitor_);
+      said = true;
+      monitor_->NotifyAll();
+    });
+  });
+  if (waits) {
+    Lock lock(*monitor_);
+    AwaitUntil(lock, clock_.Now() + kFarewell, [&] { return said; });
+  }
+  thread_->RunAndWait([this] { link_.reset(); });
 }
 
 // ----------------------------------------------------------------------------------------------
@@ -179,7 +194,7 @@ WaitReport SessionClient::Describe() {
     if (is_spare_) report.phase = Phase::kSpare;
     if (assignment_ && !joining_) report.phase = closed_ ? Phase::kClosed : Phase::kComplete;
   } else {
-    report.trouble = Concat("the server at ", options_.server.ToString(), " is out of reach",
+    report.trouble = Concat(options_.server, " is out of reach",
                             trouble_.empty() ? "" : Concat(" (", trouble_, ")"), ", trying again");
   }
   const bool limited = joining_ && !is_spare_ && join_by_ != Instant::Never();
@@ -220,6 +235,8 @@ void SessionClient::LosePlace(const std::string& why) {
   // Nobody who joins has an assignment. If there is one, the caller may still have to wake up for
   // it, and must find this when it does.
   if (!assignment_ || Planted(Bug::kPlaceLostUntold)) return;
+  if (place_lost_ == assignment_->round) return;
+  place_lost_ = assignment_->round;
   MUSTER_PROBE("a node heard that it had lost its place");
   waiting_ = std::max<int64_t>(waiting_, 1);  // it is this node that has to come
   AddEvent({.kind = MembershipEvent::Kind::kPlaceLost, .round = assignment_->round, .why = why});
@@ -325,6 +342,23 @@ void SessionClient::OnTrouble(const std::string& why) {
   asked_at_.reset();
   report_.reset();
   stands_.reset();
+  monitor_->NotifyAll();
+}
+
+void SessionClient::OnPlaceLost(const std::string& why) {
+  const Lock lock(*monitor_);
+  open_ = false;
+  LosePlace(why);
+  monitor_->NotifyAll();
+}
+
+void SessionClient::OnFailed(const Error& why) {
+  const Lock lock(*monitor_);
+  open_ = false;
+  trouble_ = why.message;
+  refused_ = why.message;
+  LosePlace(why.message);
+  Finish({.kind = Outcome::Kind::kFailed, .failure = why.code, .why = why.message});
   monitor_->NotifyAll();
 }
 

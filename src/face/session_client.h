@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,14 +13,20 @@
 
 #include "muster/rendezvous_handler.h"
 #include "ports/surroundings.h"
-#include "runtime/session_link.h"
+#include "runtime/rendezvous_link.h"
 
 namespace muster {
 
-class SessionClient final : private SessionLinkOwner {
+struct SessionClientOptions {
+  Hello hello;
+  std::string server;  ///< "the server at host:29400": whom the link talks to, for messages.
+  std::function<std::unique_ptr<RendezvousLink>(LoopThread&, RendezvousLinkOwner&)> make_link;
+};
+
+class SessionClient final : private RendezvousLinkOwner {
  public:
   /// Starts to connect. StoreError, NetworkError: no thread or descriptor to be had.
-  SessionClient(SessionLinkOptions options, Surroundings& around);
+  SessionClient(SessionClientOptions options, Surroundings& around);
   ~SessionClient() override;
 
   /// How a join ended.
@@ -31,10 +38,12 @@ class SessionClient final : private SessionLinkOwner {
       kTimedOut,     ///< The server says so: who was missing.
       kUnreachable,  ///< Nobody said anything in time.
       kRefused,
-      kPlain,  ///< The server has no coordinator.
+      kPlain,   ///< The server has no coordinator.
+      kFailed,  ///< `failure`: trying again would not help.
     };
     Kind kind{};
     Push assignment{};  ///< kComplete.
+    Code failure{};
     std::string why{};
   };
   /// Blocks until the node is in the next round, or cannot be.
@@ -64,6 +73,8 @@ class SessionClient final : private SessionLinkOwner {
   void OnReport(std::optional<RunReport> report) override;
   void OnTrouble(const std::string& why) override;
   void OnPlainServer() override;
+  void OnPlaceLost(const std::string& why) override;
+  void OnFailed(const Error& why) override;
 
   RunReport AsReport(const Push& push) const;
 
@@ -78,7 +89,7 @@ class SessionClient final : private SessionLinkOwner {
   void LosePlace(const std::string& why);
   void Finish(Outcome outcome);
 
-  const SessionLinkOptions options_;
+  const SessionClientOptions options_;
   Clock& clock_;
   const std::unique_ptr<Monitor> monitor_;
   // Guarded by it.
@@ -92,7 +103,8 @@ class SessionClient final : private SessionLinkOwner {
   std::string closed_by_;
   std::string trouble_;
   std::optional<std::string> refused_;
-  std::optional<Push> assignment_;  // of the round that the node is in
+  std::optional<int64_t> place_lost_;  // the round whose place is lost, and that is known
+  std::optional<Push> assignment_;     // of the round that the node is in
   int64_t last_round_ = -1;
   std::optional<Outcome> outcome_;  // of the join under way
   Instant join_by_ = Instant::Never();
@@ -106,7 +118,7 @@ class SessionClient final : private SessionLinkOwner {
   std::optional<Instant> asked_at_;
 
   const std::unique_ptr<LoopThread> thread_;
-  std::unique_ptr<SessionLink> link_;  // on the loop's thread only
+  std::unique_ptr<RendezvousLink> link_;  // on the loop's thread only
 };
 
 }  // namespace muster

@@ -21,7 +21,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 class Fleet;
 
-class FleetNode final : public SessionLinkOwner {
+class FleetNode final : public RendezvousLinkOwner {
  public:
   FleetNode(Fleet& fleet, UvLoop& loop, UvConnector& connector, SessionLinkOptions options)
       : fleet_(fleet), timeout_(600s), link_(loop, connector, std::move(options), *this) {}

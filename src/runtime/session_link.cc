@@ -34,7 +34,7 @@ Duration ForgottenAfter(const RunSettings& settings) {
 }  // namespace
 
 SessionLink::SessionLink(Loop& loop, Connector& connector, SessionLinkOptions options,
-                         SessionLinkOwner& owner)
+                         RendezvousLinkOwner& owner)
     : loop_(loop), connector_(connector), options_(std::move(options)), owner_(owner) {}
 
 SessionLink::~SessionLink() { MUSTER_ASSERT(loop_.IsCurrent()); }

@@ -18,6 +18,7 @@
 #include "ports/loop.h"
 #include "ports/transport.h"
 #include "runtime/backoff.h"
+#include "runtime/rendezvous_link.h"
 #include "wire/session_codec.h"
 
 namespace muster {
@@ -29,48 +30,26 @@ struct SessionLinkOptions {
   uint64_t seed = 0;          ///< Of the pauses.
 };
 
-/// Who is told, on the loop's thread. May not destroy the link from inside.
-class SessionLinkOwner {
- public:
-  virtual ~SessionLinkOwner() = default;
-
-  /// Of kOpened: unless `resumed`, whatever the node was in before is over.
-  virtual void OnPush(const Push& push) = 0;
-  /// The answer to AskHowItStands(). nullopt: the server does not know the run.
-  virtual void OnReport(std::optional<RunReport> report) = 0;
-  /// The server is out of reach for now; the link goes on trying.
-  virtual void OnTrouble(const std::string& why) = 0;
-  /// The server has no coordinator: it is PyTorch's. The link has stopped.
-  virtual void OnPlainServer() = 0;
-};
-
-class SessionLink final : private StreamHandler {
+class SessionLink final : public RendezvousLink, private StreamHandler {
  public:
   SessionLink(Loop& loop, Connector& connector, SessionLinkOptions options,
-              SessionLinkOwner& owner);
+              RendezvousLinkOwner& owner);
   ~SessionLink() override;
   SessionLink(const SessionLink&) = delete;
   SessionLink& operator=(const SessionLink&) = delete;
 
-  void Start();
-
-  /// Wants the next round; answered by kComplete, kClosed or kTimedOut. Tries anew where it was
-  /// refused before: another node that had our name may be gone, or those who were told otherwise.
-  void Join(Duration timeout);
-  /// Gives up its place, or its wait. Answered by kLeft or kRefused; said again with the next
-  /// connection where there is none now, or this one breaks.
-  void Leave();
-  /// Gives the join under way up: it was not answered in time. What is said of it later must not be
-  /// taken for the answer to another one, and goes with this connection.
-  void Abandon();
-  /// Answered by kClosed.
-  void Close(std::string reason);
-  void AskHowItStands(uint32_t names_max);
+  void Start() override;
+  void Join(Duration timeout) override;
+  void Leave() override;
+  /// What is said of it later goes with this connection.
+  void Abandon() override;
+  void Close(std::string reason) override;
+  void AskHowItStands(uint32_t names_max) override;
 
   bool is_open() const { return step_ == Step::kOpen; }
-  /// Of messages both ways since the start, the first greeting included.
-  uint64_t bytes() const { return bytes_; }
-  uint64_t messages() const { return messages_; }
+  /// The first greeting included.
+  uint64_t bytes() const override { return bytes_; }
+  uint64_t messages() const override { return messages_; }
 
  private:
   enum class Step { kIdle, kConnecting, kAsking, kOpening, kOpen, kResting, kStopped };
@@ -101,7 +80,7 @@ class SessionLink final : private StreamHandler {
   Loop& loop_;
   Connector& connector_;
   SessionLinkOptions options_;
-  SessionLinkOwner& owner_;
+  RendezvousLinkOwner& owner_;
   Step step_ = Step::kIdle;
   std::unique_ptr<Connector::Attempt> attempt_;
   StreamPtr stream_;

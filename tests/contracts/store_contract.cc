@@ -3,80 +3,19 @@
 #include <atomic>
 #include <utility>
 
-#include "muster/file_store.h"
-#include "muster/hash_store.h"
 #include "muster/prefix_store.h"
-#include "muster/store_server.h"
-#include "muster/tcp_store.h"
-#include "support/temp_dir.h"
-#include "support/torch_server.h"
 
 namespace muster::test {
 
 namespace {
 
-std::shared_ptr<Store> Connect(uint16_t port) {
-  return std::make_shared<TcpStore>("127.0.0.1",
-                                    TcpStoreOptions{.port = port, .timeout = kPatience});
+std::vector<StoreKind> StoresThat(const std::function<bool(const StoreFacts&)>& fit) {
+  std::vector<StoreKind> chosen = AllStores();
+  std::erase_if(chosen, [&fit](const StoreKind& kind) { return !fit(kind.facts); });
+  return chosen;
 }
 
-StoreKind Hash() {
-  return {.name = "Hash",
-          .facts = {.empty_counts_as_zero = true,
-                    .bad_add_ends_connection = false,
-                    .queue_satisfies_get = false,
-                    .counts_barrier_at_key = false,
-                    .get_timeout = "Wait timeout",
-                    .wait_timeout = "Wait timeout"},
-          .make = [] { return [store = HashStore::Create()] { return store->Clone(); }; }};
-}
-
-StoreKind File() {
-  return {.name = "File",
-          .facts = {.has_queues = false,
-                    .has_extended_api = false,
-                    .delete_tells_the_truth = false,
-                    .empty_counts_as_zero = true,
-                    .bad_add_ends_connection = false,
-                    .counts_barrier_at_key = false,
-                    .internal_keys = 1,
-                    // Every handle polls the file.
-                    .crowd = 12,
-                    .get_timeout = "Timeout waiting for key: {key} after {ms} ms",
-                    .wait_timeout = "Wait timeout"},
-          .make = [] {
-            return [dir = std::make_shared<TempDir>()]() -> std::shared_ptr<Store> {
-              return std::make_shared<FileStore>(dir->File("store"));
-            };
-          }};
-}
-
-StoreKind Tcp(int threads) {
-  return {.name = "Tcp" + std::to_string(threads), .facts = {}, .make = [threads]() -> OpenStore {
-            auto server = std::make_shared<StoreServer>(
-                StoreServerOptions{.host = "127.0.0.1", .threads = threads});
-            return [server] { return Connect(server->port()); };
-          }};
-}
-
-StoreKind Torch() {
-  return {.name = "Torch",
-          .facts = {.failed_compare_set_releases = true},
-          .make = []() -> OpenStore {
-            std::string why;
-            const uint16_t port = TorchServer::Get(&why)->port();
-            // One server serves all tests of the process; each begins by cleaning up.
-            const std::shared_ptr<Store> store = Connect(port);
-            for (const std::string& key : store->ListKeys()) store->DeleteKey(key);
-            return [port] { return Connect(port); };
-          },
-          .missing =
-              [] {
-                std::string why;
-                TorchServer::Get(&why);
-                return why;
-              }};
-}
+}  // namespace
 
 StoreKind Prefixed(StoreKind inner) {
   inner.name = "Prefix" + inner.name;
@@ -88,19 +27,6 @@ StoreKind Prefixed(StoreKind inner) {
     return [open = make()] { return std::make_shared<PrefixStore>("part", open()); };
   };
   return inner;
-}
-
-std::vector<StoreKind> StoresThat(const std::function<bool(const StoreFacts&)>& fit) {
-  std::vector<StoreKind> chosen = AllStores();
-  std::erase_if(chosen, [&fit](const StoreKind& kind) { return !fit(kind.facts); });
-  return chosen;
-}
-
-}  // namespace
-
-std::vector<StoreKind> AllStores() {
-  return {Hash(),  File(),           Tcp(1),           Tcp(2),
-          Torch(), Prefixed(Hash()), Prefixed(File()), Prefixed(Tcp(1))};
 }
 
 std::vector<StoreKind> StoresWithQueues() {
@@ -118,8 +44,10 @@ std::ostream& operator<<(std::ostream& out, const StoreKind& kind) { return out 
 void StoreContract::SetUp() {
   if (const auto& missing = GetParam().missing) {
     if (const std::string why = missing(); !why.empty()) {
-      if (TorchServer::IsRequired()) FAIL() << "PyTorch is required, but " << why;
-      GTEST_SKIP() << "no PyTorch: " << why;
+      // What skips a test for ctest is the second text: the first must not look like it.
+      const std::string& needs = GetParam().needs;
+      if (GetParam().is_required()) FAIL() << needs << " is required, but " << why;
+      GTEST_SKIP() << "no " << needs << ": " << why;
     }
   }
   open_ = GetParam().make();

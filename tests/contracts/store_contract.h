@@ -60,14 +60,21 @@ struct StoreKind {
   std::function<OpenStore()> make;
   /// Why this kind cannot be had here; null where it always can.
   std::function<std::string()> missing = nullptr;
+  /// With that: what is missing, and whether that is a failure or skips the test.
+  std::string needs = "";
+  bool (*is_required)() = nullptr;
 };
 
 std::ostream& operator<<(std::ostream& out, const StoreKind& kind);
 
-/// Every store of include/muster. Each file of tests instantiates its suite with these.
+/// The stores of a test program. Each file of tests instantiates its suite with these; one other
+/// file of the program says which they are (store_kinds.cc: those that need nothing else).
 std::vector<StoreKind> AllStores();
 std::vector<StoreKind> StoresWithQueues();
 std::vector<StoreKind> StoresWithoutQueues();
+
+/// The same kind behind a PrefixStore.
+StoreKind Prefixed(StoreKind inner);
 
 /// Names the instances: "Stores/WaitContract.Item046_.../Tcp2".
 std::string KindName(const ::testing::TestParamInfo<StoreKind>& info);

@@ -168,6 +168,14 @@ TEST(DefaultRendezvousRegistryTest, EtcdSaysThatThisBuildHasNoneAndWhatItHas) {
   }
 }
 
+TEST(DefaultRendezvousRegistryTest, WhatIsSuppliedTakesNobodysPlace) {
+  EXPECT_THROW(DefaultRendezvousRegistry().Supply("c10d", &CreateFirst), std::invalid_argument);
+  EXPECT_THROW(DefaultRendezvousRegistry().Supply("", &CreateFirst), std::invalid_argument);
+  DefaultRendezvousRegistry().Supply("supplied", &CreateFirst);
+  DefaultRendezvousRegistry().Supply("supplied", &CreateFirst);
+  EXPECT_EQ(GetRendezvousHandler(For("supplied"))->GetRunId(), "by the first");
+}
+
 TEST(DefaultRendezvousRegistryTest, AnUnknownNameListsTheBuiltInNames) {
   EXPECT_THAT(ErrorOf<std::invalid_argument>([] { GetRendezvousHandler(For("zookeeper")); }),
               AllOf(HasSubstr("'zookeeper'"), HasSubstr("c10d"), HasSubstr("static")));

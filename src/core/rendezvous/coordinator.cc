@@ -366,9 +366,9 @@ Instant Coordinator::LastCallEnds(const Run& run) {
   return *run.observed.last_call_since() + run.rules.timeout.last_call;
 }
 
-Instant Coordinator::NextDueOf(const Run& run) {
+Instant Coordinator::NextDueOf(const Run& run) const {
   Instant due = std::min(run.forget_at, TellLostAt(run));
-  if (!run.by_silence.empty()) {
+  if (options_.judges_silence && !run.by_silence.empty()) {
     due = std::min(due, run.by_silence.front()->seen_at + run.rules.dead_after() + kJustAfter);
   }
   if (!run.broken.empty()) due = std::min(due, run.broken.begin()->at);
@@ -420,11 +420,13 @@ void Coordinator::TickRun(Run& run, Instant now, Pushes& out) {
   std::vector<Loss> losses;
   for (const Due& due : run.broken) {
     if (due.at > now) break;
-    losses.push_back({due.member, "its connection ended, and it did not come back"});
+    losses.push_back({due.member, options_.judges_silence
+                                      ? "its connection ended, and it did not come back"
+                                      : "its lease has ended"});
   }
   for (Member* member : run.by_silence) {
     const Duration silence = now - member->seen_at;
-    if (silence <= run.rules.dead_after()) break;
+    if (!options_.judges_silence || silence <= run.rules.dead_after()) break;
     losses.push_back({member, Concat("not heard of for ", Milliseconds(silence), " ms")});
   }
   Lose(run, losses, now, out);

@@ -36,6 +36,30 @@ struct CoordinatorOptions {
   size_t nodes_per_run_max = 128 * 1024;
   Duration ended_kept = 600s;  ///< How long a run without nodes is remembered, while there is room.
   uint64_t seed = 0;           ///< Of the tokens.
+  /// False: whoever drives it knows who lives, and says Disconnect() of those who do not; nobody is
+  /// given up for being silent, and nobody is waited for.
+  bool judges_silence = true;
+};
+
+/// A run as another coordinator has left it, with the nodes of its last round.
+struct AdoptedRun {
+  struct Member {
+    Node node;
+    int64_t rank = 0;
+    std::optional<SessionId> session{};  ///< None: it is gone.
+    std::string label{};
+    uint16_t bootstrap_port = 0;
+  };
+  std::string id;
+  RunSettings settings{};
+  std::string settings_of{};
+  int64_t round = -1;  ///< The last one that was completed; -1: none.
+  int64_t world_size = 0;
+  std::string first_addr{};
+  uint16_t first_port = 0;
+  bool closed = false;
+  std::string closed_by{};
+  std::vector<Member> members{};
 };
 
 class Coordinator {
@@ -57,6 +81,9 @@ class Coordinator {
   void Tick(Instant now, Pushes& out);
   /// When Tick() may have something to do, at the earliest.
   Instant NextDue() const;
+  /// Goes on where another one ended. The run is not known yet. The nodes that are there are told
+  /// what they may have missed, also of those that are gone.
+  void Adopt(const AdoptedRun& adopted, Instant now, Pushes& out);
   /// For so long, until now, the server could not listen: nobody was silent in that time.
   void Excuse(Duration gap, Instant now);
 
@@ -147,6 +174,8 @@ class Coordinator {
   void Resume(Run& run, Member& member, SessionId session, Instant now, Pushes& out);
   /// Whose message it is; refuses those that are nobody's.
   std::optional<Seat> Speaker(const SessionKey& key, Instant now, Pushes& out);
+  /// After it was opened again: what was said meanwhile is lost.
+  static void TellAnew(const Run& run, const Member& member, Pushes& out);
   void Attach(Run& run, Member& member, SessionId session, Instant now);
   void Detach(Run& run, Member& member);
 
@@ -183,7 +212,7 @@ class Coordinator {
   // --- Time
   void TickRun(Run& run, Instant now, Pushes& out);
   static Instant LastCallEnds(const Run& run);
-  static Instant NextDueOf(const Run& run);
+  Instant NextDueOf(const Run& run) const;
   void Reschedule(Run& run, Instant now);
   void Forget(Run& run);
 

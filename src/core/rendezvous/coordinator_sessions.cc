@@ -125,8 +125,11 @@ void Coordinator::Resume(Run& run, Member& member, SessionId session, Instant no
   Detach(run, member);
   Attach(run, member, session, now);
   ++member.incarnation;
+  TellAnew(run, member, out);
+}
+
+void Coordinator::TellAnew(const Run& run, const Member& member, Pushes& out) {
   Tell(run, member, {.kind = Push::Kind::kOpened, .resumed = true, .addr = member.node.addr}, out);
-  // What was said meanwhile is lost.
   TellState(run, member, out);
   const bool is_in = run.state.complete && run.state.participants.contains(member.node);
   if (is_in && run.fallen.count > 0)
@@ -192,10 +195,50 @@ void Coordinator::Disconnect(SessionId session, Instant now) {
   if (seat == seats_.end()) return;
   auto [run, member] = seat->second;
   Detach(*run, *member);
-  member->grace_ends = now + run->settings.grace;
+  member->grace_ends = options_.judges_silence ? now + run->settings.grace : now;
   if (!Planted(Bug::kGraceForever))
     run->broken.insert({member->grace_ends, member->serial, member});
   Reschedule(*run, now);
+}
+
+void Coordinator::Adopt(const AdoptedRun& adopted, Instant now, Pushes& out) {
+  MUSTER_ASSERT(Find(adopted.id) == nullptr);
+  Run& run = runs_[adopted.id];
+  run.id = adopted.id;
+  run.serial = ++made_;
+  run.settings = adopted.settings;
+  run.settings_of = adopted.settings_of;
+  run.rules = run.settings.RulesOf(run.id);
+  run.first_addr = adopted.first_addr;
+  run.first_port = adopted.first_port;
+  run.completed_round = adopted.round;
+  run.round_floor = adopted.round + 1;
+  RendezvousState& state = run.state;
+  state.closed = adopted.closed;
+  state.closed_by = adopted.closed_by;
+  state.complete = !adopted.members.empty();
+  state.round = state.complete ? adopted.round : run.round_floor;
+  if (state.complete) state.completion = {.round = adopted.round, .world_size = adopted.world_size};
+  for (const AdoptedRun::Member& each : adopted.members) {
+    Member& member = run.members[each.node];
+    member.node = each.node;
+    member.serial = ++made_;
+    member.label = each.label;
+    member.bootstrap_port = each.bootstrap_port;
+    member.token = std::max<uint64_t>(prng_.Next(), 1);
+    member.place = Place{.round = adopted.round, .rank = each.rank};
+    state.participants[each.node] = each.rank;
+    state.last_heartbeats[each.node] = WallTime{};
+    if (each.session) {
+      Attach(run, member, *each.session, now);
+    } else {
+      MUSTER_PROBE("a member was lost while nobody led");
+      member.grace_ends = now;
+      run.broken.insert({now, member.serial, &member});
+    }
+  }
+  for (const auto& [node, member] : run.members) TellAnew(run, member, out);
+  Reschedule(run, now);
 }
 
 // What is due can only be later now. That is found out when it would have been due: nine of ten

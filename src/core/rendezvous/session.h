@@ -46,7 +46,8 @@ struct Push {
     kAdmitted,      ///< In the round that is forming.
     kWaiting,       ///< The round is complete; in the list for the next one.
     kSpare,         ///< ... and full.
-    kComplete,      ///< `rank` of `world_size` in `round`; workers meet at `addr`:`port`.
+    kComplete,      ///< `rank` of `world_size` in `round`; workers meet at `addr`:`port`. In
+                    ///< etcd, `token` is the lease of what belongs to the run.
     kLost,          ///< `who` is no longer in the round, and `why`: one or several nodes.
     kNodesWaiting,  ///< `count` nodes wait for the next round.
     kClosed,        ///< By `who`, `why`. Of a spare that is no longer needed: `graceful`.

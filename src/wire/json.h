@@ -1,4 +1,4 @@
-// The text inside an event's JSON: strings to be written and strings to be read.
+// JSON: strings to be written, and objects that are known in advance to be read.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,9 @@ namespace muster {
 /// encoding. Bytes that are no UTF-8 become U+FFFD.
 void AppendJsonString(std::string& out, std::string_view text);
 
-/// Reads JSON from left to right, for objects that are known in advance: strings, integers and
-/// null. Everything throws std::invalid_argument, saying where, what came and what is allowed.
+/// Reads JSON from left to right, for objects that are known in advance: strings, integers,
+/// booleans and null. After the first thing that is not as expected, everything reads as nothing:
+/// one look at the end tells.
 class JsonReader {
  public:
   /// `what` is the thing being read, for messages. Both must outlive the reader.
@@ -29,13 +30,21 @@ class JsonReader {
   std::string String();
   int64_t Integer();
   std::optional<int64_t> IntegerOrNull();
+  bool Boolean();
+  bool AtString();  ///< A string comes next.
+  bool AtWord();    ///< true, false or null does.
 
-  [[noreturn]] void Refuse(std::string_view allowed) const;  ///< What is at the present place.
-  [[noreturn]] void Fail(std::string_view problem) const;    ///< With what was just read.
+  void Refuse(std::string_view allowed);  ///< What is at the present place.
+  void Fail(std::string_view problem);    ///< With what was just read.
+
+  bool failed() const { return !problem_.empty(); }
+  /// Where, what came and what is allowed.
+  const std::string& problem() const { return problem_; }
 
  private:
-  [[noreturn]] void FailAt(size_t place, std::string_view problem) const;
+  void FailAt(size_t place, std::string_view problem);
   void SkipBlanks();
+  bool TryWord(std::string_view word);
   void Escape(std::string& out);
   uint32_t HexUnit();
   void Utf8(std::string& out);
@@ -43,6 +52,7 @@ class JsonReader {
   const std::string_view what_;
   const std::string_view json_;
   size_t at_ = 0;
+  std::string problem_;
 };
 
 }  // namespace muster

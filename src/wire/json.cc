@@ -1,8 +1,7 @@
-#include "face/event_json.h"
+#include "wire/json.h"
 
 #include <algorithm>
 #include <charconv>
-#include <stdexcept>
 
 #include "base/text.h"
 #include "base/utf8.h"
@@ -81,14 +80,16 @@ void AppendJsonString(std::string& out, std::string_view text) {
   out += '"';
 }
 
-void JsonReader::FailAt(size_t place, std::string_view problem) const {
-  throw std::invalid_argument(Concat(what_, ", byte ", place, ": ", problem));
+void JsonReader::FailAt(size_t place, std::string_view problem) {
+  if (problem_.empty()) problem_ = Concat(what_, ", byte ", place, ": ", problem);
+  at_ = json_.size();
 }
 
-void JsonReader::Fail(std::string_view problem) const { FailAt(at_, problem); }
+void JsonReader::Fail(std::string_view problem) { FailAt(at_, problem); }
 
-void JsonReader::Refuse(std::string_view allowed) const {
-  if (at_ >= json_.size()) FailAt(at_, Concat("the text ends where ", allowed, " is expected"));
+void JsonReader::Refuse(std::string_view allowed) {
+  if (at_ >= json_.size())
+    return FailAt(at_, Concat("the text ends where ", allowed, " is expected"));
   FailAt(at_, Concat("'", Printable(json_.substr(at_), 16), "' where ", allowed, " is expected"));
 }
 
@@ -112,13 +113,23 @@ void JsonReader::End() {
   if (at_ < json_.size()) Refuse("the end of the text");
 }
 
+bool JsonReader::AtString() {
+  SkipBlanks();
+  return json_.substr(at_).starts_with('"');
+}
+
+bool JsonReader::AtWord() {
+  SkipBlanks();
+  return at_ < json_.size() && json_[at_] >= 'a' && json_[at_] <= 'z';
+}
+
 std::string JsonReader::String() {
   SkipBlanks();
   const size_t begin = at_;
-  if (!TryTake('"')) Refuse("a string");
+  if (!TryTake('"')) return Refuse("a string"), "";
   std::string out;
   while (true) {
-    if (at_ >= json_.size()) FailAt(begin, "a string without its closing quote");
+    if (at_ >= json_.size()) return FailAt(begin, "a string without its closing quote"), "";
     const char next = json_[at_];
     if (next == '"') break;
     if (next == '\\') {
@@ -128,6 +139,7 @@ std::string JsonReader::String() {
     } else {
       Utf8(out);
     }
+    if (failed()) return "";
   }
   ++at_;
   return out;
@@ -135,7 +147,7 @@ std::string JsonReader::String() {
 
 void JsonReader::Utf8(std::string& out) {
   const size_t bytes = FirstCodePoint(json_.substr(at_)).bytes;
-  if (bytes == 0) Refuse("UTF-8");
+  if (bytes == 0) return Refuse("UTF-8");
   out += json_.substr(at_, bytes);
   at_ += bytes;
 }
@@ -154,13 +166,15 @@ void JsonReader::Escape(std::string& out) {
     at_ += 2;
     return;
   }
-  if (letter != 'u') Refuse("an escape sequence of JSON");
+  if (letter != 'u') return Refuse("an escape sequence of JSON");
   uint32_t code = HexUnit();
-  if (code >= 0xdc00 && code < 0xe000) FailAt(begin, "the second half of a surrogate pair, alone");
+  if (code >= 0xdc00 && code < 0xe000)
+    return FailAt(begin, "the second half of a surrogate pair, alone");
   if (code >= 0xd800 && code < 0xdc00) {
     const bool more = json_.substr(at_).starts_with("\\u");
     const uint32_t low = more ? HexUnit() : 0;
-    if (low < 0xdc00 || low >= 0xe000) FailAt(begin, "the first half of a surrogate pair, alone");
+    if (low < 0xdc00 || low >= 0xe000)
+      return FailAt(begin, "the first half of a surrogate pair, alone");
     code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
   }
   AppendUtf8(out, code);
@@ -174,7 +188,7 @@ uint32_t JsonReader::HexUnit() {
   const auto [end, failure] =
       std::from_chars(digits.data(), digits.data() + digits.size(), unit, 16);
   if (failure != std::errc() || end != digits.data() + 4)
-    Refuse("\\u with four hexadecimal digits");
+    return Refuse("\\u with four hexadecimal digits"), 0;
   at_ += 6;
   return unit;
 }
@@ -185,21 +199,32 @@ int64_t JsonReader::Integer() {
   const std::string_view text = json_.substr(at_, end - at_);
   const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
   const bool integer = !digits.empty() && digits.find_first_not_of("0123456789") == digits.npos;
-  if (!integer || (digits.size() > 1 && digits.front() == '0')) Refuse("an integer");
+  if (!integer || (digits.size() > 1 && digits.front() == '0')) return Refuse("an integer"), 0;
   int64_t value = 0;
   const auto failure = std::from_chars(text.data(), text.data() + text.size(), value).ec;
-  if (failure != std::errc()) Refuse("an integer of 64 bits");
+  if (failure != std::errc()) return Refuse("an integer of 64 bits"), 0;
   at_ = end;
   return value;
 }
 
+bool JsonReader::TryWord(std::string_view word) {
+  SkipBlanks();
+  if (!json_.substr(at_).starts_with(word)) return false;
+  at_ += word.size();
+  return true;
+}
+
 std::optional<int64_t> JsonReader::IntegerOrNull() {
-  constexpr std::string_view kNull = "null";
   SkipBlanks();
   if (!json_.substr(at_).starts_with('n')) return Integer();
-  if (!json_.substr(at_).starts_with(kNull)) Refuse("an integer or null");
-  at_ += kNull.size();
+  if (!TryWord("null")) Refuse("an integer or null");
   return std::nullopt;
+}
+
+bool JsonReader::Boolean() {
+  if (TryWord("true")) return true;
+  if (!TryWord("false")) Refuse("true or false");
+  return false;
 }
 
 }  // namespace muster

@@ -1,0 +1,99 @@
+// EtcdRendezvousHandler, the backend "etcd": the nodes meet in a cluster of etcd (v3), led by one
+// of them; any machine may be lost, also that one.
+//
+// docs/etcd.md says what is written there.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "muster/etcd.h"
+#include "muster/rendezvous_events.h"
+#include "muster/rendezvous_handler.h"
+#include "muster/rendezvous_parameters.h"
+
+namespace muster {
+
+class Etcd;
+class Loop;
+class Surroundings;
+template <typename T>
+class Result;
+
+struct EtcdRendezvousOptions {
+  static constexpr std::string_view kDefaultPrefix = "/muster";
+
+  EtcdOptions etcd;
+  std::string run_id;
+  std::string local_addr{};  ///< Under which others reach this machine; empty: from where it speaks
+                             ///< to etcd, or, if etcd is on this machine, its name.
+
+  // All nodes of a run must give the same of these.
+  int64_t min_nodes = 1;
+  int64_t max_nodes = 1;
+  std::chrono::milliseconds last_call{30'000};  ///< From reaching min_nodes to closing the doors.
+  /// A node not heard for so many intervals is taken for dead; that is its lease, in whole seconds,
+  /// and 2 s at least.
+  std::chrono::milliseconds keep_alive_interval{1'000};
+  int64_t keep_alive_max_attempt = 3;
+  /// "natural", "text", "stable" or "label": see CoordinatedRendezvousOptions.
+  std::string rank_policy = "natural";
+
+  std::string label{};                              ///< For the policy "label": a rack, a switch.
+  std::chrono::milliseconds join_timeout{600'000};  ///< One NextRendezvous().
+  std::chrono::milliseconds close_timeout{30'000};  ///< SetClosed() and Leave().
+  RendezvousEventSink events{};                     ///< Null: the process's sink.
+
+  /// From parameters and the options of EtcdOptions, and join_timeout, last_call_timeout,
+  /// close_timeout, keep_alive_interval (seconds, also fractions), keep_alive_max_attempt,
+  /// rank_policy and label. std::invalid_argument says what is wrong.
+  static EtcdRendezvousOptions From(const RendezvousParameters& parameters);
+  void Validate() const;
+};
+
+class EtcdRendezvousHandler final : public RendezvousHandler {
+ public:
+  /// Connects later, and goes on trying until a call's time is over. In the component muster::etcd.
+  explicit EtcdRendezvousHandler(EtcdRendezvousOptions options);
+  /// With other clients of etcd, in other surroundings than this process: simulated ones.
+  using Connector = std::function<Result<std::unique_ptr<Etcd>>(Loop&)>;
+  EtcdRendezvousHandler(EtcdRendezvousOptions options, Connector connect, Surroundings& around);
+  ~EtcdRendezvousHandler() override;
+
+  /// This node: "10.0.0.7_4711_0".
+  std::string node() const;
+
+  using RendezvousHandler::SetClosed;
+  std::string GetBackend() const override { return "etcd"; }
+  std::string GetRunId() const override;
+  /// Unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
+  bool UseAgentStore() const override;
+  /// Returns the moment the round is complete. RendezvousConnectionError: etcd is out of reach for
+  /// all of join_timeout, or does not let us in; RendezvousStateError: what others have written
+  /// into the run's keys cannot be read.
+  RendezvousInfo NextRendezvous() override;
+  /// These two cost no round trip: the leader says so when it changes.
+  bool IsClosed() override;
+  int64_t NumNodesWaiting() override;
+  void SetClosed(std::string_view reason) override;
+  /// Any thread. A node that has lost its lease hears of it here, whatever else is broken.
+  std::optional<MembershipEvent> AwaitEvent(std::chrono::milliseconds time) override;
+  bool StopWaiting() override;
+  void Leave() override;
+  bool Shutdown() override;
+  WaitReport DescribeWait() const override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// What the registry makes for "etcd", once EnableEtcd() was called. In the component muster::etcd.
+RendezvousHandlerPtr CreateEtcdHandler(const RendezvousParameters& parameters);
+
+}  // namespace muster

@@ -1,0 +1,177 @@
+#include "muster/etcd_rendezvous.h"
+
+#include <stdexcept>
+#include <utility>
+
+#include "adapters/posix/host.h"
+#include "base/text.h"
+#include "face/bootstrap.h"
+#include "face/etcd_access.h"
+#include "face/option_readers.h"
+#include "face/session_rendezvous.h"
+#include "face/this_process.h"
+#include "muster/etcd_store.h"
+#include "muster/rendezvous_error.h"
+#include "runtime/etcd_calls.h"
+#include "runtime/etcd_link.h"
+
+namespace muster {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+EtcdRendezvousOptions Validated(EtcdRendezvousOptions options) {
+  options.Validate();
+  return options;
+}
+
+RunSettings Settings(const EtcdRendezvousOptions& options) {
+  return {.min_nodes = options.min_nodes,
+          .max_nodes = options.max_nodes,
+          .last_call = options.last_call,
+          .keep_alive_interval = options.keep_alive_interval,
+          .keep_alive_max_attempt = options.keep_alive_max_attempt,
+          .grace = 0s,  // a lease has its own
+          .policy = *ParseRankPolicy(options.rank_policy)};
+}
+
+std::string AddressOf(const EtcdRendezvousOptions& options) {
+  if (!options.local_addr.empty()) return options.local_addr;
+  return AddressTowards(AccessOf(options.etcd).endpoints.front());
+}
+
+}  // namespace
+
+EtcdRendezvousOptions EtcdRendezvousOptions::From(const RendezvousParameters& parameters) {
+  EtcdRendezvousOptions options{.etcd = EtcdOptions::From(parameters),
+                                .run_id = parameters.run_id,
+                                .local_addr = parameters.local_addr,
+                                .min_nodes = parameters.min_nodes,
+                                .max_nodes = parameters.max_nodes};
+  TakeSeconds(parameters, "join_timeout", options.join_timeout);
+  TakeSeconds(parameters, "last_call_timeout", options.last_call);
+  TakeSeconds(parameters, "close_timeout", options.close_timeout);
+  TakeSeconds(parameters, "keep_alive_interval", options.keep_alive_interval);
+  TakeText(parameters, "rank_policy", options.rank_policy);
+  TakeText(parameters, "label", options.label);
+  options.keep_alive_max_attempt =
+      parameters.GetAsInt("keep_alive_max_attempt").value_or(options.keep_alive_max_attempt);
+  options.Validate();
+  return options;
+}
+
+void EtcdRendezvousOptions::Validate() const {
+  etcd.Validate();
+  MustBeRunId(run_id);
+  MustBePrintable(label, "label");
+  MustBe(join_timeout.count() > 0, "join_timeout in ms", join_timeout.count(), "above 0");
+  MustBe(close_timeout.count() > 0, "close_timeout in ms", close_timeout.count(), "above 0");
+  MustBeRankPolicy(rank_policy);
+  if (const std::string why = Settings(*this).Impossible(); !why.empty())
+    throw std::invalid_argument(Concat("The rendezvous '", run_id, "': ", why, "."));
+}
+
+struct EtcdRendezvousHandler::Impl final : SessionRendezvous {
+  Impl(EtcdRendezvousOptions given, EtcdConnector its_connector, Surroundings& its_surroundings)
+      : SessionRendezvous({.class_name = "etcd_rendezvous:EtcdRendezvousHandler",
+                           .run_id = given.run_id,
+                           .join_timeout = given.join_timeout,
+                           .close_timeout = given.close_timeout,
+                           .events = given.events},
+                          its_surroundings),
+        options(Validated(std::move(given))),
+        connect(std::move(its_connector)) {
+    self = NewNode(around, AddressOf(options));
+    prefix = options.etcd.prefix.empty() ? EtcdRendezvousOptions::kDefaultPrefix
+                                         : std::string_view(options.etcd.prefix);
+  }
+  ~Impl() override { EndSession(); }
+
+  SessionClientOptions ClientOptions() override {
+    const EtcdLinkOptions link{.connect = connect,
+                               .prefix = prefix,
+                               .hello = {.run_id = options.run_id,
+                                         .node = self,
+                                         .settings = Settings(options),
+                                         .label = options.label,
+                                         .bootstrap_port = master->port()},
+                               .seed = around.Seed() ^ static_cast<uint64_t>(self.local_id)};
+    return {.hello = link.hello,
+            .server = options.etcd.ToString(),
+            .make_link = [link](LoopThread& thread, RendezvousLinkOwner& owner) {
+              return std::make_unique<EtcdLink>(thread.loop(), link, owner);
+            }};
+  }
+
+  std::shared_ptr<Store> StoreOf(const Push& assignment, const SessionClient&) override {
+    if (!calls) {
+      auto made = EtcdCalls::Open(connect, around);
+      if (!made) throw RendezvousConnectionError(made.error().message);
+      calls = std::move(*made);
+    }
+    const wire::EtcdKeys keys(prefix, options.run_id);
+    return std::make_shared<EtcdStore>(calls, Concat(keys.Store(), assignment.round),
+                                       options.join_timeout,
+                                       static_cast<int64_t>(assignment.token));
+  }
+
+  const EtcdRendezvousOptions options;
+  const EtcdConnector connect;
+  std::string prefix;
+  std::shared_ptr<EtcdCalls> calls;  ///< Of the stores of all rounds.
+};
+
+EtcdRendezvousHandler::EtcdRendezvousHandler(EtcdRendezvousOptions options, Connector connect,
+                                             Surroundings& around)
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(connect), around)) {}
+
+EtcdRendezvousHandler::~EtcdRendezvousHandler() = default;
+
+std::string EtcdRendezvousHandler::node() const { return impl_->self.ToString(); }
+std::string EtcdRendezvousHandler::GetRunId() const { return impl_->options.run_id; }
+bool EtcdRendezvousHandler::UseAgentStore() const { return Bootstrap::IsShared(); }
+
+// etcd has no server that could be somebody else's.
+RendezvousInfo EtcdRendezvousHandler::NextRendezvous() { return *impl_->Next(); }
+
+bool EtcdRendezvousHandler::IsClosed() {
+  const SessionClient* session = impl_->ClientIfAny();
+  return session != nullptr && session->closed();
+}
+
+int64_t EtcdRendezvousHandler::NumNodesWaiting() {
+  const SessionClient* session = impl_->ClientIfAny();
+  return session == nullptr ? 0 : session->nodes_waiting();
+}
+
+void EtcdRendezvousHandler::SetClosed(std::string_view reason) { impl_->Close(reason); }
+
+std::optional<MembershipEvent> EtcdRendezvousHandler::AwaitEvent(milliseconds time) {
+  return impl_->Client().AwaitEvent(After(impl_->clock.Now(), time));
+}
+
+bool EtcdRendezvousHandler::StopWaiting() {
+  impl_->Client().StopWaiting();
+  return true;
+}
+
+void EtcdRendezvousHandler::Leave() {
+  if (SessionClient* session = impl_->ClientIfAny()) session->Leave(impl_->options.close_timeout);
+}
+
+bool EtcdRendezvousHandler::Shutdown() {
+  try {
+    impl_->Close("shut down");
+    return true;
+  } catch (const RendezvousError&) {
+    return false;
+  }
+}
+
+WaitReport EtcdRendezvousHandler::DescribeWait() const {
+  SessionClient* session = impl_->ClientIfAny();
+  return session == nullptr ? WaitReport{} : session->Describe();
+}
+
+}  // namespace muster

@@ -1,0 +1,170 @@
+#include "runtime/etcd_calls.h"
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "base/text.h"
+
+namespace muster {
+
+namespace {
+
+// A cluster that changes its leader is silent for a second or two; one that is silent for longer
+// than this has lost the request.
+constexpr Duration kAttempt = 10s;
+constexpr Duration kFirstPause = 20ms;
+constexpr Duration kLongestPause = 1s;
+
+using Lock = std::unique_lock<Monitor>;
+
+bool OnlyReads(const EtcdTransaction& transaction) {
+  const auto reads = [](const EtcdOperation& each) {
+    return each.kind == EtcdOperation::Kind::kGet;
+  };
+  return std::all_of(transaction.then.begin(), transaction.then.end(), reads) &&
+         std::all_of(transaction.otherwise.begin(), transaction.otherwise.end(), reads);
+}
+
+/// A caller that waits for changes. Its watches live on the loop's thread.
+class Waiting final : public EtcdWatcher {
+ public:
+  Waiting(std::unique_ptr<Monitor> monitor, const std::function<bool(const EtcdChange&)>& enough)
+      : monitor_(std::move(monitor)), enough_(enough) {}
+
+  void OnChanges(const std::vector<EtcdChange>& changes) override {
+    const Lock lock(*monitor_);
+    trouble_.clear();
+    for (const EtcdChange& each : changes) {
+      if (outcome_) return;
+      if (!enough_(each)) continue;
+      outcome_ = Ok();
+      monitor_->NotifyAll();
+    }
+  }
+  void OnTrouble(const std::string& why) override {
+    const Lock lock(*monitor_);
+    trouble_ = why;
+  }
+  void OnEnd(const Error& why) override {
+    const Lock lock(*monitor_);
+    if (!outcome_) outcome_ = Status(why);
+    monitor_->NotifyAll();
+  }
+
+  Status Result(Clock& clock, Instant deadline) {
+    Lock lock(*monitor_);
+    while (!outcome_) {
+      if (deadline != Instant::Never() && clock.Now() >= deadline) {
+        outcome_ = Status(Error{Code::kTimeout, trouble_});
+        break;
+      }
+      monitor_->WaitUntil(deadline);
+    }
+    return *outcome_;
+  }
+
+  std::vector<std::unique_ptr<EtcdWatch>> watches;  // on the loop's thread only
+
+ private:
+  const std::unique_ptr<Monitor> monitor_;
+  const std::function<bool(const EtcdChange&)>& enough_;
+  std::optional<Status> outcome_;
+  std::string trouble_;  // since the last change
+};
+
+}  // namespace
+
+EtcdCalls::EtcdCalls(Surroundings& around)
+    : around_(around), clock_(around.clock()), seed_(around.Seed()), thread_(around.StartLoop()) {}
+
+EtcdCalls::~EtcdCalls() {
+  thread_->RunAndWait([this] { etcd_.reset(); });
+}
+
+Result<std::shared_ptr<EtcdCalls>> EtcdCalls::Open(const EtcdConnector& connector,
+                                                   Surroundings& around) {
+  std::shared_ptr<EtcdCalls> calls(new EtcdCalls(around));
+  std::optional<Error> failure;
+  calls->thread_->RunAndWait([&] {
+    Result<std::unique_ptr<Etcd>> made = connector(calls->thread_->loop());
+    if (!made) {
+      failure = made.error();
+      return;
+    }
+    calls->etcd_ = std::move(*made);
+    calls->name_ = calls->etcd_->Describe();
+  });
+  if (failure) return *std::move(failure);
+  return calls;
+}
+
+template <typename T>
+Result<T> EtcdCalls::Ask(const std::function<void(std::function<void(Result<T>)>)>& start) {
+  const std::unique_ptr<Monitor> monitor = around_.MakeMonitor();
+  std::optional<Result<T>> answer;
+  thread_->loop().Post([&] {
+    start([&](Result<T> result) {
+      const Lock lock(*monitor);
+      answer = std::move(result);
+      monitor->NotifyAll();
+    });
+  });
+  Lock lock(*monitor);
+  while (!answer) monitor->WaitUntil(Instant::Never());
+  return *std::move(answer);
+}
+
+template <typename T>
+Result<T> EtcdCalls::Repeat(Instant deadline, bool repeat_unheard,
+                            const std::function<Result<T>(Duration)>& attempt) {
+  Backoff backoff(kFirstPause, kLongestPause, NextSeed());
+  while (true) {
+    const Duration left = deadline == Instant::Never() ? kAttempt : deadline - clock_.Now();
+    Result<T> result = attempt(std::clamp<Duration>(left, 1ms, kAttempt));
+    if (result) return result;
+    const Code code = result.error().code;
+    if (code != Code::kUnavailable && !(repeat_unheard && code == Code::kTimeout)) return result;
+    const Instant next = clock_.Now() + backoff.Next();
+    if (next >= deadline) return result;
+    clock_.SleepUntil(next);
+  }
+}
+
+Result<EtcdAnswer> EtcdCalls::Commit(const EtcdTransaction& transaction, Instant deadline) {
+  return Repeat<EtcdAnswer>(deadline, OnlyReads(transaction), [&](Duration patience) {
+    return Ask<EtcdAnswer>([&](std::function<void(Result<EtcdAnswer>)> done) {
+      etcd_->Commit(transaction, patience, std::move(done));
+    });
+  });
+}
+
+Result<EtcdLease> EtcdCalls::Grant(Duration ttl, Instant deadline) {
+  return Repeat<EtcdLease>(deadline, true, [&](Duration patience) {
+    return Ask<EtcdLease>([&](std::function<void(Result<EtcdLease>)> done) {
+      etcd_->Grant(ttl, patience, std::move(done));
+    });
+  });
+}
+
+Status EtcdCalls::Revoke(int64_t lease, Instant deadline) {
+  return Repeat<Unit>(deadline, true, [&](Duration patience) {
+    return Ask<Unit>(
+        [&](std::function<void(Status)> done) { etcd_->Revoke(lease, patience, std::move(done)); });
+  });
+}
+
+Status EtcdCalls::Await(const std::vector<EtcdRange>& ranges, int64_t revision, Instant deadline,
+                        const std::function<bool(const EtcdChange&)>& enough) {
+  Waiting waiting(around_.MakeMonitor(), enough);
+  thread_->loop().Post([&] {
+    for (const EtcdRange& range : ranges)
+      waiting.watches.push_back(etcd_->Watch(range, revision, waiting));
+  });
+  Status status = waiting.Result(clock_, deadline);
+  thread_->RunAndWait([&] { waiting.watches.clear(); });
+  return status;
+}
+
+}  // namespace muster

@@ -1,0 +1,93 @@
+#include "runtime/etcd_layout.h"
+
+#include <charconv>
+#include <system_error>
+
+#include "base/text.h"
+
+namespace muster {
+
+namespace {
+
+constexpr char kBeforeNumber = '#';
+constexpr size_t kDigits = 20;  // of the largest number of 64 bits
+
+bool IsPlain(char c) { return c > ' ' && c <= '~' && c != '%' && c != kBeforeNumber; }
+
+}  // namespace
+
+std::string EscapedEtcdKey(std::string_view key) {
+  constexpr std::string_view kHex = "0123456789ABCDEF";
+  std::string name;
+  name.reserve(key.size());
+  for (const char c : key) {
+    if (IsPlain(c)) {
+      name += c;
+      continue;
+    }
+    const auto byte = static_cast<unsigned char>(c);
+    name += '%';
+    name += kHex[byte >> 4];
+    name += kHex[byte & 15];
+  }
+  return name;
+}
+
+std::optional<std::string> UnescapedEtcdKey(std::string_view name) {
+  std::string key;
+  key.reserve(name.size());
+  for (size_t at = 0; at < name.size(); ++at) {
+    if (name[at] != '%') {
+      key += name[at];
+      continue;
+    }
+    const std::string_view digits = name.substr(at + 1, 2);
+    uint8_t byte = 0;
+    const auto [end, failure] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
+    if (failure != std::errc() || end != digits.data() + 2) return std::nullopt;
+    key += static_cast<char>(byte);
+    at += 2;
+  }
+  if (EscapedEtcdKey(key) != name) return std::nullopt;
+  return key;
+}
+
+EtcdLayout::EtcdLayout(std::string_view prefix)
+    : values_(Concat(prefix, "/keys/")),
+      queues_(Concat(prefix, "/queues/")),
+      tails_(Concat(prefix, "/tails/")) {}
+
+std::string EtcdLayout::ValueOf(std::string_view key) const {
+  return Concat(values_, EscapedEtcdKey(key));
+}
+
+EtcdRange EtcdLayout::Values() const { return EtcdPrefix(values_); }
+
+std::optional<std::string> EtcdLayout::KeyOfValue(std::string_view etcd_key) const {
+  if (!etcd_key.starts_with(values_)) return std::nullopt;
+  return UnescapedEtcdKey(etcd_key.substr(values_.size()));
+}
+
+EtcdRange EtcdLayout::QueueOf(std::string_view key) const {
+  return EtcdPrefix(Concat(queues_, EscapedEtcdKey(key), kBeforeNumber));
+}
+
+std::string EtcdLayout::ElementOf(std::string_view key, uint64_t number) const {
+  const std::string digits = Concat(number);
+  return Concat(queues_, EscapedEtcdKey(key), kBeforeNumber,
+                std::string(kDigits - digits.size(), '0'), digits);
+}
+
+std::string EtcdLayout::TailOf(std::string_view key) const {
+  return Concat(tails_, EscapedEtcdKey(key));
+}
+
+std::optional<std::string> EtcdLayout::KeyOfElement(std::string_view etcd_key) const {
+  const size_t end = etcd_key.rfind(kBeforeNumber);
+  if (!etcd_key.starts_with(queues_) || end == std::string_view::npos || end < queues_.size())
+    return std::nullopt;
+  return UnescapedEtcdKey(etcd_key.substr(queues_.size(), end - queues_.size()));
+}
+
+}  // namespace muster

@@ -1,0 +1,488 @@
+#include "runtime/etcd_leader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/assert.h"
+#include "base/planted.h"
+#include "base/probe.h"
+#include "base/text.h"
+
+namespace muster {
+
+namespace {
+
+using Stage = wire::EtcdNotice::Stage;
+using Wish = wire::EtcdMember::Wish;
+
+constexpr Duration kPatience = 5s;
+constexpr Duration kFirstPause = 20ms;
+constexpr Duration kLongestPause = 1s;
+constexpr Duration kStatusPause = 500ms;
+
+// What Read() asks for, in this order.
+enum Found : size_t { kRun, kPlans, kMembers, kNotices };
+
+EtcdOperation Get(EtcdRange range) {
+  return {.kind = EtcdOperation::Kind::kGet, .range = std::move(range)};
+}
+
+// The member has been answered, for good: it does not wish for that any more.
+bool IsAnswered(const wire::EtcdNotice& notice, const wire::EtcdMember& record) {
+  return notice.said == record.said &&
+         (notice.stage == Stage::kTimedOut || notice.stage == Stage::kLeft ||
+          notice.stage == Stage::kRefused);
+}
+
+}  // namespace
+
+EtcdLeader::EtcdLeader(Etcd& etcd, Loop& loop, EtcdLeaderOptions options, Owner& owner)
+    : etcd_(etcd),
+      loop_(loop),
+      options_(std::move(options)),
+      owner_(owner),
+      backoff_(kFirstPause, kLongestPause, options_.seed) {}
+
+EtcdLeader::~EtcdLeader() = default;
+
+void EtcdLeader::Start() { Read(); }
+
+// ----------------------------------------------------------------------------------------------
+// taking over
+
+void EtcdLeader::TryAgain(const Error& why) {
+  retry_ = loop_.Every(backoff_.Next(), [this] {
+    retry_.reset();
+    Read();
+  });
+  owner_.OnLeaderTrouble(why.message);
+}
+
+// Everything, as of one moment in which we lead.
+void EtcdLeader::Read() {
+  lifetime_.Renew();
+  watch_.reset();
+  keeper_.reset();
+  outbox_.reset();
+  coordinator_.reset();
+  due_.reset();
+  seats_.clear();
+  by_key_.clear();
+  leftovers_.clear();
+  etcd_.Commit({.conditions = {{.kind = EtcdCondition::Kind::kCreatedAt,
+                                .key = keys_.Leader(),
+                                .revision = options_.epoch}},
+                .then = {Get({.begin = keys_.Run()}), Get(EtcdPrefix(keys_.Plans())),
+                         Get(EtcdPrefix(keys_.Members())), Get(EtcdPrefix(keys_.Notices()))}},
+               kPatience,
+               lifetime_.Guard([this](Result<EtcdAnswer> answer) { OnRead(std::move(answer)); }));
+}
+
+void EtcdLeader::OnRead(Result<EtcdAnswer> answer) {
+  if (!answer) return TryAgain(answer.error());
+  if (!answer->held) return owner_.OnDeposed();
+  read_ = std::move(*answer);
+  const auto& found = read_->results[kRun].pairs;
+  // Whoever has deleted the record: no round is counted twice.
+  record_ = {.settings = record_.settings, .round = record_.round};
+  is_recorded_ = !found.empty() || record_.round >= 0;
+  if (!found.empty()) {
+    auto record = wire::ReadEtcdRun(keys_.Run(), found.front().value);
+    if (!record) return owner_.OnBroken(record.error());
+    record_ = std::move(*record);
+    run_lease_ = found.front().lease;
+  }
+  KeepRun();
+}
+
+// What belongs to the run goes when nobody has led it for a while.
+void EtcdLeader::KeepRun() {
+  const auto kept = [this](Duration ttl) {
+    keeper_ = loop_.Every(ttl / 3, [this] {
+      etcd_.KeepAlive(run_lease_, kPatience, lifetime_.Guard([this](Result<Duration> left) {
+        if (!left && left.error().code == Code::kNotFound) LoseRun();
+      }));
+    });
+    if (!coordinator_) Begin();
+  };
+  if (run_lease_ != 0) {
+    etcd_.KeepAlive(run_lease_, kPatience, lifetime_.Guard([this, kept](Result<Duration> left) {
+      if (left) return kept(*left);
+      if (left.error().code != Code::kNotFound) return TryAgain(left.error());
+      LoseRun();
+    }));
+    return;
+  }
+  etcd_.Grant(options_.run_kept, kPatience, lifetime_.Guard([this, kept](Result<EtcdLease> lease) {
+    if (!lease) return TryAgain(lease.error());
+    run_lease_ = lease->id;
+    kept(lease->ttl);
+  }));
+}
+
+// Somebody has revoked it, and with it all that was written.
+void EtcdLeader::LoseRun() {
+  run_lease_ = 0;
+  Read();
+}
+
+// Closed by nodes that are all gone: it was for them. Whoever comes now begins anew.
+bool EtcdLeader::IsStale() const {
+  if (!record_.closed) return false;
+  const int64_t closed_at = read_->results[kRun].pairs.front().changed;
+  return std::ranges::none_of(read_->results[kMembers].pairs,
+                              [&](const EtcdPair& member) { return member.created < closed_at; });
+}
+
+Result<std::vector<wire::EtcdSeat>> EtcdLeader::LastRound() const {
+  std::vector<wire::EtcdSeat> seats;
+  int64_t parts = 0;
+  const std::string prefix = Concat(keys_.Plans(), record_.plan, "/");
+  for (const EtcdPair& pair : read_->results[kPlans].pairs) {
+    if (!pair.key.starts_with(prefix)) continue;
+    MUSTER_TRY(auto more, wire::ReadPlan(pair.key, pair.value));
+    seats.insert(seats.end(), more.begin(), more.end());
+    ++parts;
+  }
+  if (parts != record_.parts) {
+    return Error{Code::kProtocol, Concat(prefix, ": ", parts, " parts of the plan of round ",
+                                         record_.round, " are there, of ", record_.parts)};
+  }
+  return seats;
+}
+
+Status EtcdLeader::AdoptRun(Instant now, Pushes& out) {
+  const bool stale = IsStale();
+  if (stale) MUSTER_PROBE("a run began anew after an earlier one of its name was closed");
+  AdoptedRun adopted{.id = options_.run_id,
+                     .settings = record_.settings,
+                     .settings_of = record_.settings_of,
+                     .round = record_.round,
+                     .world_size = record_.world_size,
+                     .first_addr = record_.addr,
+                     .first_port = record_.port,
+                     .closed = record_.closed && !stale,
+                     .closed_by = stale ? "" : record_.closed_by};
+  if (stale) record_.closed = false, record_.closed_by.clear();
+  MUSTER_TRY(const auto seats, LastRound());
+  for (const wire::EtcdSeat& seat : seats) {
+    AdoptedRun::Member member{.node = seat.node, .rank = seat.rank};
+    const auto found = seats_.find(seat.session);
+    if (found != seats_.end()) {
+      member.session = SessionId{static_cast<uint64_t>(seat.session)};
+      member.label = found->second.record.hello.label;
+      member.bootstrap_port = found->second.record.hello.bootstrap_port;
+    } else {
+      // Who had left, or wanted the next round, has not been lost by this one.
+      const auto& notices = read_->results[kNotices].pairs;
+      const std::string key = keys_.Notice(seat.node);
+      const auto notice = std::ranges::find(notices, key, &EtcdPair::key);
+      if (notice != notices.end()) {
+        const auto told = wire::ReadEtcdNotice(key, notice->value);
+        const bool had_left = told && told->session == seat.session &&
+                              told->round == record_.round && told->stage != Stage::kComplete;
+        if (had_left) continue;
+      }
+    }
+    adopted.members.push_back(std::move(member));
+  }
+  coordinator_->Adopt(adopted, now, out);
+  return Ok();
+}
+
+// A member as the last leader has left it.
+void EtcdLeader::TakeUp(Seat& seat, Instant now, Pushes& out) {
+  const wire::EtcdMember& record = seat.record;
+  const bool adopted = seat.key.token != 0;
+  if (!adopted) OpenSession(seat, now, out);
+  // Its wish was granted: the round that it has, or is about to hear of.
+  const bool granted = adopted && record.wish == Wish::kJoin && record.hello.round < record_.round;
+  const bool answered = seat.written && IsAnswered(*seat.written, record);
+  if (granted || answered) seat.heeded = seat.notice.said = record.said;
+  Heed(seat, now, out);
+}
+
+void EtcdLeader::Begin() {
+  const Instant now = loop_.Now();
+  coordinator_.emplace(CoordinatorOptions{.seed = options_.seed, .judges_silence = false});
+  EtcdOutbox::Owner& owner = *this;
+  outbox_.emplace(etcd_, loop_,
+                  EtcdCondition{.kind = EtcdCondition::Kind::kCreatedAt,
+                                .key = keys_.Leader(),
+                                .revision = options_.epoch},
+                  options_.seed, owner);
+  for (const EtcdPair& pair : read_->results[kMembers].pairs) Seated(pair);
+  for (const EtcdPair& pair : read_->results[kNotices].pairs) {
+    const auto notice = wire::ReadEtcdNotice(pair.key, pair.value);
+    const auto its = notice ? seats_.find(notice->session) : seats_.end();
+    if (its != seats_.end()) {
+      its->second.notice = *notice;
+      its->second.written = *notice;
+    } else {
+      leftovers_.insert(pair.key);
+    }
+  }
+  Pushes out;
+  if (is_recorded_) {
+    const Status adopted = AdoptRun(now, out);
+    if (!adopted) return owner_.OnBroken(adopted.error());
+    for (const Push& push : out) {
+      SessionKey& key = seats_.at(static_cast<int64_t>(push.to)).key;
+      key.token = push.token;
+      key.incarnation = push.incarnation;
+    }
+    coordinator_->Tick(now, out);  // those who are gone
+  }
+  for (auto& [session, seat] : seats_) TakeUp(seat, now, out);  // who came first is served first
+  watch_ = etcd_.Watch(EtcdPrefix(keys_.Members()), read_->revision + 1, *this);
+  read_.reset();
+  Deliver(out);
+}
+
+// ----------------------------------------------------------------------------------------------
+// members
+
+EtcdLeader::Seat* EtcdLeader::Seated(const EtcdPair& pair) {
+  auto record = wire::ReadEtcdMember(pair.key, pair.value);
+  if (record && pair.key != keys_.Member(record->hello.node))
+    record = Error{Code::kProtocol, Concat(pair.key, ": the record of another node")};
+  if (!record) {
+    MUSTER_PROBE("somebody else had written where members are");
+    owner_.OnLeaderTrouble(Concat("passed over: ", record.error().message));
+    return nullptr;
+  }
+  by_key_[pair.key] = pair.created;
+  Seat& seat = seats_[pair.created];
+  seat.record = std::move(*record);
+  seat.record.hello.run_id = options_.run_id;
+  seat.key.session = SessionId{static_cast<uint64_t>(pair.created)};
+  seat.key.round = seat.record.hello.round;
+  seat.notice.session = pair.created;
+  return &seat;
+}
+
+void EtcdLeader::OpenSession(Seat& seat, Instant now, Pushes& out) {
+  Pushes opened;
+  coordinator_->Open(seat.key.session, seat.record.hello, now, opened);
+  for (Push& push : opened) {
+    if (push.to == seat.key.session && push.kind == Push::Kind::kOpened) {
+      seat.key.token = push.token;
+      seat.key.incarnation = push.incarnation;
+    }
+    out.push_back(std::move(push));
+  }
+}
+
+void EtcdLeader::Heed(Seat& seat, Instant now, Pushes& out) {
+  if (seat.key.token == 0) return;  // it was refused, and comes again or not at all
+  const wire::EtcdMember& record = seat.record;
+  if (record.said != seat.heeded) {
+    seat.heeded = seat.notice.said = record.said;
+    if (record.wish == Wish::kJoin) coordinator_->Join(seat.key, record.join_timeout, now, out);
+    if (record.wish == Wish::kLeave) coordinator_->Leave(seat.key, now, out);
+  }
+  if (record.closes && !seat.closes) {
+    seat.closes = true;
+    coordinator_->Close(seat.key, record.close_reason, now, out);
+  }
+}
+
+void EtcdLeader::Gone(const std::string& key, Instant now, Pushes& out) {
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return;
+  const auto its = seats_.find(found->second);
+  const Seat& seat = its->second;
+  const std::string notice = keys_.Notice(seat.record.hello.node);
+  // The next leader will want to know whether it had left before.
+  if (seat.notice.round >= 0 && seat.notice.round == record_.round) {
+    leftovers_.insert(notice);
+  } else if (seat.written) {
+    outbox_->Delete({.begin = notice});
+  }
+  const SessionId session = seat.key.session;
+  seats_.erase(its);
+  by_key_.erase(found);
+  coordinator_->Disconnect(session, now);
+  coordinator_->Tick(now, out);
+}
+
+void EtcdLeader::OnChanges(const std::vector<EtcdChange>& changes) {
+  const Instant now = loop_.Now();
+  Pushes out;
+  coordinator_->Tick(now, out);
+  for (const auto& [deleted, pair] : changes) {
+    const auto known = by_key_.find(pair.key);
+    const bool is_new = known == by_key_.end() || known->second != pair.created;
+    if (deleted || is_new) Gone(pair.key, now, out);
+    if (deleted) continue;
+    Seat* seat = Seated(pair);
+    if (seat == nullptr) continue;
+    if (is_new) OpenSession(*seat, now, out);
+    Heed(*seat, now, out);
+  }
+  Deliver(out);
+}
+
+void EtcdLeader::OnTrouble(const std::string& why) { owner_.OnLeaderTrouble(why); }
+
+// What happened meanwhile is not known any more: all over again, from what there is.
+void EtcdLeader::OnEnd(const Error& why) {
+  if (why.code != Code::kNotFound) return TryAgain(why);
+  MUSTER_PROBE("a leader had to read everything anew");
+  Read();
+}
+
+// ----------------------------------------------------------------------------------------------
+// what they are told
+
+void EtcdLeader::Note(Seat& seat, const Push& push) const {
+  using Kind = Push::Kind;
+  wire::EtcdNotice& notice = seat.notice;
+  const auto reach = [&](Stage stage) {
+    notice.stage = stage;
+    notice.stage_round = push.round;
+    notice.count = push.count;
+    notice.why = push.why;
+    notice.refusal = push.refusal;
+  };
+  switch (push.kind) {
+    case Kind::kOpened:
+    case Kind::kEnded:
+      return;
+    case Kind::kRefused:
+      return reach(Stage::kRefused);
+    case Kind::kAdmitted:
+      return reach(Stage::kAdmitted);
+    case Kind::kWaiting:
+      return reach(Stage::kWaiting);
+    case Kind::kSpare:
+      return reach(Stage::kSpare);
+    case Kind::kTimedOut:
+      return reach(Stage::kTimedOut);
+    case Kind::kLeft:
+      return reach(Stage::kLeft);
+    case Kind::kComplete:
+      reach(Stage::kComplete);
+      notice.run_lease = run_lease_;
+      if (notice.round == push.round) return;  // said again
+      notice.round = push.round;
+      notice.rank = push.rank;
+      notice.world_size = push.world_size;
+      notice.addr = push.addr;
+      notice.port = push.port;
+      notice.lost = 0;
+      notice.lost_who = notice.lost_why = "";
+      notice.waiting = 0;
+      return;
+    case Kind::kLost:
+      // In all: who was told of some by the last leader is not told of them again.
+      notice.lost = std::max(notice.lost, coordinator_->Find(options_.run_id)->fallen.count);
+      notice.lost_who = push.who;
+      notice.lost_why = push.why;
+      return;
+    case Kind::kNodesWaiting:
+      notice.waiting = push.count;
+      return;
+    case Kind::kClosed:
+      notice.closed = true;
+      notice.graceful = push.graceful;
+      notice.closed_by = push.who;
+      return;
+  }
+}
+
+void EtcdLeader::Deliver(const Pushes& pushes) {
+  std::set<Seat*> changed;
+  std::vector<wire::EtcdSeat> round;
+  const Push* completed = nullptr;
+  for (const Push& push : pushes) {
+    const auto found = seats_.find(static_cast<int64_t>(push.to));
+    if (found == seats_.end()) continue;  // gone since
+    Seat& seat = found->second;
+    Note(seat, push);
+    changed.insert(&seat);
+    if (push.kind != Push::Kind::kComplete || push.round <= record_.round) continue;
+    completed = &push;
+    round.push_back({.node = seat.record.hello.node, .session = found->first, .rank = push.rank});
+  }
+  const Coordinator::Run* run = coordinator_->Find(options_.run_id);
+  if (completed != nullptr && !Planted(Bug::kUncommittedRound)) CommitRound(round, *completed);
+  if (run != nullptr && run->state.closed && !record_.closed) CommitRun();
+  for (Seat* seat : changed) WriteNotice(*seat);
+  Rearm();
+}
+
+// Before anybody hears of it: the next leader must know what was promised.
+void EtcdLeader::CommitRound(const std::vector<wire::EtcdSeat>& seats, const Push& any) {
+  const std::string last = record_.plan;
+  record_.round = any.round;
+  record_.world_size = any.world_size;
+  record_.addr = any.addr;
+  record_.port = any.port;
+  record_.plan = Concat(any.round, "-", options_.epoch);
+  const std::vector<std::string> parts = wire::WritePlan(seats);
+  record_.parts = static_cast<int64_t>(parts.size());
+  outbox_->Seal();
+  for (size_t i = 0; i < parts.size(); ++i)
+    outbox_->Put(keys_.Plan(record_.plan, i), parts[i], run_lease_);
+  CommitRun();
+  if (!last.empty()) outbox_->Delete(EtcdPrefix(Concat(keys_.Plans(), last, "/")));
+  for (const std::string& key : std::exchange(leftovers_, {})) outbox_->Delete({.begin = key});
+}
+
+void EtcdLeader::CommitRun() {
+  const Coordinator::Run& run = *coordinator_->Find(options_.run_id);
+  record_.settings = run.settings;
+  record_.settings_of = run.settings_of;
+  record_.closed = run.state.closed;
+  record_.closed_by = run.state.closed_by;
+  outbox_->Seal();
+  outbox_->Put(keys_.Run(), wire::Write(record_), run_lease_);
+  outbox_->Seal();
+}
+
+void EtcdLeader::WriteNotice(Seat& seat) {
+  if (seat.written == seat.notice) return;
+  seat.written = seat.notice;
+  const std::string key = keys_.Notice(seat.record.hello.node);
+  leftovers_.erase(key);
+  outbox_->Put(key, wire::Write(seat.notice), run_lease_);
+}
+
+void EtcdLeader::Rearm() {
+  const Instant due = coordinator_->NextDue();
+  due_.reset();
+  if (due != Instant::Never())
+    due_ = loop_.Every(std::max<Duration>(due - loop_.Now(), 1ms), [this] { Tick(); });
+  if (!status_timer_) {
+    status_timer_ = loop_.Every(kStatusPause, [this] {
+      status_timer_.reset();
+      TellStatus();
+    });
+  }
+}
+
+void EtcdLeader::Tick() {
+  Pushes out;
+  coordinator_->Tick(loop_.Now(), out);
+  Deliver(out);
+}
+
+void EtcdLeader::TellStatus() {
+  if (!coordinator_) return;
+  const auto report = coordinator_->Report(options_.run_id, kNamesTold, loop_.Now());
+  if (!report) return;
+  std::string status = wire::WriteStatus(*report);
+  if (status == status_) return;
+  status_ = status;
+  outbox_->Put(keys_.Status(), std::move(status), run_lease_);
+}
+
+void EtcdLeader::OnDeposed() { owner_.OnDeposed(); }
+
+void EtcdLeader::OnWriteFailed(const Error& why) {
+  if (why.code == Code::kNotFound) return LoseRun();
+  owner_.OnLeaderTrouble(why.message);
+}
+
+}  // namespace muster

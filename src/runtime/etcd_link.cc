@@ -1,0 +1,523 @@
+#include "runtime/etcd_link.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/assert.h"
+#include "base/planted.h"
+#include "base/probe.h"
+#include "base/text.h"
+
+namespace muster {
+
+namespace {
+
+using Stage = wire::EtcdNotice::Stage;
+
+constexpr Duration kPatience = 5s;
+constexpr Duration kRevokePatience = 1s;  // the lease ends by itself, too
+constexpr Duration kFirstPause = 20ms;
+constexpr Duration kLongestPause = 1s;
+// Of many that could lead, one is to be first.
+constexpr Duration kCampaignSpread = 20ms;
+constexpr Duration kTtlMin = 2s;  // etcd's own floor
+
+EtcdOperation Put(std::string key, std::string value, int64_t lease) {
+  return {.kind = EtcdOperation::Kind::kPut,
+          .range = {.begin = std::move(key)},
+          .value = std::move(value),
+          .lease = lease};
+}
+
+EtcdOperation Get(std::string key) {
+  return {.kind = EtcdOperation::Kind::kGet, .range = {.begin = std::move(key)}};
+}
+
+EtcdCondition CreatedAt(std::string key, int64_t revision) {
+  return {.kind = EtcdCondition::Kind::kCreatedAt, .key = std::move(key), .revision = revision};
+}
+
+// Whole seconds, as etcd counts them.
+Duration TtlOf(const RunSettings& settings) {
+  return std::max<Duration>(std::chrono::ceil<std::chrono::seconds>(settings.dead_after()),
+                            kTtlMin);
+}
+
+}  // namespace
+
+EtcdLink::EtcdLink(Loop& loop, EtcdLinkOptions options, RendezvousLinkOwner& owner)
+    : loop_(loop),
+      options_(std::move(options)),
+      keys_(options_.prefix, options_.hello.run_id),
+      my_key_(keys_.Member(options_.hello.node)),
+      owner_(owner),
+      prng_(options_.seed) {}
+
+EtcdLink::~EtcdLink() { MUSTER_ASSERT(loop_.IsCurrent()); }
+
+void EtcdLink::Start() {
+  MUSTER_ASSERT(step_ == Step::kIdle);
+  Enter();
+}
+
+// ----------------------------------------------------------------------------------------------
+// the lease
+
+void EtcdLink::Enter() {
+  if (!etcd_) {
+    auto made = options_.connect(loop_);
+    if (!made) return Fail(made.error());
+    etcd_ = std::move(*made);
+  }
+  step_ = Step::kEntering;
+  lifetime_.Renew();
+  const Instant asked_at = loop_.Now();
+  etcd_->Grant(TtlOf(options_.hello.settings), kPatience,
+               lifetime_.Guard([this, asked_at](Result<EtcdLease> lease) {
+                 if (lease) return Register(asked_at, *lease);
+                 if (lease.error().code == Code::kInvalid) return Fail(lease.error());
+                 Rest(lease.error().message);
+               }));
+}
+
+void EtcdLink::Register(Instant asked_at, const EtcdLease& lease) {
+  lease_ = lease.id;
+  ttl_ = lease.ttl;
+  lease_until_ = asked_at + ttl_;
+  if (!join_) wish_ = wire::EtcdMember::Wish::kNone;  // nothing to be left, either
+  if (join_ && join_->until == Instant::Never()) join_->until = loop_.Now() + join_->timeout;
+  const std::string record = wire::Write(Record());
+  bytes_ += record.size();
+  ++messages_;
+  dirty_ = false;
+  etcd_->Commit({.conditions = {CreatedAt(my_key_, 0)},
+                 .then = {Put(my_key_, record, lease_), Get(keys_.Leader())},
+                 .otherwise = {Get(my_key_)}},
+                kPatience, lifetime_.Guard([this](Result<EtcdAnswer> answer) {
+                  OnRegistered(std::move(answer));
+                }));
+}
+
+void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
+  // If it was written after all, it goes with its lease.
+  if (!answer && answer.error().code == Code::kInvalid) return Fail(answer.error());
+  if (!answer) return LoseLease(answer.error().message);
+  if (!answer->held) {
+    MUSTER_PROBE("a node found its name taken in etcd");
+    heard_ = {.why = Concat("node '", options_.hello.node.ToString(), "' of run '",
+                            Printable(options_.hello.run_id), "' is there already (", my_key_,
+                            "): two nodes cannot be one"),
+              .refusal = Push::Refusal::kIdentity};
+    return Refused();
+  }
+  step_ = Step::kOpen;
+  session_ = answer->revision;
+  heard_ = {.session = session_};
+  backoff_.reset();
+  troubled_ = false;
+  leader_gone_at_ = 0;
+  notice_watch_.Begin(keys_.Notice(options_.hello.node), session_ + 1);
+  leader_watch_.Begin(keys_.Leader(), session_ + 1);
+  Renew(lease_until_);
+  keeper_ = loop_.Every(std::min(ttl_ / 4, options_.hello.settings.keep_alive_interval),
+                        [this] { KeepAlive(); });
+  if (answer->results[1].pairs.empty()) CampaignSoon();
+  owner_.OnPush({.kind = Push::Kind::kOpened, .addr = options_.hello.node.addr});
+  if (dirty_) WriteRecord();
+}
+
+void EtcdLink::Renew(Instant until) {
+  lease_until_ = until;
+  const Duration left = lease_until_ - loop_.Now();
+  if (left <= 0s) return LoseLease("its lease was not renewed in time");
+  expiry_ = loop_.Every(left, [this] {
+    MUSTER_PROBE("a node gave itself up, for its lease was over");
+    LoseLease(Concat("its lease was not renewed for ", Milliseconds(ttl_), " ms"));
+  });
+}
+
+void EtcdLink::KeepAlive() {
+  const Instant asked_at = loop_.Now();
+  if (asked_at >= lease_until_) return LoseLease("its lease was not renewed in time");
+  etcd_->KeepAlive(lease_, lease_until_ - asked_at,
+                   lifetime_.Guard([this, asked_at](Result<Duration> left) {
+                     if (left) {
+                       Recovered();
+                       Renew(std::max(lease_until_, asked_at + *left));
+                     } else if (left.error().code == Code::kNotFound) {
+                       MUSTER_PROBE("etcd told a node that its lease was over");
+                       LoseLease("its lease is over");
+                     } else {
+                       Troubled(left.error().message);
+                     }
+                   }));
+}
+
+void EtcdLink::Disarm() {
+  lifetime_.Renew();
+  leader_.reset();
+  notice_watch_.End();
+  leader_watch_.End();
+  keeper_.reset();
+  expiry_.reset();
+  campaign_.reset();
+  rewrite_.reset();
+  rest_.reset();
+  campaigning_ = false;
+  writing_ = false;
+  session_ = 0;
+}
+
+void EtcdLink::LoseLease(const std::string& why) {
+  const bool was_open = step_ == Step::kOpen;
+  Disarm();
+  step_ = Step::kResting;
+  if (was_open) owner_.OnPlaceLost(why);
+  // It may be over by our clock alone, or not have been there at all; our name must be free.
+  etcd_->Revoke(std::exchange(lease_, 0), kRevokePatience,
+                lifetime_.Guard([this, why](const Status&) { Rest(why); }));
+}
+
+void EtcdLink::Rest(const std::string& why) {
+  step_ = Step::kResting;
+  if (!backoff_) backoff_.emplace(kFirstPause, kLongestPause, prng_.Next());
+  rest_ = loop_.Every(backoff_->Next(), [this] {
+    rest_.reset();
+    Enter();
+  });
+  owner_.OnTrouble(why);
+}
+
+void EtcdLink::Stop() {
+  Disarm();
+  step_ = Step::kStopped;
+  if (lease_ != 0) etcd_->Revoke(std::exchange(lease_, 0), kPatience, [](const Status&) {});
+}
+
+void EtcdLink::Fail(const Error& why) {
+  Stop();
+  owner_.OnFailed(why);
+}
+
+bool EtcdLink::Farewell(std::function<void()> done) {
+  Disarm();
+  step_ = Step::kStopped;
+  if (lease_ == 0) return false;
+  etcd_->Revoke(std::exchange(lease_, 0), kPatience,
+                lifetime_.Guard([done = std::move(done)](const Status&) { done(); }));
+  return true;
+}
+
+// ----------------------------------------------------------------------------------------------
+// what we want
+
+wire::EtcdMember EtcdLink::Record() const {
+  wire::EtcdMember record{.hello = options_.hello,
+                          .said = said_,
+                          .wish = wish_,
+                          .closes = close_.has_value(),
+                          .close_reason = close_.value_or("")};
+  record.hello.round = round_;
+  if (join_) {
+    const Instant now = loop_.Now();
+    record.join_timeout = join_->until == Instant::Never()
+                              ? join_->timeout
+                              : std::max<Duration>(join_->until - now, 1ms);
+  }
+  return record;
+}
+
+void EtcdLink::Wish(wire::EtcdMember::Wish wish) {
+  wish_ = wish;
+  ++said_;
+  WriteRecord();
+}
+
+// One at a time, and always what is wanted now.
+void EtcdLink::WriteRecord() {
+  dirty_ = true;
+  if (step_ != Step::kOpen || writing_ || rewrite_) return;
+  dirty_ = false;
+  writing_ = true;
+  const std::string record = wire::Write(Record());
+  bytes_ += record.size();
+  ++messages_;
+  etcd_->Commit(
+      {.conditions = {CreatedAt(my_key_, session_)}, .then = {Put(my_key_, record, lease_)}},
+      kPatience, lifetime_.Guard([this](Result<EtcdAnswer> answer) {
+        writing_ = false;
+        if (!answer && answer.error().code == Code::kNotFound)
+          return LoseLease("its lease is over");
+        if (!answer) {
+          dirty_ = true;
+          rewrite_ = loop_.Every(kFirstPause + Duration(prng_.Below(100'000'000)), [this] {
+            rewrite_.reset();
+            WriteRecord();
+          });
+          return Troubled(answer.error().message);
+        }
+        if (!answer->held) return LoseLease("its record is gone");
+        if (dirty_) WriteRecord();
+      }));
+}
+
+void EtcdLink::Join(Duration timeout) {
+  join_ = Wanted{timeout, loop_.Now() + timeout};
+  Wish(wire::EtcdMember::Wish::kJoin);
+  if (step_ == Step::kStopped) {
+    refused_since_.reset();
+    Enter();
+  }
+}
+
+void EtcdLink::Leave() {
+  join_.reset();
+  Wish(wire::EtcdMember::Wish::kLeave);
+}
+
+void EtcdLink::Abandon() {
+  MUSTER_PROBE("a join in etcd was given up without an answer");
+  Leave();
+}
+
+void EtcdLink::Close(std::string reason) {
+  close_ = std::move(reason);
+  WriteRecord();
+}
+
+void EtcdLink::AskHowItStands(uint32_t) {
+  if (step_ != Step::kOpen) return;
+  etcd_->Commit({.then = {Get(keys_.Status())}}, kPatience,
+                lifetime_.Guard([this](Result<EtcdAnswer> answer) {
+                  if (!answer) return;
+                  const auto& found = answer->results.front().pairs;
+                  if (found.empty()) return owner_.OnReport(std::nullopt);
+                  auto report =
+                      wire::ReadStatus(keys_.Status(), options_.hello.run_id, found.front().value);
+                  if (report) owner_.OnReport(std::move(*report));
+                }));
+}
+
+// ----------------------------------------------------------------------------------------------
+// what we hear
+
+void EtcdLink::KeyWatch::Begin(const std::string& key, int64_t revision) {
+  watch_ = link_.etcd_->Watch({.begin = key}, revision, *this);
+}
+
+void EtcdLink::KeyWatch::OnChanges(const std::vector<EtcdChange>& changes) {
+  for (const EtcdChange& change : changes) {
+    if (!watch_) return;  // what was heard has ended it
+    (link_.*change_)(change);
+  }
+}
+
+void EtcdLink::KeyWatch::OnEnd(const Error& why) {
+  watch_.reset();
+  if (why.code == Code::kNotFound) return link_.Refresh();
+  link_.Fail(why);
+}
+
+// What happened meanwhile is not known any more: what is now is enough.
+void EtcdLink::Refresh() {
+  MUSTER_PROBE("a node had to look anew at what it was told");
+  notice_watch_.End();
+  leader_watch_.End();
+  const std::string notice = keys_.Notice(options_.hello.node);
+  etcd_->Commit({.then = {Get(notice), Get(keys_.Leader())}}, kPatience,
+                lifetime_.Guard([this, notice](Result<EtcdAnswer> answer) {
+                  if (!answer) {
+                    Troubled(answer.error().message);
+                    rest_ = loop_.Every(kFirstPause + Duration(prng_.Below(100'000'000)), [this] {
+                      rest_.reset();
+                      Refresh();
+                    });
+                    return;
+                  }
+                  notice_watch_.Begin(notice, answer->revision + 1);
+                  leader_watch_.Begin(keys_.Leader(), answer->revision + 1);
+                  if (answer->results[1].pairs.empty())
+                    OnLeaderKey({.deleted = true,
+                                 .pair = {.key = keys_.Leader(), .changed = answer->revision}});
+                  const auto& found = answer->results[0].pairs;
+                  if (!found.empty()) OnNotice({.pair = found.front()});
+                }));
+}
+
+void EtcdLink::OnNotice(const EtcdChange& change) {
+  if (change.deleted) return;
+  bytes_ += change.pair.value.size();
+  ++messages_;
+  const auto notice = wire::ReadEtcdNotice(change.pair.key, change.pair.value);
+  if (!notice) return Fail(notice.error());
+  if (notice->session == session_) Hear(*notice);
+}
+
+void EtcdLink::Hear(const wire::EtcdNotice& notice) {
+  Recovered();
+  const wire::EtcdNotice before = std::exchange(heard_, notice);
+  if (notice.stage != Stage::kRefused) refused_since_.reset();
+  HearPlace(before);
+  const bool is_new = notice.said != before.said || notice.stage != before.stage ||
+                      notice.stage_round != before.stage_round || notice.count != before.count;
+  if (is_new && notice.said == said_) HearStage();
+  if (step_ != Step::kOpen) return;
+  if (!heard_.closed || before.closed) return;
+  join_.reset();
+  owner_.OnPush({.kind = Push::Kind::kClosed,
+                 .round = heard_.stage_round,
+                 .graceful = heard_.graceful,
+                 .who = heard_.closed_by});
+}
+
+void EtcdLink::HearPlace(const wire::EtcdNotice& before) {
+  const wire::EtcdNotice& now = heard_;
+  if (now.round < 0) return;
+  const bool is_old = now.round <= round_;
+  if (is_old && join_) MUSTER_PROBE("a node that wants the next round was told of its last place");
+  if (!is_old || (Planted(Bug::kAssignmentOfOldRound) && join_)) {
+    round_ = now.round;
+    if (!join_) {
+      MUSTER_PROBE("a place in etcd came too late, and was given back");
+      return Wish(wire::EtcdMember::Wish::kLeave);
+    }
+    join_.reset();
+    owner_.OnPush({.kind = Push::Kind::kComplete,
+                   .round = now.round,
+                   .rank = now.rank,
+                   .world_size = now.world_size,
+                   .count = now.world_size,
+                   .token = static_cast<uint64_t>(now.run_lease),
+                   .addr = now.addr,
+                   .port = now.port});
+  }
+  const bool same = before.round == now.round;
+  if (now.lost > (same ? before.lost : 0)) {
+    owner_.OnPush({.kind = Push::Kind::kLost,
+                   .round = now.round,
+                   .count = now.lost - (same ? before.lost : 0),
+                   .who = now.lost_who,
+                   .why = now.lost_why});
+  }
+  if (now.waiting != (same ? before.waiting : 0)) {
+    owner_.OnPush({.kind = Push::Kind::kNodesWaiting, .round = now.round, .count = now.waiting});
+  }
+}
+
+void EtcdLink::HearStage() {
+  const wire::EtcdNotice& now = heard_;
+  Push push{.round = now.stage_round, .count = now.count, .why = now.why};
+  switch (now.stage) {
+    case Stage::kOpened:
+    case Stage::kComplete:
+      return;
+    case Stage::kAdmitted:
+    case Stage::kWaiting:
+      push.kind = now.stage == Stage::kAdmitted ? Push::Kind::kAdmitted : Push::Kind::kWaiting;
+      if (join_ && join_->until == Instant::Never()) join_->until = loop_.Now() + join_->timeout;
+      break;
+    case Stage::kSpare:
+      push.kind = Push::Kind::kSpare;
+      if (join_) join_->until = Instant::Never();  // a spare waits without limit
+      break;
+    case Stage::kTimedOut:
+      push.kind = Push::Kind::kTimedOut;
+      join_.reset();
+      break;
+    case Stage::kLeft:
+      push.kind = Push::Kind::kLeft;
+      break;
+    case Stage::kRefused:
+      if (now.refusal != Push::Refusal::kPast) return Refused();
+      push.kind = Push::Kind::kRefused;
+      push.refusal = now.refusal;
+      break;
+  }
+  owner_.OnPush(push);
+}
+
+// Those who are in the way may be dead, and etcd not know it yet.
+void EtcdLink::Refused() {
+  const Instant now = loop_.Now();
+  if (!refused_since_) refused_since_ = now;
+  const wire::EtcdNotice told = heard_;
+  if (now - *refused_since_ < ttl_ + 2s) return LoseLease(told.why);
+  Stop();
+  owner_.OnPush({.kind = Push::Kind::kRefused, .refusal = told.refusal, .why = told.why});
+}
+
+void EtcdLink::Troubled(const std::string& why) {
+  troubled_ = true;
+  owner_.OnTrouble(why);
+}
+
+void EtcdLink::Recovered() {
+  if (!std::exchange(troubled_, false)) return;
+  owner_.OnPush({.kind = Push::Kind::kOpened, .resumed = true, .addr = options_.hello.node.addr});
+}
+
+// ----------------------------------------------------------------------------------------------
+// the leader
+
+void EtcdLink::OnLeaderKey(const EtcdChange& change) {
+  if (!change.deleted) return;
+  leader_gone_at_ = std::max(leader_gone_at_, change.pair.changed);
+  if (!leader_) CampaignSoon();
+}
+
+void EtcdLink::CampaignSoon() {
+  if (campaigning_ || campaign_) return;
+  const auto spread = static_cast<uint64_t>(kCampaignSpread.count());
+  campaign_ = loop_.Every(Duration(1 + prng_.Below(spread)), [this] {
+    campaign_.reset();
+    Campaign();
+  });
+}
+
+void EtcdLink::Campaign() {
+  campaigning_ = true;
+  const std::string key = keys_.Leader();
+  etcd_->Commit({.conditions = {CreatedAt(key, 0)},
+                 .then = {Put(key, wire::WriteLeader(options_.hello.node), lease_)},
+                 .otherwise = {Get(key)}},
+                kPatience, lifetime_.Guard([this](Result<EtcdAnswer> answer) {
+                  campaigning_ = false;
+                  if (!answer) {
+                    Troubled(answer.error().message);
+                    return CampaignSoon();
+                  }
+                  if (answer->held) return Lead(answer->revision);
+                  const auto& found = answer->results.front().pairs;
+                  // Ours, by a try that seemed to fail.
+                  if (!found.empty() && found.front().lease == lease_)
+                    return Lead(found.front().created);
+                  // Gone again, and we have been told already.
+                  if (found.empty() || found.front().created < leader_gone_at_) CampaignSoon();
+                }));
+}
+
+void EtcdLink::Lead(int64_t epoch) {
+  MUSTER_PROBE("a node was elected");
+  EtcdLeader::Owner& owner = *this;
+  leader_ = std::make_unique<EtcdLeader>(*etcd_, loop_,
+                                         EtcdLeaderOptions{.keys = keys_,
+                                                           .run_id = options_.hello.run_id,
+                                                           .epoch = epoch,
+                                                           .run_kept = options_.run_kept,
+                                                           .seed = prng_.Next()},
+                                         owner);
+  leader_->Start();
+}
+
+void EtcdLink::OnDeposed() {
+  leader_.reset();
+  KeepAlive();                               // was it our lease?
+  if (step_ == Step::kOpen) CampaignSoon();  // or has somebody deleted the key?
+}
+
+void EtcdLink::OnBroken(const Error& why) { Fail(why); }
+
+void EtcdLink::OnLeaderTrouble(const std::string& why) { Troubled(why); }
+
+}  // namespace muster

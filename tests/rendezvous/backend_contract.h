@@ -1,0 +1,64 @@
+// One contract for all backends of the dynamic rendezvous that keep its state as base64 in one
+// place. The tests are in backend_contract.cc; each backend's own test file instantiates them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <any>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "muster/rendezvous_backend.h"
+
+namespace muster::test {
+
+/// Where a backend keeps its cell, empty at first, with a way in beside it.
+class BackendPlace {
+ public:
+  virtual ~BackendPlace() = default;
+
+  /// One more backend on the cell.
+  virtual std::unique_ptr<RendezvousBackend> Open() = 0;
+  /// Writes what a backend will find there, as it is.
+  virtual void Put(const std::string& value) = 0;
+};
+
+struct BackendKind {
+  std::string name;
+  std::function<std::unique_ptr<BackendPlace>()> make;
+  /// Tokens that stand for "nothing is stored".
+  std::vector<std::any> no_tokens;
+  /// A token, to be compared.
+  std::function<std::string(const std::any&)> text;
+  /// Why this kind cannot be had here; null where it always can.
+  std::function<std::string()> missing = nullptr;
+  /// With that: what is missing, and whether that is a failure or skips the test.
+  std::string needs = "";
+  bool (*is_required)() = nullptr;
+};
+
+class BackendContract : public ::testing::TestWithParam<BackendKind> {
+ protected:
+  void SetUp() override {
+    if (const auto& missing = GetParam().missing) {
+      if (const std::string why = missing(); !why.empty()) {
+        if (GetParam().is_required()) FAIL() << GetParam().needs << " is required, but " << why;
+        GTEST_SKIP() << "no " << GetParam().needs << ": " << why;
+      }
+    }
+    place_ = GetParam().make();
+  }
+
+  std::unique_ptr<RendezvousBackend> Open() const { return place_->Open(); }
+  static std::string Text(const std::any& token) { return GetParam().text(token); }
+
+  std::unique_ptr<BackendPlace> place_;
+};
+
+inline std::string BackendName(const ::testing::TestParamInfo<BackendKind>& info) {
+  return info.param.name;
+}
+
+}  // namespace muster::test
