@@ -111,6 +111,8 @@ void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
               .refusal = Push::Refusal::kIdentity};
     return Refused();
   }
+  // The answer took too long: what it says is over before it begins.
+  if (lease_until_ <= loop_.Now()) return LoseLease("its lease was over before it was registered");
   step_ = Step::kOpen;
   session_ = answer->revision;
   heard_ = {.session = session_};
@@ -476,6 +478,7 @@ void EtcdLink::CampaignSoon() {
 }
 
 void EtcdLink::Campaign() {
+  MUSTER_ASSERT(lease_ != 0);  // or the key would stay for ever
   campaigning_ = true;
   const std::string key = keys_.Leader();
   etcd_->Commit({.conditions = {CreatedAt(key, 0)},
