@@ -16,7 +16,10 @@ void EtcdOverseer::OnChange(const SimProcess* by, int64_t revision) {
   const EtcdRange all{.begin = "", .end = std::string(1, '\0')};
   const std::vector<EtcdChange> changes = etcd_.state().ChangesFrom(all, revision);
   for (const EtcdChange& change : changes) {
-    if (change.pair.changed == revision) SeeWriter(by, change);
+    if (change.pair.changed != revision) continue;
+    say_(Concat("revision ", revision, by == nullptr ? ", a lease has expired: " : ": ",
+                change.deleted ? "-" : "", change.pair.key, " ", change.pair.value));
+    SeeWriter(by, change);
   }
   for (const EtcdChange& change : changes) {
     if (change.pair.changed != revision) continue;
@@ -43,17 +46,29 @@ void EtcdOverseer::SeeWriter(const SimProcess* by, const EtcdChange& change) {
 void EtcdOverseer::SeeMember(const SimProcess* by, const EtcdChange& change) {
   if (!change.deleted) {
     member_leases_.insert(change.pair.lease);
-    writers_[change.pair.key] = by;
+    members_[change.pair.key] = {by, change.pair.created};
     return;
   }
-  const auto writer = writers_.find(change.pair.key);
-  const SimProcess* whose = writer->second;
-  writers_.erase(writer);
-  if (by == nullptr && on_expired) on_expired(*whose);
+  const auto member = members_.find(change.pair.key);
+  const SimProcess* whose = member->second.process;
+  members_.erase(member);
+  SeeWhoIsLeft();
+  if (by == nullptr && whose != nullptr && on_expired) on_expired(*whose);
+}
+
+// Within one life the checkers let nobody open what was closed.
+void EtcdOverseer::SeeWhoIsLeft() {
+  if (!closed_at_) return;
+  const auto was_there = [&](const auto& each) { return each.second.created < *closed_at_; };
+  if (std::ranges::any_of(members_, was_there)) return;
+  say_("all are gone who were there when it was closed");
+  closed_at_.reset();
+  ++epoch_;
 }
 
 bool EtcdOverseer::HasRecordOf(const SimProcess& process) const {
-  return std::ranges::any_of(writers_, [&](const auto& each) { return each.second == &process; });
+  return std::ranges::any_of(members_,
+                             [&](const auto& each) { return each.second.process == &process; });
 }
 
 void EtcdOverseer::SeeRun(const EtcdChange& change) {
@@ -61,20 +76,18 @@ void EtcdOverseer::SeeRun(const EtcdChange& change) {
     say_("the run is forgotten");
     ++epoch_;
     closed_at_.reset();
+    is_closed_ = false;
     return;
   }
   say_(Concat("run: ", change.pair.value));
   const Result<wire::EtcdRun> run = wire::ReadEtcdRun(change.pair.key, change.pair.value);
   if (!run) return checkers_.Violate(Concat("the run: ", run.error().message));
-  if (closed_at_ && !run->closed) {
-    for (const auto& [key, pair] : etcd_.state().pairs()) {
-      if (IsMember(key) && pair.created < *closed_at_)
-        checkers_.Violate(Concat("closed, and open again while ", key, " is still there"));
-    }
-    ++epoch_;
-    closed_at_.reset();
+  const bool was_closed = std::exchange(is_closed_, run->closed);
+  if (!was_closed && is_closed_) {
+    was_closed_ = true;
+    closed_at_ = change.pair.changed;
+    SeeWhoIsLeft();
   }
-  if (run->closed && !closed_at_) closed_at_ = change.pair.changed;
   if (const auto state = StateOf(*run)) checkers_.SeeState(epoch_, *state);
 }
 

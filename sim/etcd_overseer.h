@@ -25,9 +25,9 @@ class EtcdOverseer {
   /// The cluster's SimEtcd::on_change.
   void OnChange(const SimProcess* by, int64_t revision);
 
-  /// A run that is begun anew, after those who closed it are all gone, has another life.
+  /// A run that was closed, and all who were there then are gone, may begin anew: its next life.
   Epoch epoch() const { return epoch_; }
-  bool is_closed() const { return closed_at_.has_value(); }
+  bool was_closed() const { return was_closed_; }
   /// Whoever hears that it is lost has lost its place.
   bool IsOfAMember(int64_t lease) const { return member_leases_.contains(lease); }
   /// Whether the node in that process is a member.
@@ -42,6 +42,7 @@ class EtcdOverseer {
   void SeeRun(const EtcdChange& change);
   /// None: not all of it is there.
   std::optional<RendezvousState> StateOf(const wire::EtcdRun& run);
+  void SeeWhoIsLeft();
   bool IsMember(std::string_view key) const { return key.starts_with(keys_.Members()); }
 
   const SimEtcd& etcd_;
@@ -50,9 +51,15 @@ class EtcdOverseer {
   const std::function<void(const std::string&)> say_;
   const SimProcess* leader_ = nullptr;
   Epoch epoch_ = 1;
-  std::optional<int64_t> closed_at_;  // the revision
+  std::optional<int64_t> closed_at_;  // the revision, as long as somebody is left
+  bool is_closed_ = false;
+  bool was_closed_ = false;
   std::set<int64_t> member_leases_;
-  std::map<std::string, const SimProcess*, std::less<>> writers_;  // of the members that are there
+  struct Member {
+    const SimProcess* process;  ///< May be unknown: it died before its connection was heard of.
+    int64_t created;
+  };
+  std::map<std::string, Member, std::less<>> members_;  // as of the revision that is looked at
 };
 
 }  // namespace muster::sim

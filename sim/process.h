@@ -120,8 +120,11 @@ class SimLoop final : public Loop {
   void BeLate(WorldTime until) { late_until_ = until; }
   bool IsLate() const { return process_.scheduler().now() < late_until_; }
   WorldTime OnTime(WorldTime when) const { return std::max(when, late_until_); }
-  /// Runs what was posted.
-  void Drain() { Drain(*posted_); }
+  /// Runs what was posted; not in a dead process, where those who posted it have not waited for it.
+  void Drain() {
+    if (!process_.alive()) posted_->clear();
+    Drain(*posted_);
+  }
 
  private:
   using Queue = std::vector<std::function<void()>>;

@@ -80,7 +80,7 @@ void World::MakeEtcd() {
   etcd_->on_change = [this](const SimProcess* by, int64_t revision) {
     overseer_->OnChange(by, revision);
     epoch_ = overseer_->epoch();
-    if (overseer_->is_closed() && !closed_in_) closed_in_ = epoch_;
+    if (overseer_->was_closed() && !closed_in_) closed_in_ = 1;
   };
   etcd_->on_lease_lost = [this](const SimProcess& process, int64_t lease) {
     if (overseer_->IsOfAMember(lease)) ToldOut(process);
