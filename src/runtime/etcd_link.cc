@@ -384,6 +384,12 @@ void EtcdLink::HearPlace(const wire::EtcdNotice& before) {
       MUSTER_PROBE("a place in etcd came too late, and was given back");
       return Wish(wire::EtcdMember::Wish::kLeave);
     }
+    // It answers a wish that was given up since: the leader takes us for a member of that round,
+    // and will let us into the next one only from there.
+    if (now.said != said_ && !Planted(Bug::kAssignmentOfOldRound)) {
+      MUSTER_PROBE("a place in etcd came too late, and the next one is wished for");
+      return Wish(wire::EtcdMember::Wish::kJoin);
+    }
     join_.reset();
     owner_.OnPush({.kind = Push::Kind::kComplete,
                    .round = now.round,
