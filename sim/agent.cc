@@ -7,6 +7,7 @@
 #include "muster/c10d_rendezvous.h"
 #include "muster/coordinated_rendezvous.h"
 #include "muster/dynamic_rendezvous.h"
+#include "muster/etcd_rendezvous.h"
 #include "muster/rendezvous_error.h"
 #include "muster/tcp_store.h"
 #include "sim/faulty_backend.h"
@@ -48,6 +49,28 @@ std::unique_ptr<RendezvousHandler> MakeCoordinatedHandler(const Plan& plan, size
       process);
 }
 
+std::unique_ptr<RendezvousHandler> MakeEtcdHandler(World& world, size_t index,
+                                                   SimProcess& process) {
+  const Plan& plan = world.plan();
+  const RunSettings& settings = plan.settings;
+  const Endpoint etcd = world.etcd().endpoint();
+  return std::make_unique<EtcdRendezvousHandler>(
+      EtcdRendezvousOptions{
+          .etcd = {.endpoints = {{etcd.host, etcd.port}}, .prefix = World::kEtcdPrefix},
+          .run_id = World::kRun,
+          .local_addr = process.network().address(process.host()),
+          .min_nodes = settings.min_nodes,
+          .max_nodes = settings.max_nodes,
+          .last_call = Ms(settings.last_call),
+          .keep_alive_interval = Ms(settings.keep_alive_interval),
+          .keep_alive_max_attempt = settings.keep_alive_max_attempt,
+          .rank_policy = std::string(Name(settings.policy)),
+          .label = Concat("rack", index % 3),
+          .join_timeout = Ms(plan.join_timeout),
+          .close_timeout = milliseconds(5'000)},
+      world.etcd().ConnectorOf(process), process);
+}
+
 Agent::Agent(World& world, SimProcess& process, size_t index, bool is_stranger, uint64_t seed)
     : world_(world), process_(process), index_(index), is_stranger_(is_stranger), prng_(seed) {}
 
@@ -81,8 +104,9 @@ std::unique_ptr<RendezvousHandler> Agent::MakeHandler() {
   const Plan& plan = world_.plan();
   const RunSettings& settings = plan.settings;
   const std::string& addr = process_.network().address(process_.host());
-  if (plan.driver == Driver::kCoordinator) {
+  if (IsCoordinated(plan.driver)) {
     node_ = {addr, process_.process_id(), 0};
+    if (plan.driver == Driver::kEtcd) return MakeEtcdHandler(world_, index_, process_);
     return MakeCoordinatedHandler(plan, index_, process_);
   }
   const RendezvousSettings told{.run_id = World::kRun,
@@ -161,7 +185,7 @@ void Agent::Work(RendezvousHandler& handler) {
 }
 
 bool Agent::Await(RendezvousHandler& handler) {
-  if (world_.plan().driver == Driver::kCoordinator) {
+  if (IsCoordinated(world_.plan().driver)) {
     const std::optional<MembershipEvent> event = handler.AwaitEvent(kWorkStep);
     if (!process_.alive()) return true;
     world_.checkers().SeeClosed(Concat("node ", index_), handler.IsClosed(), knew_closed_);

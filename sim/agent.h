@@ -17,6 +17,8 @@ namespace muster::sim {
 class World;
 struct Plan;
 
+/// Of one node, in the world's etcd.
+std::unique_ptr<RendezvousHandler> MakeEtcdHandler(World& world, size_t index, SimProcess& process);
 /// Of one node, at the server of the world.
 std::unique_ptr<RendezvousHandler> MakeCoordinatedHandler(const Plan& plan, size_t index,
                                                           SimProcess& process);

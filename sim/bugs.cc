@@ -28,6 +28,9 @@ constexpr PlantedBug kBugs[] = {
     {Bug::kNeverKilled, "never-killed", Driver::kLauncher},
     {Bug::kBarrierUnawaited, "barrier-unawaited", Driver::kLauncher},
     {Bug::kRanksUnexchanged, "ranks-unexchanged", Driver::kLauncher},
+    {Bug::kUnfencedLeader, "unfenced-leader", Driver::kEtcd},
+    {Bug::kAssignmentOfOldRound, "assignment-of-old-round", Driver::kEtcd},
+    {Bug::kLostWatchEvent, "lost-watch-event", Driver::kEtcd},
 };
 }  // namespace
 

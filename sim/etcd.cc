@@ -132,7 +132,7 @@ SimEtcd::Fate SimEtcd::DrawFate() {
 void SimEtcd::Accept(std::shared_ptr<Socket> socket) {
   const uint64_t id = socket->connection().id;
   socket->on_news = [this, id] { Read(id); };
-  sessions_[id].socket = std::move(socket);
+  sessions_[id] = {.socket = socket, .client = socket->connection().owner(Connection::kClient)};
   Read(id);
 }
 
@@ -160,48 +160,45 @@ void SimEtcd::Take(uint64_t session, EtcdRequest request) {
     return;
   }
   // Each by itself: one may overtake another.
-  const Fate fate = DrawFate();
-  process_->DoAt(now() + fate.before, [this, session, request = std::move(request), fate] {
-    Execute(session, request, fate);
-  });
+  const Job job{session, found->second.client, std::move(request), DrawFate()};
+  process_->DoAt(now() + job.fate.before, [this, job] { Execute(job); });
 }
 
-void SimEtcd::Execute(uint64_t session, const EtcdRequest& request, const Fate& fate) {
-  if (is_electing()) return Stall(session, request, fate);
-  if (fate.refused)
-    return Answer(session, Failure(request.id, Code::kUnavailable, "too many requests"),
-                  fate.after);
+void SimEtcd::Execute(const Job& job) {
+  const EtcdRequest& request = job.request;
+  if (is_electing()) return Stall(job);
+  if (job.fate.refused)
+    return Answer(job.session, Failure(request.id, Code::kUnavailable, "too many requests"),
+                  job.fate.after);
   const auto* keep = std::get_if<EtcdRequest::KeepAlive>(&request.what);
   if (keep != nullptr && state_.IsExpired(keep->lease, process_->Now())) {
     // It is answered when its keys are gone.
-    process_->DoAt(now() + kLookAtLeases / 4,
-                   [this, session, request, fate] { Execute(session, request, fate); });
-    return;
+    return process_->DoAt(now() + kLookAtLeases / 4, [this, job] { Execute(job); });
   }
   EtcdReply reply = Perform(request);
-  if (fate.unanswered) reply = Failure(request.id, Code::kTimeout, "request timed out");
-  Answer(session, std::move(reply), fate.after);
-  TellWatches();
+  if (job.fate.unanswered) reply = Failure(request.id, Code::kTimeout, "request timed out");
+  Answer(job.session, std::move(reply), job.fate.after);
+  TellWatches(job.by);
 }
 
 // Some wait for the next leader. Others are turned away; or the last leader had passed them on, and
 // only its answer is lost.
-void SimEtcd::Stall(uint64_t session, const EtcdRequest& request, Fate fate) {
+void SimEtcd::Stall(const Job& job) {
+  const EtcdRequest& request = job.request;
   switch (prng_.Below(4)) {
     case 0:
-      return Answer(session, Failure(request.id, Code::kUnavailable, "no leader"),
+      return Answer(job.session, Failure(request.id, Code::kUnavailable, "no leader"),
                     Draw(electing_until_ - now()));
     case 1:
       if (std::holds_alternative<EtcdRequest::KeepAlive>(request.what)) break;
       static_cast<void>(Perform(request));
-      Answer(session, Failure(request.id, Code::kTimeout, "the leader was lost"),
+      Answer(job.session, Failure(request.id, Code::kTimeout, "the leader was lost"),
              Draw(electing_until_ - now()));
-      return TellWatches();
+      return TellWatches(job.by);
     default:
       break;
   }
-  process_->DoAt(electing_until_ + fate.before,
-                 [this, session, request, fate] { Execute(session, request, fate); });
+  process_->DoAt(electing_until_ + job.fate.before, [this, job] { Execute(job); });
 }
 
 EtcdReply SimEtcd::Failure(uint64_t id, Code code, std::string_view why) const {
@@ -260,7 +257,7 @@ void SimEtcd::EndWatch(uint64_t session, uint64_t id, const Error& why) {
   Send(session, {.id = id, .what = EtcdReply::WatchEnded{told}});
 }
 
-void SimEtcd::TellWatches() {
+void SimEtcd::TellWatches(const SimProcess* by) {
   if (state_.revision() == told_revision_) return;
   const int64_t from = std::exchange(told_revision_, state_.revision()) + 1;
   Note("changed");
@@ -270,7 +267,7 @@ void SimEtcd::TellWatches() {
         TellLater(id, number, watch);
     }
   }
-  if (on_change) on_change();
+  for (int64_t each = from; on_change && each <= told_revision_; ++each) on_change(by, each);
 }
 
 void SimEtcd::TellLater(uint64_t session, uint64_t id, WatchState& watch) {
@@ -302,7 +299,7 @@ void SimEtcd::LookAtLeases() {
     // Only a leader ends leases.
     if (!is_electing()) {
       state_.Expire(process_->Now(), kRevokedAtOnce);
-      TellWatches();
+      TellWatches(nullptr);
     }
     LookAtLeases();
   });

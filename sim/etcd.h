@@ -59,8 +59,11 @@ class SimEtcd {
   /// Makes clients for a process.
   EtcdConnector ConnectorOf(SimProcess& process);
 
-  /// The store has changed: for whoever watches from outside of the world.
-  std::function<void()> on_change{};
+  // --- For whoever watches from outside of the world.
+  /// The store has a new revision, made by a client in that process; nullptr: a lease has expired.
+  std::function<void(const SimProcess* by, int64_t revision)> on_change{};
+  /// A process is about to hear that there is no such lease to keep alive.
+  std::function<void(SimProcess& process, int64_t lease)> on_lease_lost{};
 
  private:
   friend class SimEtcdClient;
@@ -72,6 +75,7 @@ class SimEtcd {
   };
   struct Session {
     std::shared_ptr<Socket> socket;
+    const SimProcess* client = nullptr;
     std::string arrived{};
     std::map<uint64_t, WatchState> watches{};
   };
@@ -82,13 +86,19 @@ class SimEtcd {
     Duration before{};
     Duration after{};
   };
+  struct Job {
+    uint64_t session;
+    const SimProcess* by;
+    EtcdRequest request;
+    Fate fate;
+  };
 
   void Accept(std::shared_ptr<Socket> socket);
   void Read(uint64_t session);
   void Take(uint64_t session, EtcdRequest request);
-  void Execute(uint64_t session, const EtcdRequest& request, const Fate& fate);
+  void Execute(const Job& job);
   /// There is no leader.
-  void Stall(uint64_t session, const EtcdRequest& request, Fate fate);
+  void Stall(const Job& job);
   EtcdReply Perform(const EtcdRequest& request);
   void Answer(uint64_t session, EtcdReply reply, Duration after);
   void Send(uint64_t session, EtcdReply reply);
@@ -97,7 +107,7 @@ class SimEtcd {
   void BeginWatch(uint64_t session, uint64_t id, const EtcdRequest::Watch& watch);
   void EndWatch(uint64_t session, uint64_t id, const Error& why);
   /// After the store has changed.
-  void TellWatches();
+  void TellWatches(const SimProcess* by);
   void TellLater(uint64_t session, uint64_t id, WatchState& watch);
   void TellWatch(uint64_t session, uint64_t id);
 

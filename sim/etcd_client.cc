@@ -267,7 +267,15 @@ void SimEtcdClient::OnReply(EtcdReply reply) {
     watches_.erase(watch);
     return watcher->OnEnd(ended->why);
   }
-  if (const auto* error = std::get_if<Error>(&reply.what)) return Finish(reply.id, *error);
+  if (const auto* error = std::get_if<Error>(&reply.what)) {
+    const auto call = calls_.find(reply.id);
+    const auto* keep = call == calls_.end()
+                           ? nullptr
+                           : std::get_if<EtcdRequest::KeepAlive>(&call->second.request.what);
+    if (keep != nullptr && error->code == Code::kNotFound && cluster_.on_lease_lost)
+      cluster_.on_lease_lost(process_, keep->lease);
+    return Finish(reply.id, *error);
+  }
   Finish(reply.id, std::move(reply.what));
 }
 

@@ -21,6 +21,8 @@ Mischief::Mischief(World& world, uint64_t seed) : world_(world), prng_(seed) {
   add(faults.server_crash, [this] { CrashServer(); });
   add(faults.server_pause, [this] { PauseServer(); });
   add(faults.jump, [this] { JumpClock(); });
+  add(faults.election, [this] { Elect(); });
+  add(faults.compaction, [this] { Compact(); });
   add(faults.leave && world.plan_.driver == Driver::kLauncher, [this] { SignalLauncher(); });
 }
 
@@ -149,7 +151,7 @@ void Mischief::CrashServer() {
 void Mischief::PauseServer() {
   SimProcess* server = world_.server_;
   if (server == nullptr) return;
-  if (world_.host_->loops() > 1 && prng_.Below(4) != 0) {
+  if (world_.host_ && world_.host_->loops() > 1 && prng_.Below(4) != 0) {
     // One of its threads is late, and the others go on.
     const size_t loop = prng_.Below(world_.host_->loops());
     const Duration late = Draw(1ms, 500ms);
@@ -173,6 +175,20 @@ void Mischief::JumpClock() {
   const Duration by = Draw(0s, 2h) - 1h;
   Say(Concat("node ", index, "'s wall clock jumps by ", Milliseconds(by), " ms"));
   process->JumpWallClock(by);
+}
+
+void Mischief::Elect() {
+  const Duration time = Draw(50ms, Coin() ? 500ms : 3s);
+  Say(Concat("etcd has no leader for ", Milliseconds(time), " ms"));
+  world_.etcd_->Elect(time);
+}
+
+// All of it; or what was some time ago.
+void Mischief::Compact() {
+  const int64_t kept = Coin() ? 0 : static_cast<int64_t>(prng_.Below(20));
+  const int64_t revision = world_.etcd_->state().revision() - kept;
+  Say(Concat("etcd forgets what was before revision ", revision));
+  world_.etcd_->Compact(revision);
 }
 
 }  // namespace muster::sim

@@ -41,6 +41,8 @@ class Mischief {
   void CrashServer();
   void PauseServer();
   void JumpClock();
+  void Elect();
+  void Compact();
 
   World& world_;
   Prng prng_;

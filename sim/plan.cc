@@ -5,6 +5,7 @@
 
 #include "base/prng.h"
 #include "base/text.h"
+#include "sim/etcd.h"
 
 namespace muster::sim {
 
@@ -36,6 +37,12 @@ constexpr Switch kSwitches[] = {
     {"restart", &Faults::restart},
     {"close", &Faults::close},
 };
+// Drawn after all others, and for runs on etcd only: what the seeds of other runs mean stays.
+constexpr Switch kEtcdSwitches[] = {
+    {"election", &Faults::election},
+    {"compaction", &Faults::compaction},
+    {"watch-delay", &Faults::watch_delay},
+};
 
 class Drawer {
  public:
@@ -60,6 +67,10 @@ Faults DrawFaults(Drawer& draw, Driver driver) {
   if (!IsCoordinated(driver)) faults.server_crash = false;
   // PyTorch's nodes compare the wall clocks of others with their own, and fall out with everybody.
   if (driver == Driver::kMixed) faults.skew = faults.jump = false;
+  if (driver == Driver::kEtcd) {
+    for (const Switch& each : kEtcdSwitches) faults.*each.on = draw.OneIn(calm ? 10 : 3);
+    return faults;
+  }
   // The coordinator's nodes write no document, and look at no wall clock.
   if (IsCoordinated(driver)) {
     faults.slow_write = faults.lost_write = faults.skew = faults.jump = false;
@@ -98,13 +109,15 @@ const char* NameOf(Driver driver) {
       return "mixed";
     case Driver::kLauncher:
       return "launcher";
+    case Driver::kEtcd:
+      return "etcd";
   }
   return "";
 }
 
 std::optional<Driver> DriverOf(std::string_view name) {
-  for (const Driver driver :
-       {Driver::kCoordinator, Driver::kDocument, Driver::kMixed, Driver::kLauncher}) {
+  for (const Driver driver : {Driver::kCoordinator, Driver::kDocument, Driver::kMixed,
+                              Driver::kLauncher, Driver::kEtcd}) {
     if (name == NameOf(driver)) return driver;
   }
   return std::nullopt;
@@ -256,11 +269,13 @@ std::string Plan::ToString() const {
                  "ms latency=", network.latency.count() / 1000, "us+",
                  network.jitter.count() / 1000, "us loss=", network.loss_ppm, "ppm faults=");
   const char* comma = "";
-  for (const Switch& each : kSwitches) {
-    if (!(faults.*each.on)) continue;
+  const auto add = [&](const Switch& each) {
+    if (!(faults.*each.on)) return;
     text += Concat(comma, each.name);
     comma = ",";
-  }
+  };
+  std::ranges::for_each(kSwitches, add);
+  std::ranges::for_each(kEtcdSwitches, add);
   if (driver == Driver::kLauncher) text += ToText(launch);
   return text;
 }
@@ -270,7 +285,7 @@ std::string Plan::ToString() const {
 // who came during the first. The document's nodes look once a second, and some wait for rank 0 to
 // publish (3 s, then twice that).
 Duration Plan::HealBound() const {
-  const Duration once = settings.dead_after() + settings.grace + settings.last_call + 2s;
+  const Duration once = MissedWithin() + settings.last_call + 2s;
   const Duration looks = IsCoordinated(driver) ? Duration(2s) : Duration(20s);
   return join_timeout + 4 * once + looks;
 }
@@ -300,8 +315,16 @@ bool Plan::BlameIsClear() const {
          !faults.leave;
 }
 
-Duration Plan::RestFor() const {
-  return settings.dead_after() + settings.grace + settings.last_call + 1s;
+Duration Plan::RestFor() const { return MissedWithin() + settings.last_call + 1s; }
+
+// In etcd a lease of whole seconds has to end, which has just begun anew with a new leader of the
+// cluster; and it is looked at twice a second. If the node led the others, somebody has to notice
+// and to read everything.
+Duration Plan::MissedWithin() const {
+  if (driver != Driver::kEtcd) return settings.dead_after() + settings.grace;
+  const Duration lease = std::max<Duration>(
+      std::chrono::ceil<std::chrono::seconds>(settings.dead_after()), kEtcdLeaseMin);
+  return lease + kEtcdElection + SimEtcd::kLookAtLeases + 500ms;
 }
 
 }  // namespace muster::sim

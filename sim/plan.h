@@ -23,10 +23,11 @@ enum class Driver {
   kDocument,
   kMixed,     ///< The document, shared with nodes that behave as PyTorch's do.
   kLauncher,  ///< The coordinator, with launchers and their workers. Only on request.
+  kEtcd,      ///< The nodes meet in etcd, one of them is the coordinator. Only on request.
 };
-inline constexpr size_t kDriverCount = 4;
+inline constexpr size_t kDriverCount = 5;
 inline bool IsCoordinated(Driver driver) {
-  return driver == Driver::kCoordinator || driver == Driver::kLauncher;
+  return driver == Driver::kCoordinator || driver == Driver::kLauncher || driver == Driver::kEtcd;
 }
 const char* NameOf(Driver driver);
 std::optional<Driver> DriverOf(std::string_view name);
@@ -42,17 +43,21 @@ struct Faults {
   bool crash = false;  ///< Of a node's process, and a new one after a while.
   bool power = false;  ///< The same, of its machine: nobody is told.
   bool pause = false;
-  bool server_crash = false;  ///< It comes back, and has forgotten everything.
+  bool server_crash = false;  ///< It comes back, and has forgotten everything. Etcd has not.
   bool server_pause = false;
   bool skew = false;        ///< Wall clocks differ.
   bool jump = false;        ///< ... and jump.
   bool drift = false;       ///< Monotonic clocks run at different speeds.
-  bool slow_write = false;  ///< Of the document.
+  bool slow_write = false;  ///< Of the document, or into etcd.
   bool lost_write = false;  ///< ... or it fails, and may have been made.
   bool same_pid = false;    ///< A process that starts anew has the id of the old one: containers.
   bool leave = false;       ///< Nodes leave, and come again. Launchers are sent signals.
   bool restart = false;     ///< Workers fail: nodes come together without a reason of the others.
   bool close = false;       ///< A node closes the rendezvous. A launcher cannot start a worker.
+  // Of etcd only.
+  bool election = false;     ///< Of a member of its cluster: for a while nothing is answered.
+  bool compaction = false;   ///< It forgets what was.
+  bool watch_delay = false;  ///< It tells late.
 };
 
 /// What launchers were told, and how their workers live. Short times: every job is to end.
@@ -104,6 +109,8 @@ struct Plan {
   Duration EndBound() const;
   /// And stays together for so long: whoever was lost without a word has been noticed by then.
   Duration RestFor() const;
+  /// Within this, a node that is lost without a word is given up.
+  Duration MissedWithin() const;
   /// What a launcher says of itself.
   NodeRole RoleOf(size_t node) const;
   /// Nothing goes wrong but with workers and launchers, and whoever dies is missed at once: there

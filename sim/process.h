@@ -48,7 +48,7 @@ class SimProcess final : public Surroundings {
   std::vector<std::weak_ptr<Connection>> connections{};
 
   HostId host() const { return host_; }
-  Network& network() { return network_; }
+  Network& network() const { return network_; }
   Scheduler& scheduler() { return scheduler_; }
   Instant Now() const;
   WallTime Wall() const;
@@ -120,8 +120,11 @@ class SimLoop final : public Loop {
   void BeLate(WorldTime until) { late_until_ = until; }
   bool IsLate() const { return process_.scheduler().now() < late_until_; }
   WorldTime OnTime(WorldTime when) const { return std::max(when, late_until_); }
-  /// Runs what was posted.
-  void Drain() { Drain(*posted_); }
+  /// Runs what was posted; not in a dead process, where those who posted it have not waited for it.
+  void Drain() {
+    if (!process_.alive()) posted_->clear();
+    Drain(*posted_);
+  }
 
  private:
   using Queue = std::vector<std::function<void()>>;

@@ -44,14 +44,10 @@ World::World(const Plan& plan)
   server_host_ = network_.AddHost(kServer);
   for (size_t i = 0; i < static_cast<size_t>(plan.nodes); ++i)
     places_.push_back({.host = network_.AddHost(AddressOf(i))});
-  if (IsCoordinated(plan.driver) && plan.nodes <= kFewNodes) {
-    watch_.emplace([this](SimProcess& process) {
-      for (const Place& place : places_) {
-        if (place.process != &process) continue;
-        if (place.agent != nullptr) place.agent->ToldOut();
-        if (place.launcher != nullptr) place.launcher->ToldOut();
-      }
-    });
+  if (plan.driver == Driver::kEtcd) {
+    MakeEtcd();
+  } else if (IsCoordinated(plan.driver) && plan.nodes <= kFewNodes) {
+    watch_.emplace([this](SimProcess& process) { ToldOut(process); });
   }
 }
 
@@ -60,6 +56,7 @@ World::~World() {
   network_.before_read = nullptr;
   for (const auto& process : processes_) process->Kill(Network::Ending::kSilent);
   host_.reset();
+  etcd_.reset();
 }
 
 void World::Say(size_t node, const std::string& line) {
@@ -69,12 +66,54 @@ void World::Say(size_t node, const std::string& line) {
 // ----------------------------------------------------------------------------------------------
 // processes
 
+void World::MakeEtcd() {
+  const Faults& faults = plan_.faults;
+  etcd_ = std::make_unique<SimEtcd>(network_, trace_,
+                                    EtcdFaults{.slow = faults.slow_write,
+                                               .lost = faults.lost_write,
+                                               .watch_delay = faults.watch_delay},
+                                    prng_.Next());
+  overseer_ = std::make_unique<EtcdOverseer>(
+      *etcd_, checkers_, kEtcdPrefix, kRun, [this](const std::string& line) {
+        trace_.Say(scheduler_.now(), [&] { return Concat("etcd: ", line); });
+      });
+  etcd_->on_change = [this](const SimProcess* by, int64_t revision) {
+    overseer_->OnChange(by, revision);
+    epoch_ = overseer_->epoch();
+    if (overseer_->was_closed() && !closed_in_) closed_in_ = 1;
+  };
+  etcd_->on_lease_lost = [this](const SimProcess& process, int64_t lease) {
+    if (overseer_->IsOfAMember(lease)) ToldOut(process);
+  };
+  // A node counts for itself how long its lease lasts, and its clock may be slower than etcd's.
+  const Duration allowed = plan_.MissedWithin() / 50 + 10ms;
+  overseer_->on_expired = [this, allowed](const SimProcess& process) {
+    scheduler_.After(allowed, [this, &process] {
+      const auto place = std::ranges::find(places_, &process, &Place::process);
+      if (place == places_.end()) return;
+      // If it stands still: when it goes on.
+      place->process->Do([this, &process] {
+        if (!overseer_->HasRecordOf(process)) ToldOut(process);
+      });
+    });
+  };
+}
+
+void World::ToldOut(const SimProcess& process) {
+  for (const Place& place : places_) {
+    if (place.process != &process) continue;
+    if (place.agent != nullptr) place.agent->ToldOut();
+    if (place.launcher != nullptr) place.launcher->ToldOut();
+  }
+}
+
 void World::StartServer() {
   trace_.Say(scheduler_.now(), [] { return std::string("the server starts"); });
   network_.PowerOn(server_host_);
   processes_.push_back(std::make_unique<SimProcess>(scheduler_, network_, server_host_, 1,
                                                     DrawClock(plan_.faults, prng_), prng_.Next()));
   server_ = processes_.back().get();
+  if (etcd_) return etcd_->Serve(*server_);
   server_->after_event = [this] { LookAtState(); };
   ++epoch_;
   host_ = std::make_unique<StoreHost>(
@@ -317,6 +356,7 @@ void World::Heal() {
   network_.MendAll();
   if (server_ == nullptr) StartServer();
   server_->Resume();
+  if (etcd_) etcd_->Heal();
   for (size_t i = 0; i < places_.size(); ++i) {
     Place& place = places_[i];
     if (place.process == nullptr && !place.ended) StartNode(i);

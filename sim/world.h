@@ -1,4 +1,5 @@
-// One run: a server, its nodes, what goes wrong, how it is mended, and whether all came together.
+// One run: a server (or etcd), its nodes, what goes wrong, how it is mended, and whether all came
+// together.
 #pragma once
 
 #include <chrono>
@@ -13,6 +14,8 @@
 #include "muster/rendezvous_handler.h"
 #include "sim/agent.h"
 #include "sim/checkers.h"
+#include "sim/etcd.h"
+#include "sim/etcd_overseer.h"
 #include "sim/job_watch.h"
 #include "sim/launcher.h"
 #include "sim/network.h"
@@ -43,6 +46,7 @@ class World {
   static constexpr const char* kServer = "10.0.0.1";
   static constexpr uint16_t kPort = 29400;
   static constexpr const char* kRun = "sim";
+  static constexpr const char* kEtcdPrefix = "/muster";
   static constexpr std::chrono::milliseconds kStoreTimeout{5'000};
 
   explicit World(const Plan& plan);
@@ -58,6 +62,8 @@ class World {
   bool is_troubled() const { return troubled_; }
   Checkers& checkers() { return checkers_; }
   Trace& trace() { return trace_; }
+  /// Of Driver::kEtcd.
+  SimEtcd& etcd() { return *etcd_; }
   void Say(size_t node, const std::string& line);
 
   // --- What agents report.
@@ -90,11 +96,14 @@ class World {
     bool ended = false;            ///< There will be no further round for it.
   };
 
+  void MakeEtcd();
   void StartServer();
   void EndServer(Network::Ending ending);
   void StartNode(size_t index);
   void EndNode(size_t index, Network::Ending ending);
   void Heal();
+  /// The node in that process knows that it is out of its round, or must know.
+  void ToldOut(const SimProcess& process);
   /// After every step that the server has taken.
   void LookAtState();
   /// A message is about to be heard that must not change anything.
@@ -121,6 +130,8 @@ class World {
   std::vector<Place> places_;
   SimProcess* server_ = nullptr;
   std::unique_ptr<StoreHost> host_;
+  std::unique_ptr<SimEtcd> etcd_;  ///< Instead.
+  std::unique_ptr<EtcdOverseer> overseer_;
   Epoch epoch_ = 0;
   std::optional<Epoch> closed_in_;
   std::string document_;  ///< As it was last seen.

@@ -35,12 +35,13 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr uint64_t kSeedMax = std::numeric_limits<uint64_t>::max();
 constexpr sim::Driver kDrivers[] = {sim::Driver::kCoordinator, sim::Driver::kDocument,
-                                    sim::Driver::kMixed, sim::Driver::kLauncher};
+                                    sim::Driver::kMixed, sim::Driver::kLauncher,
+                                    sim::Driver::kEtcd};
 
 struct SimFlags {
   std::optional<uint64_t> seed;
   uint64_t runs = 1;
-  std::string driver;  ///< Empty: drawn, and not the launcher.
+  std::string driver;  ///< Empty: drawn, and neither the launcher nor etcd.
   std::optional<int64_t> nodes;
   std::string plant;  ///< Empty: none.
   unsigned jobs = 1;
@@ -53,13 +54,11 @@ struct SimFlags {
   bool json = false;
 };
 
-bool IsOfLaunchers(const SimFlags& flags) {
-  return flags.driver == sim::NameOf(sim::Driver::kLauncher);
-}
-
 /// Those that the runs can hit, in all builds that have any.
 std::span<Probe> ProbesOf(const SimFlags& flags) {
-  return IsOfLaunchers(flags) ? sim::LaunchProbes() : sim::AllProbes();
+  if (flags.driver == sim::NameOf(sim::Driver::kLauncher)) return sim::LaunchProbes();
+  if (flags.driver == sim::NameOf(sim::Driver::kEtcd)) return sim::EtcdProbes();
+  return sim::AllProbes();
 }
 
 double Seconds(Duration time) { return static_cast<double>(time.count()) / 1e9; }
@@ -413,7 +412,7 @@ int Simulate(const SimFlags& flags) {
 // Looked at before the flags are: an empty name is none of these either.
 std::string CheckDriver(const std::string& name) {
   if (sim::DriverOf(name)) return "";
-  return Concat("'", Printable(name), "' is none of coordinator, document, mixed, launcher");
+  return Concat("'", Printable(name), "' is none of coordinator, document, mixed, launcher, etcd");
 }
 
 std::string CheckBug(const std::string& name) {
@@ -444,8 +443,9 @@ void AddSim(CLI::App& app, Run* run) {
       ->capture_default_str();
   sim->add_option("--driver", flags->driver,
                   "coordinator, document, mixed (the document, shared with nodes that behave as\n"
-                  "PyTorch's), or launcher (the coordinator, with launchers and their workers);\n"
-                  "default: drawn, and not the launcher")
+                  "PyTorch's), launcher (the coordinator, with launchers and their workers), or\n"
+                  "etcd (a simulated cluster of it, and one of the nodes as the coordinator);\n"
+                  "default: drawn, and neither of the last two")
       ->check(CheckDriver);
   sim->add_option("--nodes", flags->nodes, "How many nodes; default: 2 to 7")
       ->transform(WholeNumber(2, 1'000'000));

@@ -308,20 +308,22 @@ void EtcdLeader::Gone(const std::string& key, Instant now, Pushes& out) {
   coordinator_->Tick(now, out);
 }
 
+// One by one: a round that one of them completes is written down before the next may change it.
 void EtcdLeader::OnChanges(const std::vector<EtcdChange>& changes) {
+  Tick();
+  for (const EtcdChange& change : changes) OnChange(change);
+}
+
+void EtcdLeader::OnChange(const EtcdChange& change) {
+  const EtcdPair& pair = change.pair;
   const Instant now = loop_.Now();
   Pushes out;
-  coordinator_->Tick(now, out);
-  for (const auto& [deleted, pair] : changes) {
-    const auto known = by_key_.find(pair.key);
-    const bool is_new = known == by_key_.end() || known->second != pair.created;
-    if (deleted || is_new) Gone(pair.key, now, out);
-    if (deleted) continue;
-    Seat* seat = Seated(pair);
-    if (seat == nullptr) continue;
-    if (is_new) OpenSession(*seat, now, out);
-    Heed(*seat, now, out);
-  }
+  const auto known = by_key_.find(pair.key);
+  const bool is_new = known == by_key_.end() || known->second != pair.created;
+  if (change.deleted || is_new) Gone(pair.key, now, out);
+  Seat* const seat = change.deleted ? nullptr : Seated(pair);
+  if (seat != nullptr && is_new) OpenSession(*seat, now, out);
+  if (seat != nullptr) Heed(*seat, now, out);
   Deliver(out);
 }
 

@@ -74,6 +74,7 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
 
   // --- Members
   void OnChanges(const std::vector<EtcdChange>& changes) override;
+  void OnChange(const EtcdChange& change);
   void OnTrouble(const std::string& why) override;
   void OnEnd(const Error& why) override;
   /// By its record; nullptr: what is there is none.

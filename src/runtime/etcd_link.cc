@@ -111,6 +111,8 @@ void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
               .refusal = Push::Refusal::kIdentity};
     return Refused();
   }
+  // The answer took too long: what it says is over before it begins.
+  if (lease_until_ <= loop_.Now()) return LoseLease("its lease was over before it was registered");
   step_ = Step::kOpen;
   session_ = answer->revision;
   heard_ = {.session = session_};
@@ -382,6 +384,12 @@ void EtcdLink::HearPlace(const wire::EtcdNotice& before) {
       MUSTER_PROBE("a place in etcd came too late, and was given back");
       return Wish(wire::EtcdMember::Wish::kLeave);
     }
+    // It answers a wish that was given up since: the leader takes us for a member of that round,
+    // and will let us into the next one only from there.
+    if (now.said != said_ && !Planted(Bug::kAssignmentOfOldRound)) {
+      MUSTER_PROBE("a place in etcd came too late, and the next one is wished for");
+      return Wish(wire::EtcdMember::Wish::kJoin);
+    }
     join_.reset();
     owner_.OnPush({.kind = Push::Kind::kComplete,
                    .round = now.round,
@@ -476,6 +484,7 @@ void EtcdLink::CampaignSoon() {
 }
 
 void EtcdLink::Campaign() {
+  MUSTER_ASSERT(lease_ != 0);  // or the key would stay for ever
   campaigning_ = true;
   const std::string key = keys_.Leader();
   etcd_->Commit({.conditions = {CreatedAt(key, 0)},

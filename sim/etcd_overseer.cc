@@ -1,0 +1,118 @@
+#include "sim/etcd_overseer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+
+namespace muster::sim {
+
+EtcdOverseer::EtcdOverseer(const SimEtcd& etcd, Checkers& checkers, std::string_view prefix,
+                           std::string_view run_id, std::function<void(const std::string&)> say)
+    : etcd_(etcd), checkers_(checkers), keys_(prefix, run_id), say_(std::move(say)) {}
+
+void EtcdOverseer::OnChange(const SimProcess* by, int64_t revision) {
+  // What changes together is judged by who led before.
+  const EtcdRange all{.begin = "", .end = std::string(1, '\0')};
+  const std::vector<EtcdChange> changes = etcd_.state().ChangesFrom(all, revision);
+  for (const EtcdChange& change : changes) {
+    if (change.pair.changed != revision) continue;
+    say_(Concat("revision ", revision, by == nullptr ? ", a lease has expired: " : ": ",
+                change.deleted ? "-" : "", change.pair.key, " ", change.pair.value));
+    SeeWriter(by, change);
+  }
+  for (const EtcdChange& change : changes) {
+    if (change.pair.changed != revision) continue;
+    const std::string& key = change.pair.key;
+    if (key == keys_.Leader()) {
+      leader_ = change.deleted ? nullptr : by;
+      say_(change.deleted ? "nobody leads" : Concat("led by ", change.pair.value));
+    }
+    if (key == keys_.Run()) SeeRun(change);
+    if (IsMember(key)) SeeMember(by, change);
+  }
+}
+
+// Members write under their own names, and workers into the store; the rest is the leader's. What
+// goes with a lease was written by nobody.
+void EtcdOverseer::SeeWriter(const SimProcess* by, const EtcdChange& change) {
+  const std::string& key = change.pair.key;
+  if (by == nullptr || by == leader_ || !key.starts_with(keys_.root())) return;
+  if (key == keys_.Leader() || IsMember(key) || key.starts_with(keys_.Store())) return;
+  checkers_.Violate(Concat(by->network().address(by->host()), " writes ", key,
+                           " and does not lead: ", change.deleted ? "deleted" : change.pair.value));
+}
+
+void EtcdOverseer::SeeMember(const SimProcess* by, const EtcdChange& change) {
+  if (!change.deleted) {
+    member_leases_.insert(change.pair.lease);
+    members_[change.pair.key] = {by, change.pair.created};
+    return;
+  }
+  const auto member = members_.find(change.pair.key);
+  const SimProcess* whose = member->second.process;
+  members_.erase(member);
+  SeeWhoIsLeft();
+  if (by == nullptr && whose != nullptr && on_expired) on_expired(*whose);
+}
+
+// Within one life the checkers let nobody open what was closed.
+void EtcdOverseer::SeeWhoIsLeft() {
+  if (!closed_at_) return;
+  const auto was_there = [&](const auto& each) { return each.second.created < *closed_at_; };
+  if (std::ranges::any_of(members_, was_there)) return;
+  say_("all are gone who were there when it was closed");
+  closed_at_.reset();
+  ++epoch_;
+}
+
+bool EtcdOverseer::HasRecordOf(const SimProcess& process) const {
+  return std::ranges::any_of(members_,
+                             [&](const auto& each) { return each.second.process == &process; });
+}
+
+void EtcdOverseer::SeeRun(const EtcdChange& change) {
+  if (change.deleted) {
+    say_("the run is forgotten");
+    ++epoch_;
+    closed_at_.reset();
+    is_closed_ = false;
+    return;
+  }
+  say_(Concat("run: ", change.pair.value));
+  const Result<wire::EtcdRun> run = wire::ReadEtcdRun(change.pair.key, change.pair.value);
+  if (!run) return checkers_.Violate(Concat("the run: ", run.error().message));
+  const bool was_closed = std::exchange(is_closed_, run->closed);
+  if (!was_closed && is_closed_) {
+    was_closed_ = true;
+    closed_at_ = change.pair.changed;
+    SeeWhoIsLeft();
+  }
+  if (const auto state = StateOf(*run)) checkers_.SeeState(epoch_, *state);
+}
+
+std::optional<RendezvousState> EtcdOverseer::StateOf(const wire::EtcdRun& run) {
+  RendezvousState state{.closed = run.closed, .closed_by = run.closed_by};
+  if (run.round < 0) return state;
+  state.round = run.round;
+  state.complete = true;
+  state.completion = {run.round, run.world_size};
+  for (size_t part = 0; part < static_cast<size_t>(run.parts); ++part) {
+    const EtcdPair* pair = etcd_.state().Find(keys_.Plan(run.plan, part));
+    const auto seats = pair == nullptr ? Result<std::vector<wire::EtcdSeat>>(
+                                             Error{Code::kNotFound, "it is not there"})
+                                       : wire::ReadPlan(pair->key, pair->value);
+    if (!seats) {
+      checkers_.Violate(Concat("round ", run.round, ", part ", part, " of its plan: ",
+                               seats.error().message));
+      return std::nullopt;
+    }
+    for (const wire::EtcdSeat& seat : *seats) {
+      if (!state.participants.emplace(seat.node, seat.rank).second)
+        checkers_.Violate(Concat(seat.node.ToString(), " twice in round ", run.round));
+    }
+  }
+  return state;
+}
+
+}  // namespace muster::sim

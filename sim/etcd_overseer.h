@@ -1,0 +1,65 @@
+// Reads along in a simulated etcd: what the nodes of a run have agreed on, who leads them, and
+// whether only the one who leads writes what is the leader's to write.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "sim/checkers.h"
+#include "sim/etcd.h"
+#include "wire/etcd_records.h"
+
+namespace muster::sim {
+
+class EtcdOverseer {
+ public:
+  /// Both outlive it. `say`: for the story.
+  EtcdOverseer(const SimEtcd& etcd, Checkers& checkers, std::string_view prefix,
+               std::string_view run_id, std::function<void(const std::string&)> say);
+
+  /// The cluster's SimEtcd::on_change.
+  void OnChange(const SimProcess* by, int64_t revision);
+
+  /// A run that was closed, and all who were there then are gone, may begin anew: its next life.
+  Epoch epoch() const { return epoch_; }
+  bool was_closed() const { return was_closed_; }
+  /// Whoever hears that it is lost has lost its place.
+  bool IsOfAMember(int64_t lease) const { return member_leases_.contains(lease); }
+  /// Whether the node in that process is a member.
+  bool HasRecordOf(const SimProcess& process) const;
+
+  /// The lease of the node in that process has expired: it must have noticed.
+  std::function<void(const SimProcess& process)> on_expired{};
+
+ private:
+  void SeeWriter(const SimProcess* by, const EtcdChange& change);
+  void SeeMember(const SimProcess* by, const EtcdChange& change);
+  void SeeRun(const EtcdChange& change);
+  /// None: not all of it is there.
+  std::optional<RendezvousState> StateOf(const wire::EtcdRun& run);
+  void SeeWhoIsLeft();
+  bool IsMember(std::string_view key) const { return key.starts_with(keys_.Members()); }
+
+  const SimEtcd& etcd_;
+  Checkers& checkers_;
+  const wire::EtcdKeys keys_;
+  const std::function<void(const std::string&)> say_;
+  const SimProcess* leader_ = nullptr;
+  Epoch epoch_ = 1;
+  std::optional<int64_t> closed_at_;  // the revision, as long as somebody is left
+  bool is_closed_ = false;
+  bool was_closed_ = false;
+  std::set<int64_t> member_leases_;
+  struct Member {
+    const SimProcess* process;  ///< May be unknown: it died before its connection was heard of.
+    int64_t created;
+  };
+  std::map<std::string, Member, std::less<>> members_;  // as of the revision that is looked at
+};
+
+}  // namespace muster::sim
