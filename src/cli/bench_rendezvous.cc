@@ -20,6 +20,7 @@
 #include "runtime/status_client.h"
 #ifdef MUSTER_HAS_ETCD
 #include "etcd/connector.h"
+#include "muster/etcd_server.h"
 #endif
 
 namespace muster::cli {
@@ -91,7 +92,11 @@ Place InEtcd(const BenchRendezvousFlags& flags) {
   Place place{.backend = flags.backend, .pid = flags.server_pid};
   std::string endpoint = flags.server;
   if (endpoint.empty()) {
-    throw std::invalid_argument("no server");
+    const auto server = std::make_shared<EtcdServer>();
+    server->Start();
+    endpoint = server->endpoint();
+    place.pid = server->pids().front();
+    place.kept = server;
   }
   place.etcd = ConnectorTo(EtcdOptions::Parse(endpoint));
   return place;
