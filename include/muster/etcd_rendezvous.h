@@ -49,9 +49,10 @@ struct EtcdRendezvousOptions {
   std::chrono::milliseconds close_timeout{30'000};  ///< SetClosed() and Leave().
   RendezvousEventSink events{};                     ///< Null: the process's sink.
 
-  /// From parameters and the options of EtcdOptions, and join_timeout, last_call_timeout,
-  /// close_timeout, keep_alive_interval (seconds, also fractions), keep_alive_max_attempt,
-  /// rank_policy and label. std::invalid_argument says what is wrong.
+  /// From parameters and the options of EtcdOptions, and join_timeout (or timeout, as torchrun's
+  /// etcd calls it), last_call_timeout, close_timeout, keep_alive_interval (seconds, also
+  /// fractions), keep_alive_max_attempt, rank_policy and label. std::invalid_argument says what is
+  /// wrong.
   static EtcdRendezvousOptions From(const RendezvousParameters& parameters);
   void Validate() const;
 };

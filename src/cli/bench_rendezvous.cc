@@ -18,6 +18,10 @@
 #include "load/process_meter.h"
 #include "muster/rendezvous.h"
 #include "runtime/status_client.h"
+#ifdef MUSTER_HAS_ETCD
+#include "etcd/connector.h"
+#include "muster/etcd_server.h"
+#endif
 
 namespace muster::cli {
 namespace {
@@ -68,19 +72,53 @@ class ServerMeter {
   const Duration before_;
 };
 
+/// Where a fleet meets.
+struct Place {
+  std::string backend;
+  Endpoint server{};
+  EtcdConnector etcd{};
+  pid_t pid = 0;                 ///< 0: unknown.
+  std::shared_ptr<void> kept{};  ///< What we have started.
+};
+
+Place AtServer(const BenchRendezvousFlags& flags) {
+  auto server = std::make_shared<BenchServer>(OrExit(
+      ReachServer(flags.server, flags.server_pid, flags.server_threads), "bench rendezvous"));
+  return {.backend = flags.backend, .server = server->endpoint, .pid = server->pid, .kept = server};
+}
+
+#ifdef MUSTER_HAS_ETCD
+Place InEtcd(const BenchRendezvousFlags& flags) {
+  Place place{.backend = flags.backend, .pid = flags.server_pid};
+  std::string endpoint = flags.server;
+  if (endpoint.empty()) {
+    const auto server = std::make_shared<EtcdServer>();
+    server->Start();
+    endpoint = server->endpoint();
+    place.pid = server->pids().front();
+    place.kept = server;
+  }
+  place.etcd = ConnectorTo(EtcdOptions::Parse(endpoint));
+  return place;
+}
+#else
+Place InEtcd(const BenchRendezvousFlags&) {
+  throw std::invalid_argument("--backend etcd: this build has no etcd support");
+}
+#endif
+
 // ----------------------------------------------------------------------------------------------
-// muster: sessions, on one loop
+// muster and etcd: links, on one loop
 
 /// Until the server has noticed that the nodes of the last round are gone: that work is not the
 /// next round's.
-void AwaitQuiet(const BenchServer& server, const std::string& run_id) {
+void AwaitQuiet(const Endpoint& server, const std::string& run_id) {
   constexpr Duration kPatience = 10s;
   constexpr Duration kLook = 20ms;
   PosixClock clock;
   PosixDialer dialer(clock);
   const Instant until = clock.Now() + kPatience;
-  StatusClient client =
-      OrExit(StatusClient::Connect(dialer, server.endpoint, until), "bench rendezvous");
+  StatusClient client = OrExit(StatusClient::Connect(dialer, server, until), "bench rendezvous");
   while (clock.Now() < until) {
     const auto runs = OrExit(client.Ask(run_id, until), "bench rendezvous");
     if (runs.empty() || runs.front().phase == RunReport::Phase::kEmpty) return;
@@ -88,11 +126,12 @@ void AwaitQuiet(const BenchServer& server, const std::string& run_id) {
   }
 }
 
-Json MeasureMuster(const BenchServer& server, size_t count, const BenchRendezvousFlags& flags) {
-  const ServerMeter meter(server.pid);
+Json MeasureFleet(const Place& place, size_t count, const BenchRendezvousFlags& flags) {
+  const ServerMeter meter(place.pid);
   const auto size = static_cast<int64_t>(count);
   const auto killed = static_cast<int64_t>(flags.kill);
-  load::FleetOptions options{.server = server.endpoint,
+  load::FleetOptions options{.server = place.server,
+                             .etcd = place.etcd,
                              .nodes = count,
                              .kill = flags.kill,
                              .settings = {.min_nodes = size - killed,
@@ -116,12 +155,12 @@ Json MeasureMuster(const BenchServer& server, size_t count, const BenchRendezvou
   for (size_t round = 0; round < flags.rounds; ++round) {
     options.run_id = Concat("bench-", RunTag(), "-", count, "-", round);
     last = OrExit(load::RunFleet(options), Concat("bench rendezvous of ", count, " nodes"));
-    AwaitQuiet(server, options.run_id);
+    if (!place.etcd) AwaitQuiet(place.server, options.run_id);
     formed.push_back(last.formed);
     reformed.push_back(last.reformed);
     ranks_ok = ranks_ok && last.ranks_ok;
   }
-  Json row = {{"backend", "muster"},
+  Json row = {{"backend", place.backend},
               {"nodes", count},
               {"rounds", flags.rounds},
               {"seconds", Seconds(Quantile(formed, 0.5))},
@@ -133,7 +172,7 @@ Json MeasureMuster(const BenchServer& server, size_t count, const BenchRendezvou
               {"reform_seconds", nullptr},
               {"reform_p99_seconds", nullptr}};
   meter.AddTo(row);
-  if (flags.hold_seconds > 0 && server.pid != 0) row["server_idle_cores"] = idle_cores;
+  if (flags.hold_seconds > 0 && place.pid != 0) row["server_idle_cores"] = idle_cores;
   if (flags.kill > 0) {
     row["killed"] = flags.kill;
     row["reform_seconds"] = Seconds(Quantile(reformed, 0.5));
@@ -147,11 +186,11 @@ Json MeasureMuster(const BenchServer& server, size_t count, const BenchRendezvou
 
 using Handlers = std::vector<std::unique_ptr<DynamicRendezvousHandler>>;
 
-Handlers MakeHandlers(const BenchServer& server, size_t count, const std::string& run_id) {
+Handlers MakeHandlers(const Endpoint& server, size_t count, const std::string& run_id) {
   Handlers handlers;
   const auto size = static_cast<int64_t>(count);
   for (size_t i = 0; i < count; ++i) {
-    const RendezvousParameters parameters("c10d", server.endpoint.ToString(), run_id, size, size,
+    const RendezvousParameters parameters("c10d", server.ToString(), run_id, size, size,
                                           "127.0.0.1", {{"is_host", false}});
     C10dRendezvous made = CreateC10dBackend(parameters);
     handlers.push_back(
@@ -180,14 +219,14 @@ Duration Meet(const Handlers& handlers, std::vector<int64_t>& ranks) {
   return std::chrono::steady_clock::now() - began;
 }
 
-Json MeasureC10d(const BenchServer& server, size_t count, const BenchRendezvousFlags& flags) {
-  const ServerMeter meter(server.pid);
+Json MeasureC10d(const Place& place, size_t count, const BenchRendezvousFlags& flags) {
+  const ServerMeter meter(place.pid);
   std::vector<Duration> formed;
   RendezvousCost cost;
   bool ranks_ok = true;
   for (size_t round = 0; round < flags.rounds; ++round) {
     const Handlers handlers =
-        MakeHandlers(server, count, Concat("bench-", RunTag(), "-", count, "-", round));
+        MakeHandlers(place.server, count, Concat("bench-", RunTag(), "-", count, "-", round));
     std::vector<int64_t> ranks(count, -1);
     formed.push_back(Meet(handlers, ranks));
     std::ranges::sort(ranks);
@@ -248,21 +287,22 @@ void Print(const Json& row) {
 }
 
 int BenchRendezvous(const BenchRendezvousFlags& flags) {
-  const bool muster = flags.backend == "muster";
+  const bool c10d = flags.backend == "c10d";
   const size_t most = *std::ranges::max_element(flags.nodes);
   const size_t fewest = *std::ranges::min_element(flags.nodes);
   if (flags.kill >= fewest) {
     throw std::invalid_argument(
         Concat("--kill ", flags.kill, " leaves nobody of ", fewest, " nodes"));
   }
-  if (!muster && (flags.kill > 0 || flags.hold_seconds > 0)) {
+  if (c10d && (flags.kill > 0 || flags.hold_seconds > 0)) {
     throw std::invalid_argument(
-        "--kill and --hold need --backend muster: nodes of c10d are not told when one of them "
+        "--kill and --hold need --backend muster or etcd: nodes of c10d are not told when one of "
+        "them "
         "dies");
   }
-  OrExit(load::AllowConnections((muster ? 1 : 2) * most + 64), "bench rendezvous");
-  const BenchServer server =
-      OrExit(ReachServer(flags.server, flags.server_pid, flags.server_threads), "bench rendezvous");
+  OrExit(load::AllowConnections((flags.backend == "muster" ? 1 : 8) * most + 64),
+         "bench rendezvous");
+  const Place place = flags.backend == "etcd" ? InEtcd(flags) : AtServer(flags);
   if (!flags.json) {
     std::printf("%-8s %7s %9s %6s %9s %9s %8s %8s %8s %9s %9s\n", "backend", "nodes", "seconds",
                 "ranks", "messages", "bytes", "CPU s", "MiB", "idle", "re-formed", "p99");
@@ -270,8 +310,7 @@ int BenchRendezvous(const BenchRendezvousFlags& flags) {
   std::vector<Json> rows;
   bool right = true;
   for (const size_t count : flags.nodes) {
-    rows.push_back(muster ? MeasureMuster(server, count, flags)
-                          : MeasureC10d(server, count, flags));
+    rows.push_back(c10d ? MeasureC10d(place, count, flags) : MeasureFleet(place, count, flags));
     right = right && rows.back()["ranks_ok"].get<bool>();
     if (!flags.json) Print(rows.back());
   }
@@ -291,6 +330,10 @@ void AddBenchRendezvous(CLI::App& bench, Run* run) {
       "nodes then end without a word, and the time is taken until every survivor has its place in "
       "the next round:\n"
       "it includes the grace for coming back (0.3 s) and --last-call.\n"
+      "etcd: the same, but every node has a client of etcd of its own, with its lease and its "
+      "watches; it takes the\n"
+      "others 3 s, the lease, to miss a node that ends without a word. --server takes "
+      "etcd://HOST:PORT,...\n"
       "c10d: every node is a handler, made beforehand, with connections of its own; works with "
       "PyTorch's server, too.\n"
       "Each round is a new run with new nodes; seconds are the median. Columns: messages and bytes "
@@ -301,9 +344,10 @@ void AddBenchRendezvous(CLI::App& bench, Run* run) {
       "Examples:\n"
       "  muster bench rendezvous --nodes 4,1000,10000\n"
       "  muster bench rendezvous --nodes 64 --kill 1 --rounds 50 --json\n"
+      "  muster bench rendezvous --backend etcd --nodes 64,256,1000\n"
       "  muster bench rendezvous --backend c10d --nodes 64 --server HOST:29500");
-  rendezvous->add_option("--backend", flags->backend, "muster or c10d")
-      ->check(CLI::IsMember({"muster", "c10d"}))
+  rendezvous->add_option("--backend", flags->backend, "muster, etcd or c10d")
+      ->check(CLI::IsMember({"muster", "etcd", "c10d"}))
       ->capture_default_str();
   rendezvous->add_option("--server", flags->server,
                          "HOST:PORT of a running server; without it, one is started");

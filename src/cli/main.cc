@@ -13,6 +13,9 @@
 #include "cli/commands.h"
 #include "cli/failure.h"
 #include "cli/process.h"
+#ifdef MUSTER_HAS_ETCD
+#include "muster/etcd_v2_rendezvous.h"
+#endif
 
 namespace muster::cli {
 namespace {
@@ -28,6 +31,7 @@ constexpr const char* kAbout =
     "  muster rendezvous --endpoint HOST:29400 --id RUN --nodes 2:4\n"
     "                                          meet other nodes, PyTorch's too; get a rank\n"
     "  muster status --server HOST:29400       who is in which round, and for whom it waits\n"
+    "  muster etcd --dev --members 3           an etcd of one's own, until it is stopped\n"
     "  muster bench store --clients 64         measure a server\n"
     "  muster sim --seed 8123 --story          a fleet in a simulated world, and what goes wrong "
     "there\n"
@@ -101,6 +105,7 @@ int Main(int argc, char** argv) {
   AddStore(app, &run, &arguments);
   AddRendezvous(app, &run);
   AddStatus(app, &run);
+  AddEtcd(app, &run);
   AddSim(app, &run);
   AddBench(app, &run);
   // Looked for by hand: a command line that cannot be read has no flags.
@@ -132,5 +137,8 @@ int Finish(int status) {
 
 int main(int argc, char** argv) {
   muster::cli::OpenStandardDescriptors();
+#ifdef MUSTER_HAS_ETCD
+  muster::EnableEtcd();
+#endif
   return muster::cli::Finish(muster::cli::Main(argc, argv));
 }

@@ -5,10 +5,12 @@
 
 #include "adapters/etcd/grpc_etcd.h"
 #include "base/text.h"
+#include "etcd/connector.h"
 #include "face/etcd_access.h"
 #include "face/this_process.h"
 #include "face/throw.h"
 #include "muster/dynamic_rendezvous.h"
+#include "muster/etcd_rendezvous.h"
 #include "muster/etcd_store.h"
 #include "muster/etcd_v2_rendezvous.h"
 #include "muster/rendezvous_error.h"
@@ -21,12 +23,14 @@ namespace {
 
 std::shared_ptr<EtcdCalls> Connect(const EtcdOptions& options) {
   options.Validate();
-  return ValueOrThrow(EtcdCalls::Open(
-      [access = AccessOf(options)](Loop& loop) { return ConnectEtcd(access, loop); },
-      ThisProcess()));
+  return ValueOrThrow(EtcdCalls::Open(ConnectorTo(options), ThisProcess()));
 }
 
 }  // namespace
+
+EtcdConnector ConnectorTo(const EtcdOptions& options) {
+  return [access = AccessOf(options)](Loop& loop) { return ConnectEtcd(access, loop); };
+}
 
 EtcdStore::EtcdStore(const EtcdOptions& options)
     : EtcdStore(Connect(options), options.prefix.empty() ? kDefaultPrefix : options.prefix,
@@ -54,6 +58,16 @@ RendezvousHandlerPtr CreateEtcdV2Handler(const RendezvousParameters& parameters)
   return CreateDynamicHandler(std::move(made.store), std::move(made.backend), parameters);
 }
 
-void EnableEtcd() { DefaultRendezvousRegistry().Supply("etcd-v2", &CreateEtcdV2Handler); }
+EtcdRendezvousHandler::EtcdRendezvousHandler(EtcdRendezvousOptions options)
+    : EtcdRendezvousHandler(options, ConnectorTo(options.etcd), ThisProcess()) {}
+
+RendezvousHandlerPtr CreateEtcdHandler(const RendezvousParameters& parameters) {
+  return std::make_unique<EtcdRendezvousHandler>(EtcdRendezvousOptions::From(parameters));
+}
+
+void EnableEtcd() {
+  DefaultRendezvousRegistry().Supply("etcd", &CreateEtcdHandler);
+  DefaultRendezvousRegistry().Supply("etcd-v2", &CreateEtcdV2Handler);
+}
 
 }  // namespace muster

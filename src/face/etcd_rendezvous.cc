@@ -49,6 +49,7 @@ EtcdRendezvousOptions EtcdRendezvousOptions::From(const RendezvousParameters& pa
                                 .local_addr = parameters.local_addr,
                                 .min_nodes = parameters.min_nodes,
                                 .max_nodes = parameters.max_nodes};
+  TakeSeconds(parameters, "timeout", options.join_timeout);  // as torchrun's etcd calls it
   TakeSeconds(parameters, "join_timeout", options.join_timeout);
   TakeSeconds(parameters, "last_call_timeout", options.last_call);
   TakeSeconds(parameters, "close_timeout", options.close_timeout);

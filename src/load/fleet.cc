@@ -11,6 +11,7 @@
 #include "adapters/uv/uv_loop.h"
 #include "base/text.h"
 #include "load/whole_round.h"
+#include "runtime/etcd_link.h"
 #include "runtime/session_link.h"
 
 namespace muster::load {
@@ -24,14 +25,17 @@ class Fleet;
 class FleetNode final : public RendezvousLinkOwner {
  public:
   FleetNode(Fleet& fleet, UvLoop& loop, UvConnector& connector, SessionLinkOptions options)
-      : fleet_(fleet), timeout_(600s), link_(loop, connector, std::move(options), *this) {}
+      : fleet_(fleet),
+        link_(std::make_unique<SessionLink>(loop, connector, std::move(options), *this)) {}
+  FleetNode(Fleet& fleet, UvLoop& loop, EtcdLinkOptions options)
+      : fleet_(fleet), link_(std::make_unique<EtcdLink>(loop, std::move(options), *this)) {}
 
   void Start() {
-    link_.Join(timeout_);
-    link_.Start();
+    link_->Join(kJoinTimeout);
+    link_->Start();
   }
 
-  const SessionLink& link() const { return link_; }
+  RendezvousLink& link() { return *link_; }
   const Push& assignment() const { return assignment_; }
 
  private:
@@ -39,11 +43,13 @@ class FleetNode final : public RendezvousLinkOwner {
   void OnReport(std::optional<RunReport>) override {}
   void OnTrouble(const std::string& why) override;
   void OnPlainServer() override;
+  void OnFailed(const Error& why) override;
+
+  static constexpr Duration kJoinTimeout = 600s;
 
   Fleet& fleet_;
-  const Duration timeout_;
   Push assignment_{};
-  SessionLink link_;
+  const std::unique_ptr<RendezvousLink> link_;
 };
 
 // Lives on a loop of its own; the caller waits for what it promises.
@@ -54,16 +60,7 @@ class Fleet {
 
   std::future<Status> Form() {
     awaited_ = options_.nodes;
-    for (size_t i = 0; i < options_.nodes; ++i) {
-      nodes_.push_back(std::make_unique<FleetNode>(
-          *this, loop_, connector_,
-          SessionLinkOptions{.server = options_.server,
-                             .hello = {.run_id = options_.run_id,
-                                       .node = {"", ProcessId(), static_cast<int64_t>(i)},
-                                       .settings = options_.settings},
-                             .attempt_max = 20s,
-                             .seed = i}));
-    }
+    for (size_t i = 0; i < options_.nodes; ++i) nodes_.push_back(MakeNode(i));
     StartMore();
     return done_.get_future();
   }
@@ -83,7 +80,7 @@ class Fleet {
   void set_victim(size_t victim) { victim_ = victim; }
 
   void Opened() {
-    --in_flight_;
+    if (in_flight_ > 0) --in_flight_;  // it may open a second session
     StartMore();
   }
   void Assigned(const Push& push) {
@@ -109,13 +106,46 @@ class Fleet {
     return IsWholeRound(assignments);
   }
 
-  double PerNode(uint64_t (SessionLink::*count)() const) const {
+  double PerNode(uint64_t (RendezvousLink::*count)() const) const {
     uint64_t total = 0;
     for (const auto& node : nodes_) total += (node->link().*count)();
     return static_cast<double>(total) / static_cast<double>(nodes_.size());
   }
 
+  /// All say good-bye, where that is said.
+  std::future<Status> End() {
+    done_ = {};
+    finished_ = false;
+    awaited_ = 1;  // until all have been asked to
+    const auto gone = [this] {
+      if (--awaited_ == 0) Finish(Ok());
+    };
+    for (const auto& node : nodes_) {
+      ++awaited_;
+      if (!node->link().Farewell(gone)) gone();
+    }
+    gone();
+    return done_.get_future();
+  }
+
  private:
+  std::unique_ptr<FleetNode> MakeNode(size_t index) {
+    Hello hello{.run_id = options_.run_id,
+                .node = {"", ProcessId(), static_cast<int64_t>(index)},
+                .settings = options_.settings};
+    if (options_.etcd) {
+      hello.node.addr = "127.0.0.1";
+      return std::make_unique<FleetNode>(
+          *this, loop_,
+          EtcdLinkOptions{
+              .connect = options_.etcd, .hello = hello, .run_kept = 10s, .seed = index});
+    }
+    return std::make_unique<FleetNode>(
+        *this, loop_, connector_,
+        SessionLinkOptions{
+            .server = options_.server, .hello = hello, .attempt_max = 20s, .seed = index});
+  }
+
   void StartMore() {
     while (started_ < nodes_.size() && in_flight_ < options_.in_flight_max) {
       ++in_flight_;
@@ -147,7 +177,7 @@ void FleetNode::OnPush(const Push& push) {
       assignment_ = push;
       return fleet_.Assigned(push);
     case Push::Kind::kLost:
-      if (push.round == assignment_.round) link_.Join(timeout_);
+      if (push.round == assignment_.round) link_->Join(kJoinTimeout);
       return;
     case Push::Kind::kRefused:
     case Push::Kind::kClosed:
@@ -159,6 +189,8 @@ void FleetNode::OnPush(const Push& push) {
 }
 
 void FleetNode::OnTrouble(const std::string& why) { fleet_.set_trouble(why); }
+
+void FleetNode::OnFailed(const Error& why) { fleet_.Finish(why); }
 
 void FleetNode::OnPlainServer() {
   fleet_.Finish(Error{Code::kInvalid, "the server has no coordinator: it is a plain TCPStore's"});
@@ -186,8 +218,8 @@ Result<FleetReport> RunFleet(const FleetOptions& options) {
     on_loop([&] {
       report.formed = fleet->ended_at() - began;
       report.ranks_ok = fleet->RanksOk();
-      report.messages_per_node = fleet->PerNode(&SessionLink::messages);
-      report.bytes_per_node = fleet->PerNode(&SessionLink::bytes);
+      report.messages_per_node = fleet->PerNode(&RendezvousLink::messages);
+      report.bytes_per_node = fleet->PerNode(&RendezvousLink::bytes);
     });
     if (options.hold) options.hold();
     if (options.kill == 0) return Ok();
@@ -205,8 +237,12 @@ Result<FleetReport> RunFleet(const FleetOptions& options) {
   };
   on_loop([&] { fleet = std::make_unique<Fleet>(options, thread->loop()); });
   const Status played = play();
+  std::future<Status> ended;
+  on_loop([&] { ended = fleet->End(); });
+  const Status gone = await(std::move(ended));
   on_loop([&] { fleet.reset(); });
-  if (!played) return played.error();
+  MUSTER_CHECK_OK(played);
+  MUSTER_CHECK_OK(gone);
   return report;
 }
 

@@ -9,11 +9,13 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "core/rendezvous/run_settings.h"
+#include "ports/etcd.h"
 
 namespace muster::load {
 
 struct FleetOptions {
   Endpoint server;
+  EtcdConnector etcd{};  ///< Instead of a server: a client for each node.
   std::string run_id{};
   size_t nodes = 4;
   size_t kill = 0;  ///< Nodes whose connections end without a word, once the round is complete.

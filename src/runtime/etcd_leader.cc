@@ -271,6 +271,8 @@ void EtcdLeader::OpenSession(Seat& seat, Instant now, Pushes& out) {
     }
     out.push_back(std::move(push));
   }
+  // That is the answer to whatever it wants.
+  if (seat.key.token == 0) seat.notice.said = seat.record.said;
 }
 
 void EtcdLeader::Heed(Seat& seat, Instant now, Pushes& out) {

@@ -1,6 +1,7 @@
 #include "adapters/etcd/failure.h"
 
 #include <array>
+#include <cstddef>
 #include <optional>
 #include <string_view>
 
@@ -61,12 +62,31 @@ std::string_view Reason(std::string_view message) {
   return message;
 }
 
-Verdict Unavailable(std::string_view message, bool reached, const std::string& who) {
+/// What it may mean that a connection ends before it has begun.
+std::optional<std::string> CutOff(std::string_view message, const EtcdAccess& access) {
+  const bool after = Has(message, "Endpoint read failed") || Has(message, "Connection reset");
+  if (!after && !Has(message, "Socket closed")) return std::nullopt;
+  if (!access.tls) return "it ends every connection at once: does it want TLS?";
+  if (!after) return "it ends every connection during the TLS handshake: does it speak TLS?";
+  if (access.cert_file.empty()) {
+    return "it ends every connection right after the TLS handshake: it wants a client certificate, "
+           "and none was given";
+  }
+  return Concat(
+      "it ends every connection right after the TLS handshake: it does not accept our "
+      "certificate ",
+      access.cert_file, " (another CA than it knows, or expired)");
+}
+
+Verdict Unavailable(std::string_view message, bool reached, const std::string& who,
+                    const EtcdAccess& access) {
   if (const auto meaning = Distrust(message)) {
     return {Outcome::kNothing,
             {Code::kInvalid, Concat(who, ": ", *meaning, " (", Reason(message), ")")},
-            true};
+            kDistrustSure};
   }
+  if (const auto meaning = reached ? std::nullopt : CutOff(message, access))
+    return {Outcome::kNothing, {Code::kInvalid, Concat(who, ": ", *meaning)}, 1};
   if (!reached) {
     return {Outcome::kNothing,
             {Code::kUnavailable, Concat(who, " cannot be reached: ", Reason(message))}};
@@ -97,15 +117,16 @@ bool IsTokenTrouble(std::string_view message) {
 
 }  // namespace
 
-Verdict Judge(const grpc::Status& status, bool reached, const Endpoint& endpoint) {
+Verdict Judge(const grpc::Status& status, bool reached, const Endpoint& endpoint,
+              const EtcdAccess& access) {
   const std::string who = Concat("etcd at ", endpoint.ToString());
-  const std::string& message = status.error_message();
+  const std::string message = status.ok() ? "it ended the stream" : status.error_message();
   const auto refused = [&](std::string_view hint = "") -> Verdict {
     return {Outcome::kRefused, {Code::kInvalid, Concat(who, " refuses: ", message, hint)}};
   };
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
-      return Unavailable(message, reached, who);
+      return Unavailable(message, reached, who, access);
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       if (!reached)
         return {Outcome::kNothing, {Code::kUnavailable, Concat(who, " cannot be reached in time")}};

@@ -1,10 +1,9 @@
 // The contract of all stores, on a real etcd: one for the whole program, with a prefix for each
 // test.
-#include <atomic>
 #include <string>
 
 #include "contracts/store_contract.h"
-#include "etcd/etcd_process.h"
+#include "etcd/store/shared_etcd.h"
 #include "muster/etcd_store.h"
 
 namespace muster::test {
@@ -25,16 +24,15 @@ StoreKind EtcdKind() {
                     .get_timeout = "wait timeout after {ms}ms, keys: {key}",
                     .wait_timeout = "wait timeout after {ms}ms, keys: {key}"},
           .make = []() -> OpenStore {
-            static std::atomic<int> tests = 0;
-            EtcdOptions options = EtcdOptions::Parse(EtcdProcess::Shared().endpoint());
-            options.prefix = "/contract/" + std::to_string(++tests);
+            EtcdOptions options = EtcdOptions::Parse(SharedEtcd().endpoint(0).ToString());
+            options.prefix = FreshPrefix();
             return [options]() -> std::shared_ptr<Store> {
               return std::make_shared<EtcdStore>(options);
             };
           },
-          .missing = &EtcdProcess::Missing,
+          .missing = &EtcdMissing,
           .needs = "etcd",
-          .is_required = &EtcdProcess::IsRequired};
+          .is_required = &EtcdIsRequired};
 }
 
 }  // namespace

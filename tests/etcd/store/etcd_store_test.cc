@@ -1,0 +1,185 @@
+// What an EtcdStore does beside the contract of all stores.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "adapters/etcd/grpc_etcd.h"
+#include "etcd/store/shared_etcd.h"
+#include "face/this_process.h"
+#include "muster/etcd_store.h"
+#include "runtime/etcd_calls.h"
+#include "support/background.h"
+#include "support/errors.h"
+
+namespace muster::test {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+namespace {
+
+EtcdOptions At(const EtcdCluster& etcd, std::string prefix = FreshPrefix()) {
+  EtcdOptions options = EtcdOptions::Parse(etcd.endpoint(0).ToString());
+  options.prefix = std::move(prefix);
+  options.timeout = kPatience;
+  return options;
+}
+
+}  // namespace
+
+TEST(EtcdStoreTest, ItsKeysAreReadableUnderThePrefix) {
+  MUSTER_NEEDS_ETCD();
+  EtcdStore store(At(SharedEtcd()));
+  store.Set("torch.rendezvous/run 7", "value");
+  store.Add("n", 3);
+  store.QueuePush("jobs", "a");
+  EXPECT_EQ(SharedEtcd().Control({"get", "--prefix", store.prefix() + "/"}),
+            store.prefix() + "/keys/n\n3\n" + store.prefix() +
+                "/keys/torch.rendezvous/run%207\nvalue\n" + store.prefix() +
+                "/queues/jobs#00000000000000000000\na\n" + store.prefix() + "/tails/jobs\n1\n");
+}
+
+TEST(EtcdStoreTest, WithoutAPrefixOfItsOwnItHasMustersDefault) {
+  MUSTER_NEEDS_ETCD();
+  EXPECT_EQ(EtcdStore(At(SharedEtcd(), "")).prefix(), "/muster/store");
+}
+
+TEST(EtcdStoreTest, StoresWithOtherPrefixesDoNotMeet) {
+  MUSTER_NEEDS_ETCD();
+  const std::string prefix = FreshPrefix();
+  EtcdStore store(At(SharedEtcd(), prefix));
+  EtcdStore longer(At(SharedEtcd(), prefix + "0"));
+  EtcdStore inner(At(SharedEtcd(), prefix + "/keys"));
+  store.Set("k", "v");
+  inner.Set("k", "inner");
+  EXPECT_FALSE(longer.Check({"k"}));
+  EXPECT_EQ(store.Get("k"), "v");
+  EXPECT_EQ(inner.Get("k"), "inner");
+}
+
+TEST(EtcdStoreTest, NobodyListeningIsSaidWithTheEndpoint) {
+  EtcdOptions options;
+  options.endpoints = {{"127.0.0.1", QuietPort()}};
+  options.timeout = milliseconds(300);
+  EXPECT_THAT(ErrorOf<NetworkError>([&] { EtcdStore store(options); }),
+              HasSubstr("127.0.0.1:" + std::to_string(options.endpoints[0].port)));
+}
+
+TEST(EtcdStoreTest, AValueThatEtcdDoesNotTakeIsRefusedByName) {
+  MUSTER_NEEDS_ETCD();
+  EtcdStore store(At(SharedEtcd()));
+  const std::string large(2 << 20, 'x');
+  EXPECT_THAT(ErrorOf<std::invalid_argument>([&] { store.Set("large", large); }),
+              AllOf(HasSubstr("'large'"), HasSubstr("2 MiB"), HasSubstr("1.5 MiB")));
+  EXPECT_THROW(store.QueuePush("large", large), std::invalid_argument);
+  EXPECT_THROW(store.MultiSet({"a", "large"}, {"1", large}), std::invalid_argument);
+  store.Append("grows", std::string(1 << 20, 'x'));
+  EXPECT_THROW(store.Append("grows", std::string(1 << 20, 'x')), std::invalid_argument);
+  EXPECT_EQ(store.Get("grows").size(), size_t{1 << 20}) << "as it was";
+  store.Set("still", "usable");
+  EXPECT_EQ(store.Get("still"), "usable");
+}
+
+TEST(EtcdStoreTest, ManyThreadsUseOneObjectAndNobodyHoldsAnotherUp) {
+  MUSTER_NEEDS_ETCD();
+  EtcdStore store(At(SharedEtcd()));
+  Background<std::string> blocked([&] { return store.Get("late"); });
+  ASSERT_TRUE(blocked.UntilBlocked());
+  InParallel(4, [&](int) {
+    for (int i = 0; i < 10; ++i) store.Add("n", 1);
+  });
+  EXPECT_EQ(store.Get("n"), "40");
+  EXPECT_FALSE(blocked.IsDone());
+  store.Set("late", "now");
+  EXPECT_EQ(blocked.Result(), "now");
+}
+
+TEST(EtcdStoreTest, KeysOfALeaseGoWithIt) {
+  MUSTER_NEEDS_ETCD();
+  const EtcdAccess access = SharedEtcd().access();
+  const auto calls =
+      EtcdCalls::Open([access](Loop& loop) { return ConnectEtcd(access, loop); }, ThisProcess())
+          .value();
+  const int64_t lease = calls->Grant(600s, Instant::Never()).value().id;
+  EtcdStore store(calls, FreshPrefix(), kPatience, lease);
+  store.Set("a", "1");
+  store.Add("b", 1);
+  store.Append("c", "x");
+  store.MultiSet({"d"}, {"1"});
+  store.CompareSet("e", "", "y");
+  store.QueuePush("f", "z");
+  const auto clone = store.Clone();
+  clone->Set("g", "1");
+  EXPECT_EQ(store.GetNumKeys(), 6);
+  ASSERT_TRUE(calls->Revoke(lease, Instant::Never()));
+  EXPECT_EQ(store.GetNumKeys(), 0);
+  EXPECT_EQ(store.QueueLen("f"), 0);
+  EXPECT_THROW(store.Set("late", "1"), StoreError) << "the lease has ended";
+}
+
+TEST(EtcdStoreTest, AWaitSurvivesARestartOfEtcd) {
+  MUSTER_NEEDS_ETCD();
+  EtcdCluster etcd;
+  EtcdStore store(At(etcd));
+  store.Set("before", "1");
+  Background<std::string> reader([&] { return store.Get("after"); });
+  ASSERT_TRUE(reader.UntilBlocked());
+  etcd.Kill(0);
+  etcd.Start(0);
+  ASSERT_TRUE(EventuallyTrue([&] { return etcd.IsHealthy(); }));
+  EXPECT_FALSE(reader.IsDone());
+  EtcdStore other(At(etcd, store.prefix()));
+  other.Set("after", "2");
+  EXPECT_EQ(reader.Result(), "2");
+  EXPECT_EQ(store.Get("before"), "1");
+}
+
+TEST(EtcdStoreTest, AnEtcdThatIsBackInTimeCostsTheCallersNothing) {
+  MUSTER_NEEDS_ETCD();
+  EtcdCluster etcd;
+  EtcdStore store(At(etcd));
+  store.Set("k", "v");
+  etcd.Kill(0);
+  Background<std::string> reader([&] { return store.Get("k"); });
+  ASSERT_TRUE(reader.UntilBlocked());
+  etcd.Start(0);
+  EXPECT_EQ(reader.Result(), "v");
+}
+
+TEST(EtcdStoreTest, AnEtcdThatIsAwayIsANetworkErrorAndTheStoreGoesOnLater) {
+  MUSTER_NEEDS_ETCD();
+  EtcdCluster etcd;
+  EtcdStore store(At(etcd));
+  store.Set("k", "v");
+  etcd.Kill(0);
+  store.SetTimeout(milliseconds(200));
+  EXPECT_THAT(ErrorOf<NetworkError>([&] { store.Get("k"); }),
+              AllOf(HasSubstr("'k'"), HasSubstr(etcd.endpoint(0).ToString())));
+  store.SetTimeout(kPatience);
+  etcd.Start(0);
+  EXPECT_EQ(store.Get("k"), "v");
+}
+
+TEST(EtcdStoreTest, CompactionDoesNotDisturbWhoWaits) {
+  MUSTER_NEEDS_ETCD();
+  EtcdCluster etcd;
+  EtcdStore store(At(etcd));
+  Background<void> waiter([&] { store.Wait({"a", "b"}); });
+  ASSERT_TRUE(waiter.UntilBlocked());
+  EtcdStore other(At(etcd, store.prefix()));
+  for (int i = 0; i < 20; ++i) other.Set("else", std::to_string(i));
+  other.Set("a", "1");
+  const std::string fields = etcd.Control({"get", "x", "--write-out=fields"});
+  const std::string revision = fields.substr(fields.find("\"Revision\" : ") + 13, 10);
+  etcd.Control({"compact", std::to_string(std::stoll(revision))});
+  etcd.Kill(0);  // what was not told before must be asked for again, and is gone
+  etcd.Start(0);
+  other.DeleteKey("else");
+  other.Set("b", "1");
+  waiter.Result();
+}
+
+}  // namespace muster::test

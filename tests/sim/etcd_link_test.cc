@@ -1,0 +1,352 @@
+// Nodes that meet in a simulated etcd: who leads, who is told what, and what outlives the leader.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/etcd_link.h"
+#include "tests/sim/etcd_fixture.h"
+#include "wire/etcd_records.h"
+
+namespace muster::sim {
+namespace {
+
+using Kind = Push::Kind;
+using ::testing::HasSubstr;
+
+class LinkNode final : public RendezvousLinkOwner {
+ public:
+  LinkNode(Scheduler& scheduler, Network& network, SimEtcd& etcd, uint32_t pid,
+           const RunSettings& settings)
+      : process(scheduler, network, network.AddHost(Concat("10.1.0.", pid)), pid, {.start = 1h},
+                pid),
+        loop(process) {
+    link = std::make_unique<EtcdLink>(
+        loop,
+        EtcdLinkOptions{.connect = etcd.ConnectorOf(process),
+                        .hello = {.run_id = "a run/1",
+                                  .node = {Concat("10.1.0.", pid), pid, 0},
+                                  .settings = settings,
+                                  .bootstrap_port = 1000},
+                        .seed = pid},
+        *this);
+    link->Start();
+  }
+  ~LinkNode() override { Kill(); }
+
+  void Kill() {
+    if (process.alive()) process.Kill(Network::Ending::kSilent);
+    link.reset();
+  }
+  /// As a handler does when it is destroyed.
+  void Go() {
+    link->Farewell([] {});
+  }
+
+  const Push* Last(Kind kind) const {
+    const auto found =
+        std::find_if(heard.rbegin(), heard.rend(), [&](const Push& p) { return p.kind == kind; });
+    return found == heard.rend() ? nullptr : &*found;
+  }
+  size_t Count(Kind kind) const {
+    return static_cast<size_t>(
+        std::ranges::count_if(heard, [&](const Push& push) { return push.kind == kind; }));
+  }
+
+  void OnPush(const Push& push) override { heard.push_back(push); }
+  void OnReport(std::optional<RunReport> given) override { report = std::move(given); }
+  void OnTrouble(const std::string& why) override { troubles.push_back(why); }
+  void OnPlainServer() override { ADD_FAILURE(); }
+  void OnPlaceLost(const std::string& why) override { place_lost = why; }
+  void OnFailed(const Error& why) override { failure = why; }
+
+  SimProcess process;
+  SimLoop loop;
+  std::unique_ptr<EtcdLink> link;
+  std::vector<Push> heard;
+  std::vector<std::string> troubles;
+  std::optional<RunReport> report;
+  std::optional<std::string> place_lost;
+  std::optional<Error> failure;
+};
+
+class EtcdLinkTest : public SimEtcdTest {
+ protected:
+  ~EtcdLinkTest() override { nodes.clear(); }
+
+  LinkNode& Node() {
+    const uint32_t pid = 100 + made_++;
+    nodes[pid] = std::make_unique<LinkNode>(scheduler, network, etcd, pid, settings);
+    return *nodes[pid];
+  }
+  LinkNode& Joining() {
+    LinkNode& node = Node();
+    node.link->Join(60s);
+    return node;
+  }
+
+  /// Whoever of the living has a place in that round: their ranks.
+  std::multiset<int64_t> Ranks(int64_t round) const {
+    std::multiset<int64_t> ranks;
+    for (const auto& [pid, node] : nodes) {
+      for (const Push& push : node->heard) {
+        if (push.kind == Kind::kComplete && push.round == round) ranks.insert(push.rank);
+      }
+    }
+    return ranks;
+  }
+  LinkNode* Leader() const {
+    for (const auto& [pid, node] : nodes) {
+      if (node->link && node->link->leads()) return node.get();
+    }
+    return nullptr;
+  }
+  std::vector<LinkNode*> Others(const LinkNode* than) const {
+    std::vector<LinkNode*> others;
+    for (const auto& [pid, node] : nodes) {
+      if (node.get() != than && node->link) others.push_back(node.get());
+    }
+    return others;
+  }
+  std::string ValueOf(const std::string& key) {
+    const auto answer = Commit({.then = {Get({.begin = key})}});
+    const auto& found = answer->results.front().pairs;
+    return found.empty() ? "" : found.front().value;
+  }
+
+  RunSettings settings{.min_nodes = 3, .max_nodes = 4, .last_call = 1s, .grace = 0s};
+  wire::EtcdKeys keys{"/muster", "a run/1"};
+  std::map<uint32_t, std::unique_ptr<LinkNode>> nodes;
+
+ private:
+  uint32_t made_ = 0;
+};
+
+TEST_F(EtcdLinkTest, NodesMeet) {
+  for (int i = 0; i < 3; ++i) Joining();
+  Run(3s);
+  EXPECT_EQ(Ranks(0), (std::multiset<int64_t>{0, 1, 2}));
+  for (LinkNode* node : Others(nullptr)) {
+    const Push* place = node->Last(Kind::kComplete);
+    ASSERT_NE(place, nullptr);
+    EXPECT_EQ(place->world_size, 3);
+    EXPECT_EQ(place->addr, "10.1.0.100");
+    EXPECT_EQ(place->port, 1000);
+    EXPECT_NE(place->token, 0u);
+  }
+  ASSERT_NE(Leader(), nullptr);
+  EXPECT_THAT(ValueOf(keys.Leader()), HasSubstr(R"("node": "10.1.0.1)"));
+  EXPECT_THAT(ValueOf(keys.Run()), HasSubstr(R"("world_size": 3)"));
+}
+
+TEST_F(EtcdLinkTest, TheLeaderDiesWhileTheRoundForms) {
+  for (int i = 0; i < 2; ++i) Joining();
+  Run(1s);
+  LinkNode* leader = Leader();
+  ASSERT_NE(leader, nullptr);
+  leader->Kill();
+  for (int i = 0; i < 2; ++i) Joining();
+  Run(10s);
+  EXPECT_EQ(Ranks(0), (std::multiset<int64_t>{0, 1, 2}));
+  EXPECT_NE(Leader(), nullptr);
+}
+
+TEST_F(EtcdLinkTest, TheLeaderDiesWhileTheRoundRuns) {
+  for (int i = 0; i < 4; ++i) Joining();
+  Run(1s);
+  ASSERT_EQ(Ranks(0), (std::multiset<int64_t>{0, 1, 2, 3}));
+  LinkNode* leader = Leader();
+  leader->Kill();
+  Run(5s);
+  ASSERT_NE(Leader(), nullptr);
+  for (LinkNode* node : Others(leader)) {
+    ASSERT_EQ(node->Count(Kind::kLost), 1u);
+    EXPECT_THAT(node->Last(Kind::kLost)->who, HasSubstr("10.1.0."));
+    EXPECT_FALSE(node->place_lost);
+    node->link->Join(60s);
+  }
+  Run(4s);
+  EXPECT_EQ(Ranks(1), (std::multiset<int64_t>{0, 1, 2}));
+}
+
+TEST_F(EtcdLinkTest, ANewLeaderDoesNotTellAgainWhatWasTold) {
+  for (int i = 0; i < 4; ++i) Joining();
+  Run(1s);
+  LinkNode* leader = Leader();
+  LinkNode* lost = Others(leader).front();
+  LinkNode* left = Others(leader).back();
+  left->link->Leave();
+  lost->Kill();
+  Run(5s);
+  EXPECT_EQ(left->Count(Kind::kLeft), 1u);
+  left->Go();
+  LinkNode* survivor = Others(leader)[0] == left ? Others(leader)[1] : Others(leader)[0];
+  Run(1s);
+  EXPECT_EQ(survivor->Count(Kind::kLost), 1u);
+  leader->Go();  // it has not been killed: but it is a loss for the round
+  Run(5s);
+  EXPECT_TRUE(survivor->link->leads());
+  ASSERT_EQ(survivor->Count(Kind::kLost), 2u);
+  EXPECT_THAT(survivor->Last(Kind::kLost)->why, HasSubstr("lease"));
+  EXPECT_FALSE(survivor->place_lost);
+}
+
+TEST_F(EtcdLinkTest, WhoIsPausedForTooLongLearnsThatItIsOut) {
+  for (int i = 0; i < 3; ++i) Joining();
+  Run(3s);
+  LinkNode* paused = Others(Leader()).front();
+  paused->process.Pause();
+  Run(10s);
+  EXPECT_FALSE(paused->place_lost);
+  paused->process.Resume();
+  Run(1ms);
+  ASSERT_TRUE(paused->place_lost);
+  EXPECT_THAT(*paused->place_lost, HasSubstr("lease"));
+  Run(3s);
+  EXPECT_EQ(paused->Count(Kind::kOpened), 2u);
+  EXPECT_EQ(Others(paused).front()->Count(Kind::kLost), 1u);
+}
+
+TEST_F(EtcdLinkTest, APausedLeaderWritesNothingWhenItWakes) {
+  for (int i = 0; i < 3; ++i) Joining();
+  Run(3s);
+  LinkNode* leader = Leader();
+  leader->process.Pause();
+  Run(10s);
+  LinkNode* next = nullptr;
+  for (LinkNode* node : Others(leader)) {
+    if (node->link->leads()) next = node;
+  }
+  ASSERT_NE(next, nullptr);
+  const std::string by_next = ValueOf(keys.Leader());
+  leader->process.Resume();
+  Run(5s);
+  EXPECT_FALSE(leader->link->leads());
+  EXPECT_TRUE(leader->place_lost);
+  EXPECT_EQ(ValueOf(keys.Leader()), by_next);
+}
+
+TEST_F(EtcdLinkTest, ClosingIsForThoseWhoWereThere) {
+  for (int i = 0; i < 3; ++i) Joining();
+  Run(3s);
+  nodes[100]->link->Close("done");
+  Run(1s);
+  for (LinkNode* node : Others(nullptr)) {
+    ASSERT_EQ(node->Count(Kind::kClosed), 1u);
+    EXPECT_EQ(node->Last(Kind::kClosed)->who, "10.1.0.100_100_0: done");
+  }
+  // Who comes while they are there hears it, too, also of the next leader.
+  LinkNode& late = Joining();
+  Run(1s);
+  EXPECT_EQ(late.Count(Kind::kClosed), 1u);
+  Leader()->Kill();
+  Run(5s);
+  LinkNode& later = Joining();
+  Run(1s);
+  EXPECT_EQ(later.Count(Kind::kClosed), 1u);
+  // When all are gone, one after the other, a run of the same name begins anew.
+  for (LinkNode* node : Others(nullptr)) node->Go();
+  Run(1s);
+  nodes.clear();
+  for (int i = 0; i < 3; ++i) Joining();
+  Run(5s);
+  EXPECT_EQ(Ranks(1), (std::multiset<int64_t>{0, 1, 2}));
+}
+
+TEST_F(EtcdLinkTest, ACrashedRunIsOutlived) {
+  for (int i = 0; i < 3; ++i) Joining();
+  Run(3s);
+  for (LinkNode* node : Others(nullptr)) node->Kill();
+  nodes.clear();
+  settings.max_nodes = 3;  // not what the run before was told
+  for (int i = 0; i < 3; ++i) Joining();
+  Run(15s);
+  EXPECT_EQ(Ranks(1), (std::multiset<int64_t>{0, 1, 2}));
+}
+
+TEST_F(EtcdLinkTest, WhoWasToldOtherwiseIsRefused) {
+  Joining();
+  Run(1s);
+  settings.max_nodes = 5;
+  LinkNode& other = Joining();
+  Run(10s);
+  ASSERT_EQ(other.Count(Kind::kRefused), 1u);
+  EXPECT_THAT(other.Last(Kind::kRefused)->why, HasSubstr("max_nodes 5 against 4"));
+}
+
+TEST_F(EtcdLinkTest, WhatOthersWroteIsNamed) {
+  ASSERT_TRUE(Commit({.then = {Put(keys.Run(), "surely not")}}));
+  LinkNode& node = Joining();
+  Run(2s);
+  ASSERT_TRUE(node.failure);
+  EXPECT_EQ(node.failure->code, Code::kProtocol);
+  EXPECT_THAT(node.failure->message, HasSubstr("/muster/a%20run%2F1/run"));
+}
+
+TEST_F(EtcdLinkTest, AMemberThatIsNoneIsPassedOver) {
+  ASSERT_TRUE(Commit({.then = {Put(keys.Members() + "x", R"({"addr": 1})")}}));
+  for (int i = 0; i < 3; ++i) Joining();
+  Run(3s);
+  EXPECT_EQ(Ranks(0), (std::multiset<int64_t>{0, 1, 2}));
+  EXPECT_THAT(Leader()->troubles, testing::Contains(HasSubstr("members/x")));
+}
+
+TEST_F(EtcdLinkTest, CompactionCostsNothing) {
+  for (int i = 0; i < 2; ++i) Joining();
+  Run(1s);
+  for (LinkNode* node : Others(nullptr)) network.Cut(node->process.host(), there);
+  Run(500ms);
+  for (LinkNode* node : Others(nullptr)) network.Mend(node->process.host(), there);
+  etcd.Compact(etcd.state().revision());
+  Joining();
+  Run(10s);
+  EXPECT_EQ(Ranks(0), (std::multiset<int64_t>{0, 1, 2}));
+}
+
+TEST_F(EtcdLinkTest, ElectionsOfEtcdCostNothing) {
+  for (int i = 0; i < 2; ++i) Joining();
+  Run(1s);
+  etcd.Elect(1500ms);
+  Joining();
+  Run(6s);
+  EXPECT_EQ(Ranks(0), (std::multiset<int64_t>{0, 1, 2}));
+  for (LinkNode* node : Others(nullptr)) EXPECT_FALSE(node->place_lost);
+}
+
+TEST_F(EtcdLinkTest, WhoWaitsCanAskForWhom) {
+  LinkNode& node = Joining();
+  Run(2s);
+  node.link->AskHowItStands(8);
+  Run(100ms);
+  ASSERT_TRUE(node.report);
+  EXPECT_EQ(node.report->phase, RunReport::Phase::kForming);
+  EXPECT_EQ(node.report->participants, 1);
+  ASSERT_EQ(node.report->members.size(), 1u);
+  EXPECT_EQ(node.report->members[0].node.addr, "10.1.0.100");
+}
+
+TEST_F(EtcdLinkTest, AJoinThatIsNotAnsweredIsGivenUp) {
+  LinkNode& node = Node();
+  node.link->Join(2s);
+  Run(4s);
+  ASSERT_EQ(node.Count(Kind::kTimedOut), 1u);
+  EXPECT_THAT(node.Last(Kind::kTimedOut)->why, HasSubstr("10.1.0.100"));
+  // The next leader knows that, too.
+  LinkNode& second = Joining();
+  Run(1s);
+  node.Kill();
+  Run(5s);
+  EXPECT_TRUE(second.link->leads());
+  for (int i = 0; i < 2; ++i) Joining();
+  Run(3s);
+  EXPECT_EQ(Ranks(0), (std::multiset<int64_t>{0, 1, 2}));
+}
+
+}  // namespace
+}  // namespace muster::sim
