@@ -391,6 +391,7 @@ void EtcdLink::HearPlace(const wire::EtcdNotice& before) {
       return Wish(wire::EtcdMember::Wish::kJoin);
     }
     join_.reset();
+    wish_ = wire::EtcdMember::Wish::kNone;  // a record that is written again must not repeat it
     owner_.OnPush({.kind = Push::Kind::kComplete,
                    .round = now.round,
                    .rank = now.rank,
