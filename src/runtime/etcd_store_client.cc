@@ -102,7 +102,7 @@ Result<EtcdAnswer> EtcdStoreClient::Commit(const EtcdTransaction& transaction, I
   const bool unheard = code == Code::kTimeout;
   return Error{
       unheard ? Code::kUnavailable : code,
-      Concat(what, " of '", Printable(key), "' at ", calls_->name(), ": ", answer.error().message,
+      Concat(what, " of '", Printable(key), "': ", answer.error().message,
              unheard ? " (it may have happened all the same: look before repeating)" : "")};
 }
 
@@ -125,8 +125,7 @@ Status EtcdStoreClient::Reach(Time limit) {
       calls_->Commit({.then = {{.kind = Kind::kGet, .range = std::move(range)}}}, Deadline(limit));
   if (answer) return Ok();
   const Code code = answer.error().code;
-  return Error{code == Code::kTimeout ? Code::kUnavailable : code,
-               Concat(calls_->name(), ": ", answer.error().message)};
+  return Error{code == Code::kTimeout ? Code::kUnavailable : code, answer.error().message};
 }
 
 Status EtcdStoreClient::Replace(std::string_view key, std::string_view what, Time limit,

@@ -31,7 +31,7 @@ EtcdOptions At(const EtcdCluster& etcd, std::string prefix = FreshPrefix()) {
 }  // namespace
 
 TEST(EtcdStoreTest, ItsKeysAreReadableUnderThePrefix) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EtcdStore store(At(SharedEtcd()));
   store.Set("torch.rendezvous/run 7", "value");
   store.Add("n", 3);
@@ -43,12 +43,12 @@ TEST(EtcdStoreTest, ItsKeysAreReadableUnderThePrefix) {
 }
 
 TEST(EtcdStoreTest, WithoutAPrefixOfItsOwnItHasMustersDefault) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EXPECT_EQ(EtcdStore(At(SharedEtcd(), "")).prefix(), "/muster/store");
 }
 
 TEST(EtcdStoreTest, StoresWithOtherPrefixesDoNotMeet) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   const std::string prefix = FreshPrefix();
   EtcdStore store(At(SharedEtcd(), prefix));
   EtcdStore longer(At(SharedEtcd(), prefix + "0"));
@@ -69,7 +69,7 @@ TEST(EtcdStoreTest, NobodyListeningIsSaidWithTheEndpoint) {
 }
 
 TEST(EtcdStoreTest, AValueThatEtcdDoesNotTakeIsRefusedByName) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EtcdStore store(At(SharedEtcd()));
   const std::string large(2 << 20, 'x');
   EXPECT_THAT(ErrorOf<std::invalid_argument>([&] { store.Set("large", large); }),
@@ -84,7 +84,7 @@ TEST(EtcdStoreTest, AValueThatEtcdDoesNotTakeIsRefusedByName) {
 }
 
 TEST(EtcdStoreTest, ManyThreadsUseOneObjectAndNobodyHoldsAnotherUp) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EtcdStore store(At(SharedEtcd()));
   Background<std::string> blocked([&] { return store.Get("late"); });
   ASSERT_TRUE(blocked.UntilBlocked());
@@ -98,7 +98,7 @@ TEST(EtcdStoreTest, ManyThreadsUseOneObjectAndNobodyHoldsAnotherUp) {
 }
 
 TEST(EtcdStoreTest, KeysOfALeaseGoWithIt) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   const EtcdAccess access = SharedEtcd().access();
   const auto calls =
       EtcdCalls::Open([access](Loop& loop) { return ConnectEtcd(access, loop); }, ThisProcess())
@@ -121,7 +121,7 @@ TEST(EtcdStoreTest, KeysOfALeaseGoWithIt) {
 }
 
 TEST(EtcdStoreTest, AWaitSurvivesARestartOfEtcd) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EtcdCluster etcd;
   EtcdStore store(At(etcd));
   store.Set("before", "1");
@@ -138,7 +138,7 @@ TEST(EtcdStoreTest, AWaitSurvivesARestartOfEtcd) {
 }
 
 TEST(EtcdStoreTest, AnEtcdThatIsBackInTimeCostsTheCallersNothing) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EtcdCluster etcd;
   EtcdStore store(At(etcd));
   store.Set("k", "v");
@@ -150,7 +150,7 @@ TEST(EtcdStoreTest, AnEtcdThatIsBackInTimeCostsTheCallersNothing) {
 }
 
 TEST(EtcdStoreTest, AnEtcdThatIsAwayIsANetworkErrorAndTheStoreGoesOnLater) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EtcdCluster etcd;
   EtcdStore store(At(etcd));
   store.Set("k", "v");
@@ -164,7 +164,7 @@ TEST(EtcdStoreTest, AnEtcdThatIsAwayIsANetworkErrorAndTheStoreGoesOnLater) {
 }
 
 TEST(EtcdStoreTest, CompactionDoesNotDisturbWhoWaits) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EtcdCluster etcd;
   EtcdStore store(At(etcd));
   Background<void> waiter([&] { store.Wait({"a", "b"}); });
@@ -177,8 +177,7 @@ TEST(EtcdStoreTest, CompactionDoesNotDisturbWhoWaits) {
   etcd.Control({"compact", std::to_string(std::stoll(revision))});
   etcd.Kill(0);  // what was not told before must be asked for again, and is gone
   etcd.Start(0);
-  other.DeleteKey("else");
-  other.Set("b", "1");
+  EtcdStore(At(etcd, store.prefix())).Set("b", "1");
   waiter.Result();
 }
 
