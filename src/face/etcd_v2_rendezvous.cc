@@ -22,6 +22,8 @@ constexpr Duration kTtl = EtcdV2RendezvousBackend::kTimeToLive;
 // written stays for at least an hour.
 constexpr Duration kLeaseServes = kTtl / 2;
 
+constexpr milliseconds kLook{5'000};
+
 int64_t ChangedAt(const std::any& token) {
   const auto* revision = std::any_cast<int64_t>(&token);
   return revision == nullptr ? 0 : *revision;
@@ -137,11 +139,14 @@ void EtcdV2RendezvousBackend::Announce(std::string_view news) {
 }
 
 bool EtcdV2RendezvousBackend::AwaitNews(std::string_view news, milliseconds time) {
-  const Instant until = After(impl_->calls->clock().Now(), std::max(time, milliseconds(1)));
+  const Instant now = impl_->calls->clock().Now();
+  const Instant until = After(now, std::max(time, milliseconds(1)));
+  // Who waits for a moment does not wait for an etcd that is away for as long as one who writes.
+  const Instant look_by = After(now, std::min(impl_->timeout, std::max(time, kLook)));
   const EtcdRange place{.begin = Concat(impl_->news, news)};
   while (true) {
-    const EtcdAnswer answer = impl_->Commit(
-        "be waited on", {.then = {{.kind = Kind::kGet, .range = place}}}, impl_->Deadline());
+    const EtcdAnswer answer =
+        impl_->Commit("be waited on", {.then = {{.kind = Kind::kGet, .range = place}}}, look_by);
     if (!answer.results.at(0).pairs.empty()) return true;
     const Status come = impl_->calls->Await({place}, answer.revision + 1, until,
                                             [](const EtcdChange& each) { return !each.deleted; });

@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "adapters/etcd/grpc_etcd.h"
@@ -20,6 +23,39 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 namespace {
+
+/// The real client, and how often it was asked.
+class CountingEtcd final : public Etcd {
+ public:
+  CountingEtcd(std::unique_ptr<Etcd> inner, std::atomic<int>& commits)
+      : inner_(std::move(inner)), commits_(commits) {}
+
+  void Commit(EtcdTransaction transaction, Duration patience,
+              std::function<void(Result<EtcdAnswer>)> done) override {
+    ++commits_;
+    inner_->Commit(std::move(transaction), patience, std::move(done));
+  }
+  void Grant(Duration ttl, Duration patience,
+             std::function<void(Result<EtcdLease>)> done) override {
+    inner_->Grant(ttl, patience, std::move(done));
+  }
+  void KeepAlive(int64_t lease, Duration patience,
+                 std::function<void(Result<Duration>)> done) override {
+    inner_->KeepAlive(lease, patience, std::move(done));
+  }
+  void Revoke(int64_t lease, Duration patience, std::function<void(Status)> done) override {
+    inner_->Revoke(lease, patience, std::move(done));
+  }
+  std::unique_ptr<EtcdWatch> Watch(const EtcdRange& range, int64_t revision,
+                                   EtcdWatcher& watcher) override {
+    return inner_->Watch(range, revision, watcher);
+  }
+  std::string Describe() const override { return inner_->Describe(); }
+
+ private:
+  const std::unique_ptr<Etcd> inner_;
+  std::atomic<int>& commits_;
+};
 
 EtcdOptions At(const EtcdCluster& etcd, std::string prefix = FreshPrefix()) {
   EtcdOptions options = EtcdOptions::Parse(etcd.endpoint(0).ToString());
@@ -95,6 +131,39 @@ TEST(EtcdStoreTest, ManyThreadsUseOneObjectAndNobodyHoldsAnotherUp) {
   EXPECT_FALSE(blocked.IsDone());
   store.Set("late", "now");
   EXPECT_EQ(blocked.Result(), "now");
+}
+
+TEST(EtcdStoreTest, WhoWaitsAsksOnce) {
+  MUSTER_REQUIRE(EtcdNeed());
+  std::atomic<int> commits = 0;
+  const EtcdConnector connector =
+      [&commits, access = SharedEtcd().access()](Loop& loop) -> Result<std::unique_ptr<Etcd>> {
+    MUSTER_TRY(std::unique_ptr<Etcd> inner, ConnectEtcd(access, loop));
+    return std::unique_ptr<Etcd>(std::make_unique<CountingEtcd>(std::move(inner), commits));
+  };
+  EtcdStore store(EtcdCalls::Open(connector, ThisProcess()).value(), FreshPrefix(), kPatience);
+  const int before = commits;
+  EXPECT_THROW(store.Wait({"a", "b"}, milliseconds(500)), StoreTimeoutError);
+  EXPECT_EQ(commits, before + 1);
+  Background<std::string> reader([&] { return store.Get("late"); });
+  ASSERT_TRUE(EventuallyTrue([&] { return commits == before + 2; }));
+  EtcdStore(At(SharedEtcd(), store.prefix())).Set("late", "now");
+  EXPECT_EQ(reader.Result(), "now");
+  EXPECT_EQ(commits, before + 2) << "the change brought the value";
+}
+
+TEST(EtcdStoreTest, AQueueWhoseTailIsGoneKeepsItsOrder) {
+  MUSTER_REQUIRE(EtcdNeed());
+  EtcdStore store(At(SharedEtcd()));
+  for (const char* element : {"1", "2", "3"}) store.QueuePush("q", element);
+  EXPECT_EQ(store.QueuePop("q"), "1");
+  SharedEtcd().Control({"del", store.prefix() + "/tails/q"});
+  store.QueuePush("q", "4");
+  store.QueuePush("q", "5");
+  for (const char* element : {"2", "3", "4", "5"}) EXPECT_EQ(store.QueuePop("q"), element);
+  SharedEtcd().Control({"put", store.prefix() + "/tails/q", "many"});
+  EXPECT_THAT(ErrorOf<StoreError>([&] { store.QueuePush("q", "6"); }),
+              AllOf(HasSubstr("'q'"), HasSubstr("/tails/q"), HasSubstr("delete it")));
 }
 
 TEST(EtcdStoreTest, KeysOfALeaseGoWithIt) {
