@@ -87,13 +87,11 @@ INSTANTIATE_TEST_SUITE_P(EtcdV2, BackendContract,
                              .make = [] { return std::make_unique<EtcdPlace>(); },
                              .no_tokens = {std::any(), std::any(int64_t{0})},
                              .text = &Text,
-                             .missing = &EtcdMissing,
-                             .needs = "etcd",
-                             .is_required = &EtcdIsRequired}),
+                             .need = EtcdNeed()}),
                          BackendName);
 
 TEST(EtcdV2Test, Rdzv155TheStateIsBase64UnderTheRunsKeyAndGoesWithALease) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   const auto made = CreateEtcdV2Backend(Parameters("where", 1));
   const std::string bytes("\x80\x04\0\xff?", 5);
   const auto written = made.backend->SetState(bytes);
@@ -112,7 +110,7 @@ TEST(EtcdV2Test, Rdzv155TheStateIsBase64UnderTheRunsKeyAndGoesWithALease) {
 }
 
 TEST(EtcdV2Test, Rdzv155TheStoreOfAllRunsIsBesideTheStates) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   const auto made = CreateEtcdV2Backend(Parameters("store", 1));
   EXPECT_EQ(made.store->Timeout(), seconds(30));
   made.store->Set("some key/1", "value");
@@ -124,7 +122,7 @@ TEST(EtcdV2Test, Rdzv155TheStoreOfAllRunsIsBesideTheStates) {
 }
 
 TEST(EtcdV2Test, ALeaseThatSomebodyRevokedIsReplaced) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   const std::string prefix = FreshPrefix();
   EtcdV2RendezvousBackend backend(Calls(), prefix, "run", kPatience);
   backend.SetState("first");
@@ -135,7 +133,7 @@ TEST(EtcdV2Test, ALeaseThatSomebodyRevokedIsReplaced) {
 }
 
 TEST(EtcdV2Test, AStateThatIsGoneIsNotWrittenOverWithAnOldToken) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   const std::string prefix = FreshPrefix();
   EtcdV2RendezvousBackend backend(Calls(), prefix, "run", kPatience);
   const std::any token = backend.SetState("state")->token;
@@ -145,7 +143,7 @@ TEST(EtcdV2Test, AStateThatIsGoneIsNotWrittenOverWithAnOldToken) {
 }
 
 TEST(EtcdV2Test, AnEmptyRunIdIsRejected) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EXPECT_THAT(ErrorOf<std::invalid_argument>([] { CreateEtcdV2Backend(Parameters("", 1)); }),
               HasSubstr("run id"));
 }
@@ -168,7 +166,7 @@ TEST(EtcdV2Test, Rdzv157AnUnreachableEtcdIsAConnectionError) {
 }
 
 TEST(EtcdV2Test, Rdzv158AReadBlocksUntilTheKeyIsPublishedUnderAPrefixThatIsNotThere) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   const RendezvousParameters fresh = Parameters("run", 1, {{"etcd_prefix", FreshPrefix()}});
   const auto reading = CreateEtcdV2Backend(fresh);
   Background<std::string> reader([&] { return reading.store->Get("late"); });
@@ -179,7 +177,7 @@ TEST(EtcdV2Test, Rdzv158AReadBlocksUntilTheKeyIsPublishedUnderAPrefixThatIsNotTh
 }
 
 TEST(EtcdV2Test, ThreeHandlersMeetRoundAfterRound) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EnableEtcd();
   EnableEtcd();
   std::vector<RendezvousHandlerPtr> nodes;
@@ -198,7 +196,7 @@ TEST(EtcdV2Test, ThreeHandlersMeetRoundAfterRound) {
 }
 
 TEST(EtcdV2Test, HandlersMeetAgainAfterEtcdWasKilledAndStarted) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EtcdCluster etcd;
   const auto join = [&] {
     return CreateEtcdV2Handler({"etcd-v2",
