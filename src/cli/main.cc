@@ -138,8 +138,5 @@ int Finish(int status) {
 
 int main(int argc, char** argv) {
   muster::cli::OpenStandardDescriptors();
-#ifdef MUSTER_HAS_ETCD
-  muster::EnableEtcd();
-#endif
   return muster::cli::Finish(muster::cli::Main(argc, argv));
 }
