@@ -21,7 +21,7 @@ constexpr Duration kLongestPause = 1s;
 constexpr Duration kStatusPause = 500ms;
 
 // What Read() asks for, in this order.
-enum Found : size_t { kRun, kPlans, kMembers, kNotices };
+enum Found : size_t { kRun, kPlans, kMembers, kNotices, kTurn };
 
 EtcdOperation Get(EtcdRange range) {
   return {.kind = EtcdOperation::Kind::kGet, .range = std::move(range)};
@@ -73,7 +73,8 @@ void EtcdLeader::Read() {
                                 .key = keys_.Leader(),
                                 .revision = options_.epoch}},
                 .then = {Get({.begin = keys_.Run()}), Get(EtcdPrefix(keys_.Plans())),
-                         Get(EtcdPrefix(keys_.Members())), Get(EtcdPrefix(keys_.Notices()))}},
+                         Get(EtcdPrefix(keys_.Members())), Get(EtcdPrefix(keys_.Notices())),
+                         Get({.begin = keys_.Turn()})}},
                kPatience,
                lifetime_.Guard([this](Result<EtcdAnswer> answer) { OnRead(std::move(answer)); }));
 }
@@ -206,10 +207,15 @@ void EtcdLeader::Begin() {
   const Instant now = loop_.Now();
   coordinator_.emplace(CoordinatorOptions{.seed = options_.seed, .judges_silence = false});
   EtcdOutbox::Owner& owner = *this;
+  const auto& turn = read_->results[kTurn].pairs;
   outbox_.emplace(etcd_, loop_,
                   EtcdCondition{.kind = EtcdCondition::Kind::kCreatedAt,
                                 .key = keys_.Leader(),
                                 .revision = options_.epoch},
+                  EtcdTurn{.key = keys_.Turn(),
+                           .changed = turn.empty() ? 0 : turn.front().changed,
+                           .name = Concat(options_.epoch, "-", ++outboxes_),
+                           .lease = run_lease_},
                   options_.seed, owner);
   for (const EtcdPair& pair : read_->results[kMembers].pairs) Seated(pair);
   for (const EtcdPair& pair : read_->results[kNotices].pairs) {
@@ -483,6 +489,8 @@ void EtcdLeader::TellStatus() {
 }
 
 void EtcdLeader::OnDeposed() { owner_.OnDeposed(); }
+
+void EtcdLeader::OnOvertaken() { Read(); }
 
 void EtcdLeader::OnWriteFailed(const Error& why) {
   if (why.code == Code::kNotFound) return LoseRun();
