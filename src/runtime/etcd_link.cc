@@ -114,7 +114,7 @@ void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
   // The answer took too long: what it says is over before it begins.
   if (lease_until_ <= loop_.Now()) return LoseLease("its lease was over before it was registered");
   step_ = Step::kOpen;
-  session_ = answer->revision;
+  session_ = written_at_ = answer->revision;
   heard_ = {.session = session_};
   backoff_.reset();
   troubled_ = false;
@@ -245,23 +245,36 @@ void EtcdLink::WriteRecord() {
   const std::string record = wire::Write(Record());
   bytes_ += record.size();
   ++messages_;
-  etcd_->Commit(
-      {.conditions = {CreatedAt(my_key_, session_)}, .then = {Put(my_key_, record, lease_)}},
-      kPatience, lifetime_.Guard([this](Result<EtcdAnswer> answer) {
-        writing_ = false;
-        if (!answer && answer.error().code == Code::kNotFound)
-          return LoseLease("its lease is over");
-        if (!answer) {
-          dirty_ = true;
-          rewrite_ = loop_.Every(kFirstPause + Duration(prng_.Below(100'000'000)), [this] {
-            rewrite_.reset();
-            WriteRecord();
-          });
-          return Troubled(answer.error().message);
-        }
-        if (!answer->held) return LoseLease("its record is gone");
-        if (dirty_) WriteRecord();
-      }));
+  // If the answer is lost, it is written again; the first one may be late, and is then void.
+  etcd_->Commit({.conditions = {{.kind = EtcdCondition::Kind::kChangedAt,
+                                 .key = my_key_,
+                                 .revision = written_at_}},
+                 .then = {Put(my_key_, record, lease_)},
+                 .otherwise = {Get(my_key_)}},
+                kPatience, lifetime_.Guard([this](Result<EtcdAnswer> answer) {
+                  writing_ = false;
+                  if (!answer && answer.error().code == Code::kNotFound)
+                    return LoseLease("its lease is over");
+                  if (!answer) {
+                    dirty_ = true;
+                    rewrite_ =
+                        loop_.Every(kFirstPause + Duration(prng_.Below(100'000'000)), [this] {
+                          rewrite_.reset();
+                          WriteRecord();
+                        });
+                    return Troubled(answer.error().message);
+                  }
+                  written_at_ = answer->revision;
+                  if (!answer->held) {
+                    const auto& found = answer->results.front().pairs;
+                    if (found.empty() || found.front().created != session_)
+                      return LoseLease("its record is gone");
+                    MUSTER_PROBE("a node's record had been written, and the answer was lost");
+                    written_at_ = found.front().changed;
+                    dirty_ = true;
+                  }
+                  if (dirty_) WriteRecord();
+                }));
 }
 
 void EtcdLink::Join(Duration timeout) {
