@@ -154,7 +154,7 @@ Result<std::vector<wire::EtcdSeat>> EtcdLeader::LastRound() const {
 
 Status EtcdLeader::AdoptRun(Instant now, Pushes& out) {
   const bool stale = IsStale();
-  if (stale) MUSTER_PROBE("a run began anew after an earlier one of its name was closed");
+  if (stale) MUSTER_ETCD_PROBE("a run began anew after an earlier one of its name was closed");
   AdoptedRun adopted{.id = options_.run_id,
                      .settings = record_.settings,
                      .settings_of = record_.settings_of,
@@ -253,7 +253,7 @@ EtcdLeader::Seat* EtcdLeader::Seated(const EtcdPair& pair) {
   if (record && pair.key != keys_.Member(record->hello.node))
     record = Error{Code::kProtocol, Concat(pair.key, ": the record of another node")};
   if (!record) {
-    MUSTER_PROBE("somebody else had written where members are");
+    MUSTER_ETCD_PROBE("somebody else had written where members are");
     owner_.OnLeaderTrouble(Concat("passed over: ", record.error().message));
     return nullptr;
   }
@@ -338,7 +338,7 @@ void EtcdLeader::OnTrouble(const std::string& why) { owner_.OnLeaderTrouble(why)
 // What happened meanwhile is not known any more: all over again, from what there is.
 void EtcdLeader::OnEnd(const Error& why) {
   if (why.code != Code::kNotFound) return TryAgain(why);
-  MUSTER_PROBE("a leader had to read everything anew");
+  MUSTER_ETCD_PROBE("a leader had to read everything anew");
   Read();
 }
 

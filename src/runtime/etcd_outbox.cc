@@ -98,16 +98,16 @@ bool EtcdOutbox::WasMade(const EtcdAnswer& answer) {
   const auto& turn = answer.results[1].pairs;
   const bool leads = !leader.empty() && leader.front().created == fence_.revision;
   if (leads && !turn.empty() && turn.front().value == pending_.then.back().value) {
-    MUSTER_PROBE("a leader's write had been made, and its answer was lost");
+    MUSTER_ETCD_PROBE("a leader's write had been made, and its answer was lost");
     turn_.changed = turn.front().changed;
     return true;
   }
   over_ = true;
   if (leads) {
-    MUSTER_PROBE("a leader was overtaken by an earlier write of its own");
+    MUSTER_ETCD_PROBE("a leader was overtaken by an earlier write of its own");
     owner_.OnOvertaken();
   } else {
-    MUSTER_PROBE("a leader learned from a write that it does not lead any more");
+    MUSTER_ETCD_PROBE("a leader learned from a write that it does not lead any more");
     owner_.OnDeposed();
   }
   return false;
@@ -115,7 +115,7 @@ bool EtcdOutbox::WasMade(const EtcdAnswer& answer) {
 
 void EtcdOutbox::OnSent(Result<EtcdAnswer> answer) {
   if (!answer) {
-    MUSTER_PROBE("a leader's write failed");
+    MUSTER_ETCD_PROBE("a leader's write failed");
     // Once more, the same: it may have been made.
     if (!backoff_) backoff_.emplace(kFirstPause, kLongestPause, seed_);
     timer_ = loop_.Every(backoff_->Next(), [this] {
