@@ -29,6 +29,7 @@ constexpr PlantedBug kBugs[] = {
     {Bug::kBarrierUnawaited, "barrier-unawaited", Driver::kLauncher},
     {Bug::kRanksUnexchanged, "ranks-unexchanged", Driver::kLauncher},
     {Bug::kUnfencedLeader, "unfenced-leader", Driver::kEtcd},
+    {Bug::kUncommittedRound, "uncommitted-round", Driver::kEtcd},
     {Bug::kAssignmentOfOldRound, "assignment-of-old-round", Driver::kEtcd},
     {Bug::kLostWatchEvent, "lost-watch-event", Driver::kEtcd},
 };

@@ -21,7 +21,7 @@ constexpr Duration kLongestPause = 1s;
 constexpr Duration kStatusPause = 500ms;
 
 // What Read() asks for, in this order.
-enum Found : size_t { kRun, kPlans, kMembers, kNotices };
+enum Found : size_t { kRun, kPlans, kMembers, kNotices, kTurn };
 
 EtcdOperation Get(EtcdRange range) {
   return {.kind = EtcdOperation::Kind::kGet, .range = std::move(range)};
@@ -73,7 +73,8 @@ void EtcdLeader::Read() {
                                 .key = keys_.Leader(),
                                 .revision = options_.epoch}},
                 .then = {Get({.begin = keys_.Run()}), Get(EtcdPrefix(keys_.Plans())),
-                         Get(EtcdPrefix(keys_.Members())), Get(EtcdPrefix(keys_.Notices()))}},
+                         Get(EtcdPrefix(keys_.Members())), Get(EtcdPrefix(keys_.Notices())),
+                         Get({.begin = keys_.Turn()})}},
                kPatience,
                lifetime_.Guard([this](Result<EtcdAnswer> answer) { OnRead(std::move(answer)); }));
 }
@@ -153,7 +154,7 @@ Result<std::vector<wire::EtcdSeat>> EtcdLeader::LastRound() const {
 
 Status EtcdLeader::AdoptRun(Instant now, Pushes& out) {
   const bool stale = IsStale();
-  if (stale) MUSTER_PROBE("a run began anew after an earlier one of its name was closed");
+  if (stale) MUSTER_ETCD_PROBE("a run began anew after an earlier one of its name was closed");
   AdoptedRun adopted{.id = options_.run_id,
                      .settings = record_.settings,
                      .settings_of = record_.settings_of,
@@ -206,10 +207,15 @@ void EtcdLeader::Begin() {
   const Instant now = loop_.Now();
   coordinator_.emplace(CoordinatorOptions{.seed = options_.seed, .judges_silence = false});
   EtcdOutbox::Owner& owner = *this;
+  const auto& turn = read_->results[kTurn].pairs;
   outbox_.emplace(etcd_, loop_,
                   EtcdCondition{.kind = EtcdCondition::Kind::kCreatedAt,
                                 .key = keys_.Leader(),
                                 .revision = options_.epoch},
+                  EtcdTurn{.key = keys_.Turn(),
+                           .changed = turn.empty() ? 0 : turn.front().changed,
+                           .name = Concat(options_.epoch, "-", ++outboxes_),
+                           .lease = run_lease_},
                   options_.seed, owner);
   for (const EtcdPair& pair : read_->results[kMembers].pairs) Seated(pair);
   for (const EtcdPair& pair : read_->results[kNotices].pairs) {
@@ -247,7 +253,7 @@ EtcdLeader::Seat* EtcdLeader::Seated(const EtcdPair& pair) {
   if (record && pair.key != keys_.Member(record->hello.node))
     record = Error{Code::kProtocol, Concat(pair.key, ": the record of another node")};
   if (!record) {
-    MUSTER_PROBE("somebody else had written where members are");
+    MUSTER_ETCD_PROBE("somebody else had written where members are");
     owner_.OnLeaderTrouble(Concat("passed over: ", record.error().message));
     return nullptr;
   }
@@ -332,7 +338,7 @@ void EtcdLeader::OnTrouble(const std::string& why) { owner_.OnLeaderTrouble(why)
 // What happened meanwhile is not known any more: all over again, from what there is.
 void EtcdLeader::OnEnd(const Error& why) {
   if (why.code != Code::kNotFound) return TryAgain(why);
-  MUSTER_PROBE("a leader had to read everything anew");
+  MUSTER_ETCD_PROBE("a leader had to read everything anew");
   Read();
 }
 
@@ -483,6 +489,8 @@ void EtcdLeader::TellStatus() {
 }
 
 void EtcdLeader::OnDeposed() { owner_.OnDeposed(); }
+
+void EtcdLeader::OnOvertaken() { Read(); }
 
 void EtcdLeader::OnWriteFailed(const Error& why) {
   if (why.code == Code::kNotFound) return LoseRun();

@@ -94,6 +94,7 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
   void TellStatus();
 
   void OnDeposed() override;
+  void OnOvertaken() override;
   void OnWriteFailed(const Error& why) override;
   void OnWritten() override {}
 
@@ -105,6 +106,7 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
   std::optional<EtcdAnswer> read_;  // while taking over
   std::optional<Coordinator> coordinator_;
   std::optional<EtcdOutbox> outbox_;
+  int64_t outboxes_ = 0;  // so far
   std::unique_ptr<EtcdWatch> watch_;
   wire::EtcdRun record_;
   bool is_recorded_ = false;  // whether there is a record in etcd

@@ -104,7 +104,7 @@ void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
   if (!answer && answer.error().code == Code::kInvalid) return Fail(answer.error());
   if (!answer) return LoseLease(answer.error().message);
   if (!answer->held) {
-    MUSTER_PROBE("a node found its name taken in etcd");
+    MUSTER_ETCD_PROBE("a node found its name taken in etcd");
     heard_ = {.why = Concat("node '", options_.hello.node.ToString(), "' of run '",
                             Printable(options_.hello.run_id), "' is there already (", my_key_,
                             "): two nodes cannot be one"),
@@ -114,7 +114,7 @@ void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
   // The answer took too long: what it says is over before it begins.
   if (lease_until_ <= loop_.Now()) return LoseLease("its lease was over before it was registered");
   step_ = Step::kOpen;
-  session_ = answer->revision;
+  session_ = written_at_ = answer->revision;
   heard_ = {.session = session_};
   backoff_.reset();
   troubled_ = false;
@@ -134,7 +134,7 @@ void EtcdLink::Renew(Instant until) {
   const Duration left = lease_until_ - loop_.Now();
   if (left <= 0s) return LoseLease("its lease was not renewed in time");
   expiry_ = loop_.Every(left, [this] {
-    MUSTER_PROBE("a node gave itself up, for its lease was over");
+    MUSTER_ETCD_PROBE("a node gave itself up, for its lease was over");
     LoseLease(Concat("its lease was not renewed for ", Milliseconds(ttl_), " ms"));
   });
 }
@@ -148,7 +148,7 @@ void EtcdLink::KeepAlive() {
                        Recovered();
                        Renew(std::max(lease_until_, asked_at + *left));
                      } else if (left.error().code == Code::kNotFound) {
-                       MUSTER_PROBE("etcd told a node that its lease was over");
+                       MUSTER_ETCD_PROBE("etcd told a node that its lease was over");
                        LoseLease("its lease is over");
                      } else {
                        Troubled(left.error().message);
@@ -245,23 +245,36 @@ void EtcdLink::WriteRecord() {
   const std::string record = wire::Write(Record());
   bytes_ += record.size();
   ++messages_;
-  etcd_->Commit(
-      {.conditions = {CreatedAt(my_key_, session_)}, .then = {Put(my_key_, record, lease_)}},
-      kPatience, lifetime_.Guard([this](Result<EtcdAnswer> answer) {
-        writing_ = false;
-        if (!answer && answer.error().code == Code::kNotFound)
-          return LoseLease("its lease is over");
-        if (!answer) {
-          dirty_ = true;
-          rewrite_ = loop_.Every(kFirstPause + Duration(prng_.Below(100'000'000)), [this] {
-            rewrite_.reset();
-            WriteRecord();
-          });
-          return Troubled(answer.error().message);
-        }
-        if (!answer->held) return LoseLease("its record is gone");
-        if (dirty_) WriteRecord();
-      }));
+  // If the answer is lost, it is written again; the first one may be late, and is then void.
+  etcd_->Commit({.conditions = {{.kind = EtcdCondition::Kind::kChangedAt,
+                                 .key = my_key_,
+                                 .revision = written_at_}},
+                 .then = {Put(my_key_, record, lease_)},
+                 .otherwise = {Get(my_key_)}},
+                kPatience, lifetime_.Guard([this](Result<EtcdAnswer> answer) {
+                  writing_ = false;
+                  if (!answer && answer.error().code == Code::kNotFound)
+                    return LoseLease("its lease is over");
+                  if (!answer) {
+                    dirty_ = true;
+                    rewrite_ =
+                        loop_.Every(kFirstPause + Duration(prng_.Below(100'000'000)), [this] {
+                          rewrite_.reset();
+                          WriteRecord();
+                        });
+                    return Troubled(answer.error().message);
+                  }
+                  written_at_ = answer->revision;
+                  if (!answer->held) {
+                    const auto& found = answer->results.front().pairs;
+                    if (found.empty() || found.front().created != session_)
+                      return LoseLease("its record is gone");
+                    MUSTER_ETCD_PROBE("a node's record had been written, and the answer was lost");
+                    written_at_ = found.front().changed;
+                    dirty_ = true;
+                  }
+                  if (dirty_) WriteRecord();
+                }));
 }
 
 void EtcdLink::Join(Duration timeout) {
@@ -279,7 +292,7 @@ void EtcdLink::Leave() {
 }
 
 void EtcdLink::Abandon() {
-  MUSTER_PROBE("a join in etcd was given up without an answer");
+  MUSTER_ETCD_PROBE("a join in etcd was given up without an answer");
   Leave();
 }
 
@@ -323,7 +336,7 @@ void EtcdLink::KeyWatch::OnEnd(const Error& why) {
 
 // What happened meanwhile is not known any more: what is now is enough.
 void EtcdLink::Refresh() {
-  MUSTER_PROBE("a node had to look anew at what it was told");
+  MUSTER_ETCD_PROBE("a node had to look anew at what it was told");
   notice_watch_.End();
   leader_watch_.End();
   const std::string notice = keys_.Notice(options_.hello.node);
@@ -377,17 +390,18 @@ void EtcdLink::HearPlace(const wire::EtcdNotice& before) {
   const wire::EtcdNotice& now = heard_;
   if (now.round < 0) return;
   const bool is_old = now.round <= round_;
-  if (is_old && join_) MUSTER_PROBE("a node that wants the next round was told of its last place");
+  if (is_old && join_)
+    MUSTER_ETCD_PROBE("a node that wants the next round was told of its last place");
   if (!is_old || (Planted(Bug::kAssignmentOfOldRound) && join_)) {
     round_ = now.round;
     if (!join_) {
-      MUSTER_PROBE("a place in etcd came too late, and was given back");
+      MUSTER_ETCD_PROBE("a place in etcd came too late, and was given back");
       return Wish(wire::EtcdMember::Wish::kLeave);
     }
     // It answers a wish that was given up since: the leader takes us for a member of that round,
     // and will let us into the next one only from there.
     if (now.said != said_ && !Planted(Bug::kAssignmentOfOldRound)) {
-      MUSTER_PROBE("a place in etcd came too late, and the next one is wished for");
+      MUSTER_ETCD_PROBE("a place in etcd came too late, and the next one is wished for");
       return Wish(wire::EtcdMember::Wish::kJoin);
     }
     join_.reset();
@@ -508,7 +522,7 @@ void EtcdLink::Campaign() {
 }
 
 void EtcdLink::Lead(int64_t epoch) {
-  MUSTER_PROBE("a node was elected");
+  MUSTER_ETCD_PROBE("a node was elected");
   EtcdLeader::Owner& owner = *this;
   leader_ = std::make_unique<EtcdLeader>(*etcd_, loop_,
                                          EtcdLeaderOptions{.keys = keys_,

@@ -127,7 +127,8 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   Instant lease_until_{};
   std::unique_ptr<Timer> keeper_;
   std::unique_ptr<Timer> expiry_;
-  int64_t session_ = 0;  // the revision at which our record was created
+  int64_t session_ = 0;     // the revision at which our record was created
+  int64_t written_at_ = 0;  // the revision at which it was last changed
   bool troubled_ = false;
   std::optional<Instant> refused_since_;
 

@@ -4,6 +4,7 @@
 
 #include "base/planted.h"
 #include "base/probe.h"
+#include "base/text.h"
 
 namespace muster {
 
@@ -21,8 +22,14 @@ size_t SizeOf(const EtcdOperation& operation) {
 
 }  // namespace
 
-EtcdOutbox::EtcdOutbox(Etcd& etcd, Loop& loop, EtcdCondition fence, uint64_t seed, Owner& owner)
-    : etcd_(etcd), loop_(loop), fence_(std::move(fence)), seed_(seed), owner_(owner) {}
+EtcdOutbox::EtcdOutbox(Etcd& etcd, Loop& loop, EtcdCondition fence, EtcdTurn turn, uint64_t seed,
+                       Owner& owner)
+    : etcd_(etcd),
+      loop_(loop),
+      fence_(std::move(fence)),
+      turn_(std::move(turn)),
+      seed_(seed),
+      owner_(owner) {}
 
 EtcdOutbox::Batch& EtcdOutbox::Open() {
   // What is under way does not change any more.
@@ -58,42 +65,74 @@ void EtcdOutbox::Seal() { sealed_ = true; }
 
 void EtcdOutbox::Send() {
   if (over_ || batches_.empty() || !sent_.empty()) return;
-  EtcdTransaction transaction;
-  if (!Planted(Bug::kUnfencedLeader)) transaction.conditions.push_back(fence_);
+  pending_ = {};
   size_t bytes = 0;
   for (const auto& [key, operation] : batches_.front()) {
     bytes += SizeOf(operation);
-    const bool full = sent_.size() == kEtcdOperationsMax || bytes > kBatchBytesMax;
+    const bool full = sent_.size() + 1 == kEtcdOperationsMax || bytes > kBatchBytesMax;
     if (full && !sent_.empty()) break;
-    transaction.then.push_back(operation);
+    pending_.then.push_back(operation);
     sent_.push_back(key);
   }
-  etcd_.Commit(std::move(transaction), kPatience,
+  pending_.then.push_back({.kind = EtcdOperation::Kind::kPut,
+                           .range = {.begin = turn_.key},
+                           .value = Concat(turn_.name, "-", ++serial_),
+                           .lease = turn_.lease});
+  for (const std::string& key : {fence_.key, turn_.key})
+    pending_.otherwise.push_back({.kind = EtcdOperation::Kind::kGet, .range = {.begin = key}});
+  if (!Planted(Bug::kUnfencedLeader)) {
+    pending_.conditions = {
+        fence_,
+        {.kind = EtcdCondition::Kind::kChangedAt, .key = turn_.key, .revision = turn_.changed}};
+  }
+  Try();
+}
+
+void EtcdOutbox::Try() {
+  etcd_.Commit(pending_, kPatience,
                lifetime_.Guard([this](Result<EtcdAnswer> answer) { OnSent(std::move(answer)); }));
 }
 
+bool EtcdOutbox::WasMade(const EtcdAnswer& answer) {
+  const auto& leader = answer.results[0].pairs;
+  const auto& turn = answer.results[1].pairs;
+  const bool leads = !leader.empty() && leader.front().created == fence_.revision;
+  if (leads && !turn.empty() && turn.front().value == pending_.then.back().value) {
+    MUSTER_ETCD_PROBE("a leader's write had been made, and its answer was lost");
+    turn_.changed = turn.front().changed;
+    return true;
+  }
+  over_ = true;
+  if (leads) {
+    MUSTER_ETCD_PROBE("a leader was overtaken by an earlier write of its own");
+    owner_.OnOvertaken();
+  } else {
+    MUSTER_ETCD_PROBE("a leader learned from a write that it does not lead any more");
+    owner_.OnDeposed();
+  }
+  return false;
+}
+
 void EtcdOutbox::OnSent(Result<EtcdAnswer> answer) {
-  const std::vector<std::string> sent = std::exchange(sent_, {});
   if (!answer) {
-    MUSTER_PROBE("a leader's write failed");
-    // Once more, the same: what may have been written changes nothing when it is written again.
+    MUSTER_ETCD_PROBE("a leader's write failed");
+    // Once more, the same: it may have been made.
     if (!backoff_) backoff_.emplace(kFirstPause, kLongestPause, seed_);
     timer_ = loop_.Every(backoff_->Next(), [this] {
       timer_.reset();
-      Send();
+      Try();
     });
     return owner_.OnWriteFailed(answer.error());
   }
   backoff_.reset();
-  if (!answer->held) {
-    MUSTER_PROBE("a leader learned from a write that it does not lead any more");
-    over_ = true;
-    return owner_.OnDeposed();
+  if (answer->held) {
+    turn_.changed = answer->revision;
+  } else if (!WasMade(*answer)) {
+    return;
   }
   Batch& batch = batches_.front();
-  for (const std::string& key : sent) batch.erase(key);
-  const bool done = batch.empty();
-  if (done) batches_.pop_front();
+  for (const std::string& key : std::exchange(sent_, {})) batch.erase(key);
+  if (batch.empty()) batches_.pop_front();
   if (batches_.empty()) sealed_ = true;
   Send();
   owner_.OnWritten();

@@ -23,6 +23,7 @@ class EtcdKeys {
   std::string Leader() const { return root_ + "leader"; }
   std::string Run() const { return root_ + "run"; }
   std::string Status() const { return root_ + "status"; }
+  std::string Turn() const { return root_ + "turn"; }
   std::string Members() const { return root_ + "members/"; }
   std::string Member(const Node& node) const;
   std::string Notices() const { return root_ + "notices/"; }

@@ -58,7 +58,8 @@ TEST_P(DriversTest, WithoutFaultsOneRoundIsEnough) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DriversTest,
-                         testing::Values(Driver::kCoordinator, Driver::kDocument, Driver::kMixed),
+                         testing::Values(Driver::kCoordinator, Driver::kDocument, Driver::kMixed,
+                                         Driver::kEtcd),
                          [](const auto& each) { return std::string(NameOf(each.param)); });
 
 TEST(PlanTest, TheSamePlanFromTheSameSeed) {
