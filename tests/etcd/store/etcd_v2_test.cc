@@ -92,11 +92,12 @@ INSTANTIATE_TEST_SUITE_P(EtcdV2, BackendContract,
 
 TEST(EtcdV2Test, Rdzv155TheStateIsBase64UnderTheRunsKeyAndGoesWithALease) {
   MUSTER_REQUIRE(EtcdNeed());
-  const auto made = CreateEtcdV2Backend(Parameters("where", 1));
+  const std::string run_id = FreshName();
+  const auto made = CreateEtcdV2Backend(Parameters(run_id, 1));
   const std::string bytes("\x80\x04\0\xff?", 5);
   const auto written = made.backend->SetState(bytes);
   ASSERT_TRUE(written && written->was_set);
-  const std::string key = "/torch/elastic/rendezvous/where";
+  const std::string key = "/torch/elastic/rendezvous/" + run_id;
   EXPECT_EQ(SharedEtcd().Control({"get", key, "--print-value-only"}), Base64Encode(bytes) + "\n");
   EXPECT_EQ(Field(key, "ModRevision"), std::any_cast<int64_t>(written->token));
   // A state that nobody renews is gone after two hours; until then it is there.
@@ -181,7 +182,8 @@ TEST(EtcdV2Test, ThreeHandlersMeetRoundAfterRound) {
   EnableEtcd();
   EnableEtcd();
   std::vector<RendezvousHandlerPtr> nodes;
-  for (int i = 0; i < 3; ++i) nodes.push_back(GetRendezvousHandler(Parameters("meeting", 3)));
+  const std::string run_id = FreshName();
+  for (int i = 0; i < 3; ++i) nodes.push_back(GetRendezvousHandler(Parameters(run_id, 3)));
   EXPECT_EQ(nodes[0]->GetBackend(), "etcd-v2");
   for (int64_t round = 0; round < 3; ++round) {
     const std::vector<RendezvousInfo> infos = NextOfAll(nodes);

@@ -27,10 +27,11 @@ inline Need EtcdNeed() {
               }};
 }
 
-/// A prefix that no other test has.
-inline std::string FreshPrefix() {
+/// A name that no other test of this program has, nor this one when it runs again.
+inline std::string FreshName() {
   static int made = 0;
-  return "/test/" + std::to_string(++made);
+  return "test-" + std::to_string(++made);
 }
+inline std::string FreshPrefix() { return "/" + FreshName(); }
 
 }  // namespace muster::test
