@@ -86,14 +86,14 @@ class SetupWithoutApt(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done)
 
     def test_what_the_tests_need_is_looked_for_too(self):
-        for name in ("clang-format", "faketime"):  # So that the answer is known whatever this machine has.
+        for name in ("clang-format", "faketime", "openssl"):  # So that the answer is known whatever this machine has.
             self.program(self.bin / name, "exit 0")
         self.assertEqual(self.setup_script("test").returncode, 0)
         self.without("clang-format")
         self.expect_missing("test", "clang-format")
 
     def test_without_clang_the_tests_go_on_and_say_so(self):
-        for name in ("clang-format", "faketime"):
+        for name in ("clang-format", "faketime", "openssl"):
             self.program(self.bin / name, "exit 0")
         self.without("clang++")
         done = self.setup_script("test", MUSTER_REQUIRE_CLANG="")
@@ -104,7 +104,7 @@ class SetupWithoutApt(unittest.TestCase):
         self.assertIn("MUSTER_REQUIRE_CLANG=1", done.stderr)
 
     def test_without_etcd_the_tests_go_on_and_say_so(self):
-        for name in ("clang-format", "faketime", "etcdctl"):
+        for name in ("clang-format", "faketime", "openssl", "etcdctl"):
             self.program(self.bin / name, "exit 0")
         self.without("etcd")
         done = self.setup_script("test", MUSTER_REQUIRE_ETCD="")
