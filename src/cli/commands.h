@@ -29,6 +29,7 @@ void AddServe(CLI::App& app, Run* run);
 /// it changes some ("[x]" becomes "x", "++" nothing).
 void AddStore(CLI::App& app, Run* run, std::vector<std::string>* arguments);
 void AddBench(CLI::App& app, Run* run);
+void AddEtcd(CLI::App& app, Run* run);
 void AddRendezvous(CLI::App& app, Run* run);
 void AddSim(CLI::App& app, Run* run);
 void AddStatus(CLI::App& app, Run* run);

@@ -29,6 +29,7 @@ constexpr const char* kAbout =
     "  muster rendezvous --endpoint HOST:29400 --id RUN --nodes 2:4\n"
     "                                          meet other nodes, PyTorch's too; get a rank\n"
     "  muster status --server HOST:29400       who is in which round, and for whom it waits\n"
+    "  muster etcd --dev --members 3           an etcd of one's own, until it is stopped\n"
     "  muster bench store --clients 64         measure a server\n"
     "  muster sim --seed 8123 --story          a fleet in a simulated world, and what goes wrong "
     "there\n"
@@ -105,6 +106,7 @@ int Main(int argc, char** argv) {
   AddStore(app, &run, &arguments);
   AddRendezvous(app, &run);
   AddStatus(app, &run);
+  AddEtcd(app, &run);
   AddSim(app, &run);
   AddBench(app, &run);
   // Looked for by hand: a command line that cannot be read has no flags.

@@ -103,6 +103,23 @@ class SetupWithoutApt(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done)
         self.assertIn("MUSTER_REQUIRE_CLANG=1", done.stderr)
 
+    def test_without_etcd_the_tests_go_on_and_say_so(self):
+        for name in ("clang-format", "faketime", "etcdctl"):
+            self.program(self.bin / name, "exit 0")
+        self.without("etcd")
+        done = self.setup_script("test", MUSTER_REQUIRE_ETCD="")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn("there is no etcd", done.stderr)
+        self.assertIn("will be reported as skipped", done.stderr)
+        done = self.setup_script("test", MUSTER_REQUIRE_ETCD="1")
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn("MUSTER_REQUIRE_ETCD=1", done.stderr)
+
+    def test_grpc_and_its_compiler_are_looked_for(self):
+        self.program(self.bin / "pkg-config", 'case "$*" in *grpc++*|*protobuf-lite*) exit 1 ;; esac')
+        self.without("protoc", "grpc_cpp_plugin")
+        self.expect_missing("run", "libgrpc++-dev", "libprotobuf-dev", "protobuf-compiler", "protobuf-compiler-grpc")
+
     def test_who_wants_to_fuzz_needs_a_clang_that_has_the_libraries(self):
         self.program(self.bin / "clang++", "exit 1")
         self.expect_missing("fuzz", "clang", "libclang-rt-14-dev")

@@ -98,12 +98,12 @@ void Client::OnEnd(const std::shared_ptr<Exchange>& exchange) {
                      code == grpc::StatusCode::CANCELLED;
   if (!local) Heard(*exchange->over);
   if (exchange->status.ok()) return Succeed(exchange);
-  OnFailure(exchange, Judge(exchange->status, reached, exchange->over->endpoint));
+  OnFailure(exchange, Judge(exchange->status, reached, exchange->over->endpoint, access_));
 }
 
 void Client::OnFailure(const std::shared_ptr<Exchange>& exchange, Verdict verdict) {
   exchange->trouble = verdict.error.message;
-  exchange->distrusted = verdict.distrust ? exchange->distrusted + 1 : 0;
+  exchange->distrusted = verdict.distrust > 0 ? exchange->distrusted + verdict.distrust : 0;
   switch (verdict.outcome) {
     case Outcome::kBusy:
       return Repeat(exchange, kPauseMin + Pause(members()));
@@ -120,7 +120,8 @@ void Client::OnFailure(const std::shared_ptr<Exchange>& exchange, Verdict verdic
       return Repeat(exchange, Duration::zero());
     case Outcome::kNothing:
       Leave(*exchange->over);
-      if (exchange->distrusted >= members()) return End(exchange, std::move(verdict.error));
+      if (exchange->distrusted >= members() * kDistrustSure)
+        return End(exchange, std::move(verdict.error));
       return Repeat(exchange, Pause(exchange->attempts));
     case Outcome::kUnknown:
       exchange->maybe_done = true;

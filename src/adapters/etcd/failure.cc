@@ -1,6 +1,7 @@
 #include "adapters/etcd/failure.h"
 
 #include <array>
+#include <cstddef>
 #include <optional>
 #include <string_view>
 
@@ -43,7 +44,7 @@ constexpr std::array kTlsTroubles = {
     TlsTrouble{"Peer name", "its certificate is for another host name"},
     TlsTrouble{"WRONG_VERSION_NUMBER", "it does not speak TLS"},
     TlsTrouble{"wrong version number", "it does not speak TLS"},
-    TlsTrouble{"andshake failed", "the TLS handshake failed"},
+    TlsTrouble{"SSL_ERROR_SSL", "the TLS handshake failed"},
 };
 
 std::optional<std::string> Distrust(std::string_view message) {
@@ -61,11 +62,41 @@ std::string_view Reason(std::string_view message) {
   return message;
 }
 
-Verdict Unavailable(std::string_view message, bool reached, const std::string& who) {
+/// What it may mean that a connection ends before it has begun. Only who knows the server's
+/// key gets as far as to the end of a handshake; others may be a proxy whose server is not
+/// up yet.
+struct CutOff {
+  std::string meaning;
+  size_t distrust = 0;
+};
+std::optional<CutOff> CutOffOf(std::string_view message, const EtcdAccess& access) {
+  if (access.tls && Has(message, "Endpoint read failed")) {
+    return CutOff{Concat("it ends every connection right after the TLS handshake: ",
+                         access.cert_file.empty()
+                             ? "it wants a client certificate, and none was given"
+                             : Concat("it does not accept our certificate ", access.cert_file,
+                                      " (another CA than it knows, or expired)")),
+                  1};
+  }
+  if (!Has(message, "Socket closed") && !Has(message, "Endpoint read failed") &&
+      !Has(message, "Connection reset"))
+    return std::nullopt;
+  return CutOff{Concat("it ends connections before they have begun (",
+                       access.tls ? "does it speak TLS?" : "does it want TLS?", ")")};
+}
+
+Verdict Unavailable(std::string_view message, bool reached, const std::string& who,
+                    const EtcdAccess& access) {
   if (const auto meaning = Distrust(message)) {
     return {Outcome::kNothing,
             {Code::kInvalid, Concat(who, ": ", *meaning, " (", Reason(message), ")")},
-            true};
+            kDistrustSure};
+  }
+  if (const auto cut_off = reached ? std::nullopt : CutOffOf(message, access)) {
+    return {Outcome::kNothing,
+            {cut_off->distrust > 0 ? Code::kInvalid : Code::kUnavailable,
+             Concat(who, ": ", cut_off->meaning)},
+            cut_off->distrust};
   }
   if (!reached) {
     return {Outcome::kNothing,
@@ -97,15 +128,16 @@ bool IsTokenTrouble(std::string_view message) {
 
 }  // namespace
 
-Verdict Judge(const grpc::Status& status, bool reached, const Endpoint& endpoint) {
+Verdict Judge(const grpc::Status& status, bool reached, const Endpoint& endpoint,
+              const EtcdAccess& access) {
   const std::string who = Concat("etcd at ", endpoint.ToString());
-  const std::string& message = status.error_message();
+  const std::string message = status.ok() ? "it ended the stream" : status.error_message();
   const auto refused = [&](std::string_view hint = "") -> Verdict {
     return {Outcome::kRefused, {Code::kInvalid, Concat(who, " refuses: ", message, hint)}};
   };
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
-      return Unavailable(message, reached, who);
+      return Unavailable(message, reached, who, access);
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       if (!reached)
         return {Outcome::kNothing, {Code::kUnavailable, Concat(who, " cannot be reached in time")}};

@@ -3,10 +3,12 @@
 
 #include <grpcpp/support/status.h>
 
+#include <cstddef>
 #include <string>
 
 #include "base/endpoint.h"
 #include "base/result.h"
+#include "ports/etcd.h"
 
 namespace muster::etcd {
 
@@ -22,12 +24,17 @@ enum class Outcome {
 struct Verdict {
   Outcome outcome{};
   Error error;  ///< As the port wants it, if this is the end; names the endpoint.
-  /// The server, or we, do not accept the other's certificate. Another server's may be better.
-  bool distrust = false;
+  /// How sure it is that the server, or we, do not accept the other's certificate: up to
+  /// kDistrustSure. Another server's may be better.
+  size_t distrust = 0;
 };
+/// A server that refuses a client certificate just ends the connection: gRPC knows no more than
+/// that. One which does so again and again means it.
+inline constexpr size_t kDistrustSure = 4;
 
 /// `reached`: the request was handed to a connection.
-Verdict Judge(const grpc::Status& status, bool reached, const Endpoint& endpoint);
+Verdict Judge(const grpc::Status& status, bool reached, const Endpoint& endpoint,
+              const EtcdAccess& access);
 
 /// Whether a call got as far as a connection, from what its context says of the peer: before that,
 /// gRPC gives the name it was to look up.

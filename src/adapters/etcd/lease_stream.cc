@@ -87,15 +87,15 @@ void LeaseStream::OnMessage(const etcdserverpb::LeaseKeepAliveResponse& response
 
 void LeaseStream::OnLost(const grpc::Status& status, bool reached) {
   const std::shared_ptr<Connection> over = line_->over();
-  const Verdict verdict = Judge(status, reached, over->endpoint);
+  const Verdict verdict = Judge(status, reached, over->endpoint, client_.access());
   const bool refused =
       verdict.outcome == Outcome::kRefused && verdict.error.code == Code::kInvalid && !status.ok();
-  distrusted_ = verdict.distrust ? distrusted_ + 1 : 0;
+  distrusted_ = verdict.distrust > 0 ? distrusted_ + verdict.distrust : 0;
   if (verdict.outcome == Outcome::kStale && !client_.access().user.empty())
     client_.ForgetToken();
   else
     client_.Leave(*over);
-  if (refused || distrusted_ >= client_.members()) return Refuse(verdict.error);
+  if (refused || distrusted_ >= client_.members() * kDistrustSure) return Refuse(verdict.error);
   Reopen(verdict.error.message, client_.Pause(++attempts_));
 }
 

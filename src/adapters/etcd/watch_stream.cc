@@ -155,7 +155,7 @@ void WatchStream::OnLost(const grpc::Status& status, bool reached) {
     return Reopen(Concat("etcd at ", over->endpoint.ToString(), " ended the watches"),
                   client_.Pause(++attempts_));
   }
-  const Verdict verdict = Judge(status, reached, over->endpoint);
+  const Verdict verdict = Judge(status, reached, over->endpoint, client_.access());
   if (verdict.outcome == Outcome::kStale && !client_.access().user.empty())
     client_.ForgetToken();
   else

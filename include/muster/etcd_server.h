@@ -1,0 +1,67 @@
+// EtcdServer: a real etcd of one's own, on this machine, for tests, experiments and jobs of one
+// node. It is gone when its object is, and when its process dies, however that dies.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "muster/error.h"
+
+namespace muster {
+
+struct EtcdServerOptions {
+  /// The program. Empty: what TORCHELASTIC_ETCD_BINARY_PATH names, if that exists; else `etcd` from
+  /// PATH.
+  std::string binary{};
+  /// Where the data lies while it runs, in folders named by the attempt ("0", "1"...), which are
+  /// removed at the end. Empty: a temporary folder.
+  std::string data_dir{};
+  /// As one cluster: one, or any odd number up to 9. Even ones work, and survive no more than the
+  /// next lower one.
+  int members = 1;
+  /// Of the first member; the others get free ones. 0: a free one.
+  uint16_t port = 0;
+  /// More flags of etcd's, for all members.
+  std::vector<std::string> flags{};
+
+  /// std::invalid_argument, naming the option, if they cannot be meant.
+  void Validate() const;
+};
+
+/// One thread at a time.
+class EtcdServer {
+ public:
+  /// Starts nothing.
+  explicit EtcdServer(EtcdServerOptions options = {});
+  /// Stops it.
+  ~EtcdServer();
+  EtcdServer(const EtcdServer&) = delete;
+  EtcdServer& operator=(const EtcdServer&) = delete;
+
+  /// Returns when every member is healthy, which includes that they have a leader. Each attempt may
+  /// take `timeout`; after the first, there are up to `retries` more, with other ports.
+  /// std::runtime_error: etcd is not there, or ended (says how, and its last words).
+  /// StoreTimeoutError: it did not get healthy in time. Does nothing if it runs.
+  void Start(std::chrono::milliseconds timeout = std::chrono::seconds(60), int retries = 3);
+  /// Ends it, waits for that, and removes its data. Does nothing if it does not run.
+  void Stop();
+
+  bool is_running() const;
+  /// Of the first member; -1 when it does not run.
+  int port() const;
+  std::string host() const { return "localhost"; }
+  /// "localhost:2379"; of the first member, and of all.
+  std::string endpoint() const;
+  std::vector<std::string> endpoints() const;
+  /// The members' process ids.
+  std::vector<int> pids() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace muster

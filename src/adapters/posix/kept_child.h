@@ -1,0 +1,61 @@
+// A program that runs for as long as its owner does, and not longer: it dies with this process too,
+// however that ends.
+//
+// A child is told of the death of the thread that started it, not of its process. So each has a
+// thread of its own here, which starts it and waits for its end. Any thread, one at a time.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+
+namespace muster {
+
+class KeptChild {
+ public:
+  /// Returns when the program runs. Its output goes to the file `output_path`, which is emptied.
+  /// kNotFound, kInvalid: there is no such program, or it cannot be run. kUnavailable.
+  static Result<std::unique_ptr<KeptChild>> Start(const std::vector<std::string>& command,
+                                                  const std::string& output_path);
+
+  /// Kills it.
+  ~KeptChild();
+  KeptChild(const KeptChild&) = delete;
+  KeptChild& operator=(const KeptChild&) = delete;
+
+  pid_t pid() const { return pid_; }
+  /// How it ended, if it has: "exit status 1", "signal 9".
+  std::optional<std::string> end() const;
+  void Signal(int number);
+  /// Waits for its end, and kills it when that takes longer than `grace`.
+  void AwaitEnd(Duration grace);
+
+ private:
+  KeptChild() = default;
+  void Run(const std::vector<std::string>& command, const std::string& output_path);
+
+  pid_t pid_ = 0;
+  mutable std::mutex mutex_;
+  std::optional<int> status_;  // guarded by mutex_; as waitpid() gives it
+  std::promise<Status> started_;
+  std::promise<void> ended_;
+  std::future<void> is_ended_ = ended_.get_future();
+  std::thread thread_;
+};
+
+/// A port of 127.0.0.1 that nobody uses now and that the system gives to nobody who asks for any:
+/// it will be free when a server is started there. The same seed gives the same order.
+/// kUnavailable.
+Result<uint16_t> FindQuietPort(uint64_t seed);
+
+}  // namespace muster

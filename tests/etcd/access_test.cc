@@ -1,0 +1,238 @@
+// Who gets in: certificates, users and passwords, against a real etcd.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "etcd/certificates.h"
+#include "etcd/patron.h"
+
+namespace muster::test {
+namespace {
+
+/// A server with TLS that wants client certificates, and an access that has one.
+class EtcdTlsTest : public EtcdTest {
+ protected:
+  void SetUp() override {
+    EtcdTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    ours_.Issue("server");
+    ours_.Issue("client");
+    access_ = {.endpoints = {},
+               .tls = true,
+               .ca_file = ours_.ca(),
+               .cert_file = ours_.cert("client"),
+               .key_file = ours_.key("client")};
+  }
+
+  ClusterOptions Options(const std::string& server = "server") const {
+    return {.cert_file = ours_.cert(server),
+            .key_file = ours_.key(server),
+            .client_ca_file = ours_.ca(),
+            .etcdctl = {"--cert", ours_.cert("client"), "--key", ours_.key("client"),
+                        "--insecure-skip-tls-verify"}};
+  }
+
+  /// With that access nothing works, at once and for good; what it says.
+  static std::string Refused(const EtcdCluster& cluster, EtcdAccess access) {
+    access.endpoints = cluster.endpoints();
+    Patron patron(access);
+    const Stopwatch watch;
+    const auto put = patron.Put("k", "v");
+    EXPECT_FALSE(put);
+    if (put) return "";
+    EXPECT_EQ(put.error().code, Code::kInvalid) << put.error().message;
+    EXPECT_LT(watch.Elapsed(), seconds(15));
+    EXPECT_NE(put.error().message.find(cluster.endpoint(0).ToString()), std::string::npos)
+        << put.error().message;
+    const auto kept = patron.KeepAlive(1);
+    EXPECT_EQ(kept.error().code, Code::kInvalid) << kept.error().message;
+    return put.error().message;
+  }
+
+  Certificates ours_;
+  EtcdAccess access_;
+};
+
+TEST_F(EtcdTlsTest, WithItsCertificateAClientGetsIn) {
+  const EtcdCluster cluster(Options());
+  access_.endpoints = cluster.endpoints();
+  Patron patron(access_);
+  const auto put = patron.Put("k", "v");
+  ASSERT_TRUE(put) << put.error().message;
+  const Hearer hearer(patron, {.begin = "k"}, put->revision);
+  EXPECT_TRUE(hearer.HasHeard({"k=v"}));
+}
+
+TEST_F(EtcdTlsTest, AServerOfAnotherAuthorityIsNotTrusted) {
+  const EtcdCluster cluster(Options());
+  const Certificates others("somebody else");
+  access_.ca_file = others.ca();
+  EXPECT_THAT(Refused(cluster, access_), ::testing::HasSubstr("its certificate is not accepted"));
+}
+
+TEST_F(EtcdTlsTest, AnExpiredServerIsNotTrusted) {
+  ours_.Issue("old", -1);
+  const EtcdCluster cluster(Options("old"));
+  EXPECT_THAT(Refused(cluster, access_), ::testing::HasSubstr("certificate"));
+}
+
+TEST_F(EtcdTlsTest, AServerOfAnotherNameIsNotTrusted) {
+  ours_.Issue("elsewhere", 2, "elsewhere.example");
+  const EtcdCluster cluster(Options("elsewhere"));
+  EXPECT_THAT(Refused(cluster, access_), ::testing::HasSubstr("certificate"));
+}
+
+TEST_F(EtcdTlsTest, AClientOfAnotherAuthorityIsRefused) {
+  const EtcdCluster cluster(Options());
+  Certificates others("somebody else");
+  others.Issue("client");
+  access_.cert_file = others.cert("client");
+  access_.key_file = others.key("client");
+  EXPECT_THAT(Refused(cluster, access_), ::testing::HasSubstr("our certificate"));
+}
+
+TEST_F(EtcdTlsTest, AnExpiredClientIsRefused) {
+  const EtcdCluster cluster(Options());
+  ours_.Issue("late", -1);
+  access_.cert_file = ours_.cert("late");
+  access_.key_file = ours_.key("late");
+  EXPECT_THAT(Refused(cluster, access_), ::testing::HasSubstr("our certificate"));
+}
+
+TEST_F(EtcdTlsTest, AClientWithoutACertificateIsRefused) {
+  const EtcdCluster cluster(Options());
+  access_.cert_file.clear();
+  access_.key_file.clear();
+  EXPECT_THAT(Refused(cluster, access_), ::testing::HasSubstr("none was given"));
+}
+
+// These two may also be a proxy whose server is not up yet: there is hope, and a hint.
+TEST_F(EtcdTlsTest, AServerWithoutTlsIsUnavailableWithAHint) {
+  const EtcdCluster cluster;
+  access_.endpoints = cluster.endpoints();
+  Patron patron(access_);
+  const Error error = patron.Put("k", "v", 0, 2s).error();
+  EXPECT_EQ(error.code, Code::kUnavailable);
+  EXPECT_THAT(error.message, ::testing::HasSubstr("does it speak TLS?"));
+}
+
+TEST_F(EtcdTlsTest, AServerThatWantsTlsIsUnavailableWithAHint) {
+  const EtcdCluster cluster(Options());
+  Patron patron(cluster.access());
+  const Error error = patron.Put("k", "v", 0, 2s).error();
+  EXPECT_EQ(error.code, Code::kUnavailable);
+  EXPECT_THAT(error.message, ::testing::HasSubstr("does it want TLS?"));
+}
+
+TEST_F(EtcdTlsTest, FilesThatCannotBeReadAreNamedAtOnce) {
+  auto thread = *UvThread::Open();
+  access_.endpoints = {{"127.0.0.1", 1}};
+  access_.ca_file = "/no/such/file.pem";
+  const auto no_file = ConnectEtcd(access_, thread->loop());
+  ASSERT_FALSE(no_file);
+  EXPECT_EQ(no_file.error().code, Code::kInvalid);
+  EXPECT_THAT(no_file.error().message, ::testing::HasSubstr("/no/such/file.pem"));
+  access_.ca_file = ours_.ca();
+  access_.key_file.clear();
+  EXPECT_EQ(ConnectEtcd(access_, thread->loop()).error().code, Code::kInvalid);
+  EXPECT_EQ(ConnectEtcd({}, thread->loop()).error().code, Code::kInvalid);
+}
+
+/// A server with users: root, and "reader" with the password "secret", who may do what it likes
+/// below "free/".
+class EtcdUserTest : public EtcdTest {
+ protected:
+  void SetUp() override {
+    EtcdTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    cluster_ = std::make_unique<EtcdCluster>();
+    cluster_->Control({"user", "add", "root:root"});
+    cluster_->Control({"user", "add", "reader:secret"});
+    cluster_->Control({"role", "add", "free"});
+    cluster_->Control({"role", "grant-permission", "free", "--prefix=true", "readwrite", "free/"});
+    cluster_->Control({"user", "grant-role", "reader", "free"});
+    cluster_->Control({"auth", "enable"});
+    access_ = cluster_->access();
+    access_.user = "reader";
+    access_.password = "secret";
+  }
+
+  std::unique_ptr<EtcdCluster> cluster_;
+  EtcdAccess access_;
+};
+
+TEST_F(EtcdUserTest, AUserGetsInWhereItMay) {
+  Patron patron(access_);
+  const auto put = patron.Put("free/k", "v");
+  ASSERT_TRUE(put) << put.error().message;
+  const Hearer hearer(patron, {.begin = "free/k"}, put->revision);
+  EXPECT_TRUE(hearer.HasHeard({"free/k=v"}));
+  const auto lease = patron.Grant(10s);
+  ASSERT_TRUE(lease) << lease.error().message;
+  EXPECT_TRUE(patron.KeepAlive(lease->id));
+  EXPECT_TRUE(patron.Revoke(lease->id));
+}
+
+TEST_F(EtcdUserTest, AndNotElsewhere) {
+  Patron patron(access_);
+  const auto put = patron.Put("other/k", "v");
+  ASSERT_FALSE(put);
+  EXPECT_EQ(put.error().code, Code::kInvalid);
+  EXPECT_THAT(put.error().message, ::testing::HasSubstr("permission denied"));
+  const Hearer hearer(patron, {.begin = "other/k"}, 1);
+  ASSERT_TRUE(EventuallyTrue([&] { return hearer.end().has_value(); }));
+  EXPECT_EQ(hearer.end()->code, Code::kInvalid);
+  EXPECT_THAT(hearer.end()->message, ::testing::HasSubstr("other/k"));
+}
+
+TEST_F(EtcdUserTest, AWrongPasswordIsRefused) {
+  access_.password = "guess";
+  Patron patron(access_);
+  const Hearer hearer(patron, {.begin = "free/k"}, 1);
+  const auto put = patron.Put("free/k", "v");
+  ASSERT_FALSE(put);
+  EXPECT_EQ(put.error().code, Code::kInvalid);
+  EXPECT_THAT(put.error().message, ::testing::HasSubstr("invalid user ID or password"));
+  EXPECT_EQ(patron.KeepAlive(1).error().code, Code::kInvalid);
+  ASSERT_TRUE(EventuallyTrue([&] { return hearer.end().has_value(); }));
+  EXPECT_EQ(hearer.end()->code, Code::kInvalid);
+}
+
+TEST_F(EtcdUserTest, NobodyIsRefused) {
+  access_.user.clear();
+  Patron patron(access_);
+  const auto put = patron.Put("free/k", "v");
+  ASSERT_FALSE(put);
+  EXPECT_EQ(put.error().code, Code::kInvalid);
+  EXPECT_THAT(put.error().message, ::testing::HasSubstr("no user was given"));
+}
+
+TEST_F(EtcdUserTest, ATokenThatTheServerForgotIsRenewed) {
+  Patron patron(access_);
+  const auto put = patron.Put("free/k", "1");
+  ASSERT_TRUE(put) << put.error().message;
+  const Hearer hearer(patron, {.begin = "free/k"}, put->revision);
+  ASSERT_TRUE(hearer.HasHeard({"free/k=1"}));
+  cluster_->Kill(0);  // its tokens live in memory
+  cluster_->Start(0);
+  ASSERT_TRUE(EventuallyTrue([&] { return patron.Value("free/k") == "1"; }));
+  ASSERT_TRUE(patron.Put("free/k", "2"));
+  EXPECT_TRUE(hearer.HasHeard({"free/k=1", "free/k=2"}));
+  EXPECT_FALSE(hearer.end());
+}
+
+using EtcdAccessTest = EtcdTest;
+
+TEST_F(EtcdAccessTest, AUserIsWelcomeWhereThereAreNone) {
+  const EtcdCluster cluster;
+  EtcdAccess access = cluster.access();
+  access.user = "anybody";
+  access.password = "x";
+  Patron patron(access);
+  const auto put = patron.Put("k", "v");
+  EXPECT_TRUE(put) << put.error().message;
+}
+
+}  // namespace
+}  // namespace muster::test
