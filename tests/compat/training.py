@@ -13,6 +13,7 @@ import os
 import pathlib
 import sys
 import time
+import traceback
 
 import torch
 import torch.distributed as dist
@@ -164,8 +165,15 @@ def train() -> None:
 
 
 if __name__ == "__main__":
-    (record(train) if "--record" in sys.argv else train)()
-    # On a busy machine a rank was once seen to abort ("terminate called without an active exception")
-    # after it had trained, presumably in what PyTorch destroys at exit. Not what is looked at here.
-    sys.stdout.flush()
-    os._exit(0)
+    # On a busy machine ranks were seen to abort ("terminate called without an active exception") after they had
+    # trained, or failed, presumably in what PyTorch destroys at exit. Not what is looked at here.
+    status = 1
+    try:
+        (record(train) if "--record" in sys.argv else train)()
+        status = 0
+    except Exception:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
