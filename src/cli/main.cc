@@ -136,7 +136,10 @@ int Finish(int status) {
 }  // namespace
 }  // namespace muster::cli
 
+/// Before anything else in this program is initialised: gRPC opens a descriptor then, and would be
+/// given the number of one that we were started without.
+[[gnu::constructor(101)]] static void BeforeAll() { muster::cli::OpenStandardDescriptors(); }
+
 int main(int argc, char** argv) {
-  muster::cli::OpenStandardDescriptors();
   return muster::cli::Finish(muster::cli::Main(argc, argv));
 }
