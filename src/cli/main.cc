@@ -13,9 +13,7 @@
 #include "cli/commands.h"
 #include "cli/failure.h"
 #include "cli/process.h"
-#ifdef MUSTER_HAS_ETCD
 #include "muster/etcd_v2_rendezvous.h"
-#endif
 
 namespace muster::cli {
 namespace {
@@ -93,6 +91,9 @@ std::optional<LaunchPersonality> AsLauncher(std::string_view called,
 
 int Main(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
+#ifdef MUSTER_HAS_ETCD
+  EnableEtcd();
+#endif
   if (const auto personality = AsLauncher(argv[0], arguments))
     return RunJob(arguments, argv[0], *personality);
   CLI::App app(kAbout, "muster");
@@ -137,8 +138,5 @@ int Finish(int status) {
 
 int main(int argc, char** argv) {
   muster::cli::OpenStandardDescriptors();
-#ifdef MUSTER_HAS_ETCD
-  muster::EnableEtcd();
-#endif
   return muster::cli::Finish(muster::cli::Main(argc, argv));
 }

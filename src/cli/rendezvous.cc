@@ -219,10 +219,12 @@ void AddRendezvous(CLI::App& app, Run* run) {
       "  muster rendezvous --endpoint localhost:29400 --id try --nodes 2 --hold 10    run it "
       "twice\n"
       "  muster rendezvous --endpoint HOST:29400 --id RUN --nodes 2:8 --hold 3600 --follow");
-  command->add_option("--backend", flags->backend, "muster, c10d, static")->capture_default_str();
+  command->add_option("--backend", flags->backend, "muster, c10d, static, etcd-v2")
+      ->capture_default_str();
   command
       ->add_option("--endpoint", flags->endpoint,
-                   "HOST:PORT of the server; or (c10d) a file's path")
+                   "HOST:PORT of the server; or (c10d) a file's path, or (etcd-v2) etcd's\n"
+                   "HOST:PORT,HOST:PORT")
       ->capture_default_str();
   command->add_option("--id", flags->run_id, "Name of the run; all its nodes give the same")
       ->required();
@@ -250,7 +252,9 @@ void AddRendezvous(CLI::App& app, Run* run) {
       "--conf", flags->config,
       "Further options, KEY=VALUE,...: is_host, keep_alive_interval, keep_alive_max_attempt,\n"
       "close_timeout; muster: grace, rank_policy (natural, text, stable, label), label;\n"
-      "c10d: store_type, read_timeout, heartbeat_timeout");
+      "c10d: store_type, read_timeout, heartbeat_timeout; etcd-v2: read_timeout, protocol, "
+      "cacert,\n"
+      "cert, key, user, password, etcd_prefix");
   command->add_option("--events", flags->events, "Append events to this file as JSON; -: stderr");
   command->add_flag("--json", flags->json, "Print the result as JSON");
   command->add_flag(

@@ -59,14 +59,14 @@ uint16_t QuietPort() {
   return *port;
 }
 
-/// Whether the member says that it is well, which needs a leader.
-bool IsHealthy(uint16_t port, Instant deadline) {
+/// The answer of a port of etcd's to a question over HTTP; empty if there is none.
+std::string Ask(uint16_t port, std::string_view path, Instant deadline) {
   PosixClock clock;
   PosixDialer dialer(clock);
   deadline = std::min(deadline, clock.Now() + kHealthAnswer);
   auto stream = dialer.Dial({"127.0.0.1", port}, deadline);
-  if (!stream) return false;
-  if (!(*stream)->Send("GET /health HTTP/1.0\r\nHost: localhost\r\n\r\n", deadline)) return false;
+  const std::string question = Concat("GET ", path, " HTTP/1.0\r\nHost: localhost\r\n\r\n");
+  if (!stream || !(*stream)->Send(question, deadline)) return "";
   std::string answer;
   char buffer[1024];
   while (answer.size() < kAnswerBytesMax) {
@@ -74,8 +74,16 @@ bool IsHealthy(uint16_t port, Instant deadline) {
     if (!got || *got == 0) break;
     answer.append(buffer, *got);
   }
-  return answer.find("\"health\":\"true\"") != std::string::npos ||
-         answer.find("\"health\": \"true\"") != std::string::npos;
+  return answer;
+}
+
+/// Whether the member says that it is well, which needs a leader. On a port that was taken already,
+/// somebody else would say so: the peers' port, which nobody knows but us, is served only by a
+/// member that has got both.
+bool IsHealthy(const MemberOf& member, Instant deadline) {
+  return Ask(member.client_port, "/health", deadline).find("\"health\":\"true\"") !=
+             std::string::npos &&
+         Ask(member.peer_port, "/version", deadline).find("etcdserver") != std::string::npos;
 }
 
 }  // namespace
@@ -161,7 +169,7 @@ struct EtcdServer::Impl {
     PosixClock clock;
     const Instant deadline = After(clock.Now(), timeout);
     for (MemberOf& member : members) {
-      while (!IsHealthy(member.client_port, deadline)) {
+      while (!IsHealthy(member, deadline)) {
         if (const auto end = member.process->end()) {
           throw std::runtime_error(Concat("etcd at localhost:", member.client_port, " ended with ",
                                           *end, " instead of serving; its last words:\n",

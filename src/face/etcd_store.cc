@@ -12,18 +12,19 @@
 namespace muster {
 
 struct EtcdStore::Impl {
+  Impl(std::shared_ptr<EtcdCalls> calls, std::string_view its_prefix, int64_t its_lease)
+      : prefix(its_prefix), lease(its_lease), client(std::move(calls), prefix, lease) {}
+
   const std::string prefix;
   const int64_t lease;
   EtcdStoreClient client;
-  std::atomic<milliseconds> timeout;
+  std::atomic<milliseconds> timeout = kDefaultStoreTimeout;
 };
 
 EtcdStore::EtcdStore(std::shared_ptr<EtcdCalls> calls, std::string_view prefix,
                      milliseconds timeout, int64_t lease)
-    : impl_(new Impl{.prefix = std::string(prefix),
-                     .lease = lease,
-                     .client = EtcdStoreClient(std::move(calls), prefix, lease),
-                     .timeout = timeout}) {
+    : impl_(std::make_unique<Impl>(std::move(calls), prefix, lease)) {
+  SetTimeout(timeout);
   OkOrThrow(impl_->client.Reach(timeout));
 }
 

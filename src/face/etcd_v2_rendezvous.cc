@@ -22,6 +22,8 @@ constexpr Duration kTtl = EtcdV2RendezvousBackend::kTimeToLive;
 // written stays for at least an hour.
 constexpr Duration kLeaseServes = kTtl / 2;
 
+constexpr milliseconds kLook{5'000};
+
 int64_t ChangedAt(const std::any& token) {
   const auto* revision = std::any_cast<int64_t>(&token);
   return revision == nullptr ? 0 : *revision;
@@ -30,6 +32,13 @@ int64_t ChangedAt(const std::any& token) {
 }  // namespace
 
 struct EtcdV2RendezvousBackend::Impl {
+  Impl(std::shared_ptr<EtcdCalls> its_calls, std::string_view prefix, std::string_view run_id,
+       milliseconds its_timeout)
+      : calls(std::move(its_calls)),
+        key(Concat(prefix, "/rendezvous/", run_id)),
+        news(Concat(prefix, "/news/", EscapedEtcdKey(run_id), "#")),
+        timeout(its_timeout) {}
+
   const std::shared_ptr<EtcdCalls> calls;
   const std::string key;
   const std::string news;  // what their keys begin with
@@ -41,7 +50,7 @@ struct EtcdV2RendezvousBackend::Impl {
 
   [[noreturn]] void Fail(std::string_view what, const Error& why) {
     throw RendezvousConnectionError(
-        Concat("the rendezvous at ", calls->name(), " could not ", what, ": ", why.message));
+        Concat("the state of the rendezvous could not ", what, ": ", why.message));
   }
 
   EtcdAnswer Commit(std::string_view what, const EtcdTransaction& transaction, Instant deadline) {
@@ -54,7 +63,7 @@ struct EtcdV2RendezvousBackend::Impl {
     const Instant now = calls->clock().Now();
     if (lease != 0 && now < lease_until) return lease;
     const Result<EtcdLease> granted = calls->Grant(kTtl, deadline);
-    if (!granted) Fail("get a lease", granted.error());
+    if (!granted) Fail("be put under a lease", granted.error());
     lease = granted->id;
     lease_until = now + kLeaseServes;
     return lease;
@@ -90,10 +99,7 @@ EtcdV2RendezvousBackend::EtcdV2RendezvousBackend(std::shared_ptr<EtcdCalls> call
   if (run_id.empty()) {
     throw std::invalid_argument("the run id is empty: it names the rendezvous and must not be");
   }
-  impl_.reset(new Impl{.calls = std::move(calls),
-                       .key = Concat(prefix, "/rendezvous/", run_id),
-                       .news = Concat(prefix, "/news/", EscapedEtcdKey(run_id), "#"),
-                       .timeout = timeout});
+  impl_ = std::make_unique<Impl>(std::move(calls), prefix, run_id, timeout);
 }
 
 EtcdV2RendezvousBackend::~EtcdV2RendezvousBackend() = default;
@@ -127,17 +133,20 @@ std::optional<SetStateResult> EtcdV2RendezvousBackend::SetState(std::string_view
 }
 
 void EtcdV2RendezvousBackend::Announce(std::string_view news) {
-  impl_->Write("announce", {.then = {{.kind = Kind::kPut,
-                                      .range = {.begin = Concat(impl_->news, news)},
-                                      .value = "1"}}});
+  impl_->Write("be announced", {.then = {{.kind = Kind::kPut,
+                                          .range = {.begin = Concat(impl_->news, news)},
+                                          .value = "1"}}});
 }
 
 bool EtcdV2RendezvousBackend::AwaitNews(std::string_view news, milliseconds time) {
-  const Instant until = After(impl_->calls->clock().Now(), std::max(time, milliseconds(1)));
+  const Instant now = impl_->calls->clock().Now();
+  const Instant until = After(now, std::max(time, milliseconds(1)));
+  // Who waits for a moment does not wait for an etcd that is away for as long as one who writes.
+  const Instant look_by = After(now, std::min(impl_->timeout, std::max(time, kLook)));
   const EtcdRange place{.begin = Concat(impl_->news, news)};
   while (true) {
-    const EtcdAnswer answer = impl_->Commit(
-        "be waited on", {.then = {{.kind = Kind::kGet, .range = place}}}, impl_->Deadline());
+    const EtcdAnswer answer =
+        impl_->Commit("be waited on", {.then = {{.kind = Kind::kGet, .range = place}}}, look_by);
     if (!answer.results.at(0).pairs.empty()) return true;
     const Status come = impl_->calls->Await({place}, answer.revision + 1, until,
                                             [](const EtcdChange& each) { return !each.deleted; });

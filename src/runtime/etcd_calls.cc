@@ -19,14 +19,6 @@ constexpr Duration kLongestPause = 1s;
 
 using Lock = std::unique_lock<Monitor>;
 
-bool OnlyReads(const EtcdTransaction& transaction) {
-  const auto reads = [](const EtcdOperation& each) {
-    return each.kind == EtcdOperation::Kind::kGet;
-  };
-  return std::all_of(transaction.then.begin(), transaction.then.end(), reads) &&
-         std::all_of(transaction.otherwise.begin(), transaction.otherwise.end(), reads);
-}
-
 /// A caller that waits for changes. Its watches live on the loop's thread.
 class Waiting final : public EtcdWatcher {
  public:
@@ -75,6 +67,14 @@ class Waiting final : public EtcdWatcher {
 };
 
 }  // namespace
+
+bool OnlyReads(const EtcdTransaction& transaction) {
+  const auto reads = [](const EtcdOperation& each) {
+    return each.kind == EtcdOperation::Kind::kGet;
+  };
+  return std::all_of(transaction.then.begin(), transaction.then.end(), reads) &&
+         std::all_of(transaction.otherwise.begin(), transaction.otherwise.end(), reads);
+}
 
 EtcdCalls::EtcdCalls(Surroundings& around)
     : around_(around), clock_(around.clock()), seed_(around.Seed()), thread_(around.StartLoop()) {}

@@ -15,6 +15,9 @@
 
 namespace muster {
 
+/// Whether it changes nothing, whatever its conditions: then it may be repeated at any time.
+bool OnlyReads(const EtcdTransaction& transaction);
+
 class EtcdCalls {
  public:
   /// Does not wait for etcd. What the connector returns; what Surroundings::StartLoop() throws.

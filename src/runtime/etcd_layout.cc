@@ -90,4 +90,14 @@ std::optional<std::string> EtcdLayout::KeyOfElement(std::string_view etcd_key) c
   return UnescapedEtcdKey(etcd_key.substr(queues_.size(), end - queues_.size()));
 }
 
+std::optional<uint64_t> EtcdLayout::NumberOf(std::string_view etcd_key) const {
+  if (!KeyOfElement(etcd_key)) return std::nullopt;
+  const std::string_view digits = etcd_key.substr(etcd_key.rfind(kBeforeNumber) + 1);
+  uint64_t number = 0;
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (digits.size() != kDigits || failure != std::errc() || end != digits.data() + kDigits)
+    return std::nullopt;
+  return number;
+}
+
 }  // namespace muster

@@ -39,6 +39,9 @@ class EtcdLayout {
   /// The key whose queue an element is in; nullopt if no element is.
   std::optional<std::string> KeyOfElement(std::string_view etcd_key) const;
 
+  /// The number of an element; nullopt if none is there.
+  std::optional<uint64_t> NumberOf(std::string_view etcd_key) const;
+
  private:
   const std::string values_;
   const std::string queues_;

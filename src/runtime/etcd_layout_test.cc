@@ -38,12 +38,16 @@ TEST(EtcdLayoutTest, WhatNobodyWritesIsNoKey) {
     EXPECT_FALSE(layout.KeyOfValue(key)) << key;
   for (const char* key : {"", "/p/queues/", "/p/queues/a", "/p/keys/a#1", "#"})
     EXPECT_FALSE(layout.KeyOfElement(key)) << key;
+  for (const char* key : {"/p/queues/a#", "/p/queues/a#1", "/p/queues/a#x0000000000000000001",
+                          "/p/queues/a#99999999999999999999"})
+    EXPECT_FALSE(layout.NumberOf(key)) << key;
 }
 
 RC_GTEST_PROP(EtcdLayoutProperty, EveryKeyComesBack, (const std::string& key, uint64_t number)) {
   const EtcdLayout layout("/p");
   RC_ASSERT(layout.KeyOfValue(layout.ValueOf(key)) == key);
   RC_ASSERT(layout.KeyOfElement(layout.ElementOf(key, number)) == key);
+  RC_ASSERT(layout.NumberOf(layout.ElementOf(key, number)) == number);
 }
 
 }  // namespace muster

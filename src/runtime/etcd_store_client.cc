@@ -65,6 +65,12 @@ struct EtcdStoreClient::Missing {
   Keys List() const { return {keys.begin(), keys.end()}; }
 };
 
+/// The number of a queue's next element, and when that last changed; 0: it is not written down.
+struct EtcdStoreClient::Tail {
+  uint64_t number = 0;
+  int64_t changed = 0;
+};
+
 /// The oldest element of a queue; null if there is none.
 struct EtcdStoreClient::First {
   std::optional<EtcdPair> element;
@@ -100,10 +106,10 @@ Result<EtcdAnswer> EtcdStoreClient::Commit(const EtcdTransaction& transaction, I
   // To a caller, a timeout is a key that did not come. This is a cluster that did not answer.
   const Code code = answer.error().code;
   const bool unheard = code == Code::kTimeout;
-  return Error{
-      unheard ? Code::kUnavailable : code,
-      Concat(what, " of '", Printable(key), "' at ", calls_->name(), ": ", answer.error().message,
-             unheard ? " (it may have happened all the same: look before repeating)" : "")};
+  const bool open = unheard && !OnlyReads(transaction);
+  return Error{unheard ? Code::kUnavailable : code,
+               Concat(what, " of '", Printable(key), "': ", answer.error().message,
+                      open ? " (it may have happened all the same: look before repeating)" : "")};
 }
 
 Error EtcdStoreClient::TimedOut(Time limit, const Keys& keys, const Error& why) const {
@@ -125,8 +131,7 @@ Status EtcdStoreClient::Reach(Time limit) {
       calls_->Commit({.then = {{.kind = Kind::kGet, .range = std::move(range)}}}, Deadline(limit));
   if (answer) return Ok();
   const Code code = answer.error().code;
-  return Error{code == Code::kTimeout ? Code::kUnavailable : code,
-               Concat(calls_->name(), ": ", answer.error().message)};
+  return Error{code == Code::kTimeout ? Code::kUnavailable : code, answer.error().message};
 }
 
 Status EtcdStoreClient::Replace(std::string_view key, std::string_view what, Time limit,
@@ -418,32 +423,56 @@ Status EtcdStoreClient::Wait(const Keys& keys, Time limit) {
 // ----------------------------------------------------------------------------------------------
 // queues
 
+// The first two results are those of LookAtTail().
+Result<EtcdStoreClient::Tail> EtcdStoreClient::TailIn(const EtcdAnswer& answer,
+                                                      std::string_view key,
+                                                      Instant deadline) const {
+  if (const EtcdPair* tail = OnlyPair(answer)) {
+    const Result<int64_t> number = ParseCounter(tail->value);
+    if (number && *number >= 0) return Tail{static_cast<uint64_t>(*number), tail->changed};
+    return Error{Code::kProtocol,
+                 Concat("QueuePush of '", Printable(key), "': the key '", tail->key, "' at ",
+                        calls_->name(), " is no number; delete it")};
+  }
+  if (answer.results.at(1).count == 0) return Tail{};
+  // The tail went with somebody's lease, or by hand, and left elements. Those are older.
+  EtcdRange range = layout_.QueueOf(key);
+  range.keys_only = true;
+  MUSTER_TRY(const EtcdAnswer all,
+             Commit({.then = {{.kind = Kind::kGet, .range = range}}}, deadline, "QueuePush", key));
+  const EtcdPair* last =
+      all.results.at(0).pairs.empty() ? nullptr : &all.results.at(0).pairs.back();
+  if (last == nullptr) return Tail{};
+  const std::optional<uint64_t> number = layout_.NumberOf(last->key);
+  if (number) return Tail{*number + 1, 0};
+  return Error{Code::kProtocol, Concat("QueuePush of '", Printable(key), "': the key '", last->key,
+                                       "' at ", calls_->name(), " is no element; delete it")};
+}
+
+std::vector<EtcdOperation> EtcdStoreClient::LookAtTail(std::string_view key) const {
+  EtcdRange oldest = layout_.QueueOf(key);
+  oldest.limit = 1;
+  oldest.keys_only = true;
+  return {GetOf(layout_.TailOf(key)), {.kind = Kind::kGet, .range = std::move(oldest)}};
+}
+
 // An element's number is the tail's, which moves on in the same transaction: so they are in the
 // order in which they came, whoever brought them.
 Status EtcdStoreClient::Push(std::string_view key, std::string_view value, Time limit) {
   const Instant deadline = Deadline(limit);
-  const std::string tail = layout_.TailOf(key);
+  const std::string place = layout_.TailOf(key);
   Backoff backoff(kFirstPause, kLongestPause, calls_->NextSeed());
-  uint64_t number = 0;
-  int64_t changed = 0;  // of the tail; 0: there is none
-  for (int64_t lost = 0;; ++lost) {
-    std::string element = layout_.ElementOf(key, number);
+  MUSTER_TRY(EtcdAnswer answer, Commit({.then = LookAtTail(key)}, deadline, "QueuePush", key));
+  for (int64_t lost = 1;; ++lost) {
+    MUSTER_TRY(const Tail tail, TailIn(answer, key, deadline));
+    std::string element = layout_.ElementOf(key, tail.number);
     MUSTER_CHECK_OK(MustFit("QueuePush", key, element.size() + value.size()));
     const EtcdTransaction transaction{
-        .conditions = {Unchanged(tail, changed), Absent(element)},
-        .then = {Put(tail, Concat(number + 1)), Put(std::move(element), value)},
-        .otherwise = {GetOf(tail)}};
-    MUSTER_TRY(const EtcdAnswer answer, Commit(transaction, deadline, "QueuePush", key));
+        .conditions = {Unchanged(place, tail.changed), Absent(element)},
+        .then = {Put(place, Concat(tail.number + 1)), Put(std::move(element), value)},
+        .otherwise = LookAtTail(key)};
+    MUSTER_TRY(answer, Commit(transaction, deadline, "QueuePush", key));
     if (answer.held) return Ok();
-    const EtcdPair* found = OnlyPair(answer);
-    changed = found == nullptr ? 0 : found->changed;
-    const Result<int64_t> read = found == nullptr ? Result<int64_t>(0) : ParseCounter(found->value);
-    if (!read || *read < 0) {
-      return Error{Code::kProtocol, Concat("QueuePush of '", Printable(key), "': '", tail, "' at ",
-                                           calls_->name(), " is no number; delete it")};
-    }
-    number = static_cast<uint64_t>(*read);
-    if (lost == 0) continue;  // the first try was blind
     const Instant pause = calls_->clock().Now() + backoff.Next();
     if (pause >= deadline) {
       return Error{Code::kTimeout, Concat("QueuePush of '", Printable(key), "' at ", calls_->name(),

@@ -58,6 +58,7 @@ class EtcdStoreClient {
  private:
   struct Missing;
   struct First;
+  struct Tail;
 
   Instant Deadline(Time limit) const;
   /// Later than that: what is there is told also to whom has no time to wait for it.
@@ -70,10 +71,11 @@ class EtcdStoreClient {
   /// nullopt from `next`: nothing is to be replaced.
   using Next = std::function<Result<std::optional<std::string>>(const EtcdPair* present)>;
   Status Replace(std::string_view key, std::string_view what, Time limit, const Next& next) const;
-  /// Waits for values, and with `or_queues` for queues with something in them.
   Status WaitFor(Missing missing, Time limit, Instant deadline) const;
   Status Look(Missing& missing, Instant deadline, int64_t& revision) const;
   Result<std::vector<std::optional<std::string>>> Read(const Keys& keys, Instant deadline) const;
+  std::vector<EtcdOperation> LookAtTail(std::string_view key) const;
+  Result<Tail> TailIn(const EtcdAnswer& answer, std::string_view key, Instant deadline) const;
   Result<First> FirstOf(std::string_view key, Instant deadline) const;
   Result<std::optional<std::string>> Take(std::string_view key, First first, Instant deadline,
                                           int64_t& revision) const;

@@ -42,14 +42,7 @@ std::string KindName(const ::testing::TestParamInfo<StoreKind>& info) { return i
 std::ostream& operator<<(std::ostream& out, const StoreKind& kind) { return out << kind.name; }
 
 void StoreContract::SetUp() {
-  if (const auto& missing = GetParam().missing) {
-    if (const std::string why = missing(); !why.empty()) {
-      // What skips a test for ctest is the second text: the first must not look like it.
-      const std::string& needs = GetParam().needs;
-      if (GetParam().is_required()) FAIL() << needs << " is required, but " << why;
-      GTEST_SKIP() << "no " << needs << ": " << why;
-    }
-  }
+  MUSTER_REQUIRE(GetParam().need);
   open_ = GetParam().make();
 }
 

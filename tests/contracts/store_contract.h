@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contracts/need.h"
 #include "muster/store.h"
 #include "support/background.h"
 #include "support/errors.h"
@@ -58,11 +59,7 @@ struct StoreKind {
   StoreFacts facts;
   /// Empty data and a way in. Throws if that fails.
   std::function<OpenStore()> make;
-  /// Why this kind cannot be had here; null where it always can.
-  std::function<std::string()> missing = nullptr;
-  /// With that: what is missing, and whether that is a failure or skips the test.
-  std::string needs = "";
-  bool (*is_required)() = nullptr;
+  Need need{};
 };
 
 std::ostream& operator<<(std::ostream& out, const StoreKind& kind);

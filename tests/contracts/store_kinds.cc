@@ -66,14 +66,14 @@ StoreKind Torch() {
             for (const std::string& key : store->ListKeys()) store->DeleteKey(key);
             return [port] { return Connect(port); };
           },
-          .missing =
-              [] {
-                std::string why;
-                TorchServer::Get(&why);
-                return why;
-              },
-          .needs = "PyTorch",
-          .is_required = &TorchServer::IsRequired};
+          .need = {.what = "PyTorch",
+                   .missing =
+                       [] {
+                         std::string why;
+                         TorchServer::Get(&why);
+                         return why;
+                       },
+                   .is_required = &TorchServer::IsRequired}};
 }
 
 }  // namespace

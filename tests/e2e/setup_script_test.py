@@ -86,14 +86,14 @@ class SetupWithoutApt(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done)
 
     def test_what_the_tests_need_is_looked_for_too(self):
-        for name in ("clang-format", "faketime"):  # So that the answer is known whatever this machine has.
+        for name in ("clang-format", "faketime", "openssl"):  # So that the answer is known whatever this machine has.
             self.program(self.bin / name, "exit 0")
         self.assertEqual(self.setup_script("test").returncode, 0)
         self.without("clang-format")
         self.expect_missing("test", "clang-format")
 
     def test_without_clang_the_tests_go_on_and_say_so(self):
-        for name in ("clang-format", "faketime"):
+        for name in ("clang-format", "faketime", "openssl"):
             self.program(self.bin / name, "exit 0")
         self.without("clang++")
         done = self.setup_script("test", MUSTER_REQUIRE_CLANG="")
@@ -102,6 +102,23 @@ class SetupWithoutApt(unittest.TestCase):
         done = self.setup_script("test", MUSTER_REQUIRE_CLANG="1")
         self.assertEqual(done.returncode, 1, done)
         self.assertIn("MUSTER_REQUIRE_CLANG=1", done.stderr)
+
+    def test_without_etcd_the_tests_go_on_and_say_so(self):
+        for name in ("clang-format", "faketime", "openssl", "etcdctl"):
+            self.program(self.bin / name, "exit 0")
+        self.without("etcd")
+        done = self.setup_script("test", MUSTER_REQUIRE_ETCD="")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn("there is no etcd", done.stderr)
+        self.assertIn("will be reported as skipped", done.stderr)
+        done = self.setup_script("test", MUSTER_REQUIRE_ETCD="1")
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn("MUSTER_REQUIRE_ETCD=1", done.stderr)
+
+    def test_grpc_and_its_compiler_are_looked_for(self):
+        self.program(self.bin / "pkg-config", 'case "$*" in *grpc++*|*protobuf-lite*) exit 1 ;; esac')
+        self.without("protoc", "grpc_cpp_plugin")
+        self.expect_missing("run", "libgrpc++-dev", "libprotobuf-dev", "protobuf-compiler", "protobuf-compiler-grpc")
 
     def test_who_wants_to_fuzz_needs_a_clang_that_has_the_libraries(self):
         self.program(self.bin / "clang++", "exit 1")

@@ -107,14 +107,22 @@ TEST_F(EtcdTlsTest, AClientWithoutACertificateIsRefused) {
   EXPECT_THAT(Refused(cluster, access_), ::testing::HasSubstr("none was given"));
 }
 
-TEST_F(EtcdTlsTest, TlsToAServerWithoutItIsRefused) {
+// These two may also be a proxy whose server is not up yet: there is hope, and a hint.
+TEST_F(EtcdTlsTest, AServerWithoutTlsIsUnavailableWithAHint) {
   const EtcdCluster cluster;
-  EXPECT_THAT(Refused(cluster, access_), ::testing::HasSubstr("TLS"));
+  access_.endpoints = cluster.endpoints();
+  Patron patron(access_);
+  const Error error = patron.Put("k", "v", 0, 2s).error();
+  EXPECT_EQ(error.code, Code::kUnavailable);
+  EXPECT_THAT(error.message, ::testing::HasSubstr("does it speak TLS?"));
 }
 
-TEST_F(EtcdTlsTest, AServerThatWantsTlsSaysSo) {
+TEST_F(EtcdTlsTest, AServerThatWantsTlsIsUnavailableWithAHint) {
   const EtcdCluster cluster(Options());
-  EXPECT_THAT(Refused(cluster, EtcdAccess{}), ::testing::HasSubstr("does it want TLS?"));
+  Patron patron(cluster.access());
+  const Error error = patron.Put("k", "v", 0, 2s).error();
+  EXPECT_EQ(error.code, Code::kUnavailable);
+  EXPECT_THAT(error.message, ::testing::HasSubstr("does it want TLS?"));
 }
 
 TEST_F(EtcdTlsTest, FilesThatCannotBeReadAreNamedAtOnce) {

@@ -164,7 +164,7 @@ TEST_F(EtcdClientTest, NobodyThereIsUnavailableWithinItsPatience) {
   EXPECT_LT(watch.Elapsed(), seconds(15));
 }
 
-TEST_F(EtcdClientTest, ServersMayComeLater) {
+TEST_F(EtcdClientTest, DeadEndpointsAreSteppedOver) {
   const EtcdCluster cluster;
   Patron patron(
       {.endpoints = {{"127.0.0.1", QuietPort()}, cluster.endpoint(0), {"127.0.0.1", QuietPort()}}});

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "contracts/need.h"
 #include "muster/rendezvous_backend.h"
 
 namespace muster::test {
@@ -32,22 +33,13 @@ struct BackendKind {
   std::vector<std::any> no_tokens;
   /// A token, to be compared.
   std::function<std::string(const std::any&)> text;
-  /// Why this kind cannot be had here; null where it always can.
-  std::function<std::string()> missing = nullptr;
-  /// With that: what is missing, and whether that is a failure or skips the test.
-  std::string needs = "";
-  bool (*is_required)() = nullptr;
+  Need need{};
 };
 
 class BackendContract : public ::testing::TestWithParam<BackendKind> {
  protected:
   void SetUp() override {
-    if (const auto& missing = GetParam().missing) {
-      if (const std::string why = missing(); !why.empty()) {
-        if (GetParam().is_required()) FAIL() << GetParam().needs << " is required, but " << why;
-        GTEST_SKIP() << "no " << GetParam().needs << ": " << why;
-      }
-    }
+    MUSTER_REQUIRE(GetParam().need);
     place_ = GetParam().make();
   }
 

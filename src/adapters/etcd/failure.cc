@@ -44,7 +44,7 @@ constexpr std::array kTlsTroubles = {
     TlsTrouble{"Peer name", "its certificate is for another host name"},
     TlsTrouble{"WRONG_VERSION_NUMBER", "it does not speak TLS"},
     TlsTrouble{"wrong version number", "it does not speak TLS"},
-    TlsTrouble{"andshake failed", "the TLS handshake failed"},
+    TlsTrouble{"SSL_ERROR_SSL", "the TLS handshake failed"},
 };
 
 std::optional<std::string> Distrust(std::string_view message) {
@@ -62,20 +62,27 @@ std::string_view Reason(std::string_view message) {
   return message;
 }
 
-/// What it may mean that a connection ends before it has begun.
-std::optional<std::string> CutOff(std::string_view message, const EtcdAccess& access) {
-  const bool after = Has(message, "Endpoint read failed") || Has(message, "Connection reset");
-  if (!after && !Has(message, "Socket closed")) return std::nullopt;
-  if (!access.tls) return "it ends every connection at once: does it want TLS?";
-  if (!after) return "it ends every connection during the TLS handshake: does it speak TLS?";
-  if (access.cert_file.empty()) {
-    return "it ends every connection right after the TLS handshake: it wants a client certificate, "
-           "and none was given";
+/// What it may mean that a connection ends before it has begun. Only who knows the server's
+/// key gets as far as to the end of a handshake; others may be a proxy whose server is not
+/// up yet.
+struct CutOff {
+  std::string meaning;
+  size_t distrust = 0;
+};
+std::optional<CutOff> CutOffOf(std::string_view message, const EtcdAccess& access) {
+  if (access.tls && Has(message, "Endpoint read failed")) {
+    return CutOff{Concat("it ends every connection right after the TLS handshake: ",
+                         access.cert_file.empty()
+                             ? "it wants a client certificate, and none was given"
+                             : Concat("it does not accept our certificate ", access.cert_file,
+                                      " (another CA than it knows, or expired)")),
+                  1};
   }
-  return Concat(
-      "it ends every connection right after the TLS handshake: it does not accept our "
-      "certificate ",
-      access.cert_file, " (another CA than it knows, or expired)");
+  if (!Has(message, "Socket closed") && !Has(message, "Endpoint read failed") &&
+      !Has(message, "Connection reset"))
+    return std::nullopt;
+  return CutOff{Concat("it ends connections before they have begun (",
+                       access.tls ? "does it speak TLS?" : "does it want TLS?", ")")};
 }
 
 Verdict Unavailable(std::string_view message, bool reached, const std::string& who,
@@ -85,8 +92,12 @@ Verdict Unavailable(std::string_view message, bool reached, const std::string& w
             {Code::kInvalid, Concat(who, ": ", *meaning, " (", Reason(message), ")")},
             kDistrustSure};
   }
-  if (const auto meaning = reached ? std::nullopt : CutOff(message, access))
-    return {Outcome::kNothing, {Code::kInvalid, Concat(who, ": ", *meaning)}, 1};
+  if (const auto cut_off = reached ? std::nullopt : CutOffOf(message, access)) {
+    return {Outcome::kNothing,
+            {cut_off->distrust > 0 ? Code::kInvalid : Code::kUnavailable,
+             Concat(who, ": ", cut_off->meaning)},
+            cut_off->distrust};
+  }
   if (!reached) {
     return {Outcome::kNothing,
             {Code::kUnavailable, Concat(who, " cannot be reached: ", Reason(message))}};

@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "adapters/etcd/grpc_etcd.h"
@@ -21,6 +24,39 @@ using ::testing::HasSubstr;
 
 namespace {
 
+/// The real client, and how often it was asked.
+class CountingEtcd final : public Etcd {
+ public:
+  CountingEtcd(std::unique_ptr<Etcd> inner, std::atomic<int>& commits)
+      : inner_(std::move(inner)), commits_(commits) {}
+
+  void Commit(EtcdTransaction transaction, Duration patience,
+              std::function<void(Result<EtcdAnswer>)> done) override {
+    ++commits_;
+    inner_->Commit(std::move(transaction), patience, std::move(done));
+  }
+  void Grant(Duration ttl, Duration patience,
+             std::function<void(Result<EtcdLease>)> done) override {
+    inner_->Grant(ttl, patience, std::move(done));
+  }
+  void KeepAlive(int64_t lease, Duration patience,
+                 std::function<void(Result<Duration>)> done) override {
+    inner_->KeepAlive(lease, patience, std::move(done));
+  }
+  void Revoke(int64_t lease, Duration patience, std::function<void(Status)> done) override {
+    inner_->Revoke(lease, patience, std::move(done));
+  }
+  std::unique_ptr<EtcdWatch> Watch(const EtcdRange& range, int64_t revision,
+                                   EtcdWatcher& watcher) override {
+    return inner_->Watch(range, revision, watcher);
+  }
+  std::string Describe() const override { return inner_->Describe(); }
+
+ private:
+  const std::unique_ptr<Etcd> inner_;
+  std::atomic<int>& commits_;
+};
+
 EtcdOptions At(const EtcdCluster& etcd, std::string prefix = FreshPrefix()) {
   EtcdOptions options = EtcdOptions::Parse(etcd.endpoint(0).ToString());
   options.prefix = std::move(prefix);
@@ -31,7 +67,7 @@ EtcdOptions At(const EtcdCluster& etcd, std::string prefix = FreshPrefix()) {
 }  // namespace
 
 TEST(EtcdStoreTest, ItsKeysAreReadableUnderThePrefix) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EtcdStore store(At(SharedEtcd()));
   store.Set("torch.rendezvous/run 7", "value");
   store.Add("n", 3);
@@ -43,12 +79,12 @@ TEST(EtcdStoreTest, ItsKeysAreReadableUnderThePrefix) {
 }
 
 TEST(EtcdStoreTest, WithoutAPrefixOfItsOwnItHasMustersDefault) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EXPECT_EQ(EtcdStore(At(SharedEtcd(), "")).prefix(), "/muster/store");
 }
 
 TEST(EtcdStoreTest, StoresWithOtherPrefixesDoNotMeet) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   const std::string prefix = FreshPrefix();
   EtcdStore store(At(SharedEtcd(), prefix));
   EtcdStore longer(At(SharedEtcd(), prefix + "0"));
@@ -69,7 +105,7 @@ TEST(EtcdStoreTest, NobodyListeningIsSaidWithTheEndpoint) {
 }
 
 TEST(EtcdStoreTest, AValueThatEtcdDoesNotTakeIsRefusedByName) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EtcdStore store(At(SharedEtcd()));
   const std::string large(2 << 20, 'x');
   EXPECT_THAT(ErrorOf<std::invalid_argument>([&] { store.Set("large", large); }),
@@ -84,7 +120,7 @@ TEST(EtcdStoreTest, AValueThatEtcdDoesNotTakeIsRefusedByName) {
 }
 
 TEST(EtcdStoreTest, ManyThreadsUseOneObjectAndNobodyHoldsAnotherUp) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EtcdStore store(At(SharedEtcd()));
   Background<std::string> blocked([&] { return store.Get("late"); });
   ASSERT_TRUE(blocked.UntilBlocked());
@@ -97,8 +133,41 @@ TEST(EtcdStoreTest, ManyThreadsUseOneObjectAndNobodyHoldsAnotherUp) {
   EXPECT_EQ(blocked.Result(), "now");
 }
 
+TEST(EtcdStoreTest, WhoWaitsAsksOnce) {
+  MUSTER_REQUIRE(EtcdNeed());
+  std::atomic<int> commits = 0;
+  const EtcdConnector connector =
+      [&commits, access = SharedEtcd().access()](Loop& loop) -> Result<std::unique_ptr<Etcd>> {
+    MUSTER_TRY(std::unique_ptr<Etcd> inner, ConnectEtcd(access, loop));
+    return std::unique_ptr<Etcd>(std::make_unique<CountingEtcd>(std::move(inner), commits));
+  };
+  EtcdStore store(EtcdCalls::Open(connector, ThisProcess()).value(), FreshPrefix(), kPatience);
+  const int before = commits;
+  EXPECT_THROW(store.Wait({"a", "b"}, milliseconds(500)), StoreTimeoutError);
+  EXPECT_EQ(commits, before + 1);
+  Background<std::string> reader([&] { return store.Get("late"); });
+  ASSERT_TRUE(EventuallyTrue([&] { return commits == before + 2; }));
+  EtcdStore(At(SharedEtcd(), store.prefix())).Set("late", "now");
+  EXPECT_EQ(reader.Result(), "now");
+  EXPECT_EQ(commits, before + 2) << "the change brought the value";
+}
+
+TEST(EtcdStoreTest, AQueueWhoseTailIsGoneKeepsItsOrder) {
+  MUSTER_REQUIRE(EtcdNeed());
+  EtcdStore store(At(SharedEtcd()));
+  for (const char* element : {"1", "2", "3"}) store.QueuePush("q", element);
+  EXPECT_EQ(store.QueuePop("q"), "1");
+  SharedEtcd().Control({"del", store.prefix() + "/tails/q"});
+  store.QueuePush("q", "4");
+  store.QueuePush("q", "5");
+  for (const char* element : {"2", "3", "4", "5"}) EXPECT_EQ(store.QueuePop("q"), element);
+  SharedEtcd().Control({"put", store.prefix() + "/tails/q", "many"});
+  EXPECT_THAT(ErrorOf<StoreError>([&] { store.QueuePush("q", "6"); }),
+              AllOf(HasSubstr("'q'"), HasSubstr("/tails/q"), HasSubstr("delete it")));
+}
+
 TEST(EtcdStoreTest, KeysOfALeaseGoWithIt) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   const EtcdAccess access = SharedEtcd().access();
   const auto calls =
       EtcdCalls::Open([access](Loop& loop) { return ConnectEtcd(access, loop); }, ThisProcess())
@@ -121,7 +190,7 @@ TEST(EtcdStoreTest, KeysOfALeaseGoWithIt) {
 }
 
 TEST(EtcdStoreTest, AWaitSurvivesARestartOfEtcd) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EtcdCluster etcd;
   EtcdStore store(At(etcd));
   store.Set("before", "1");
@@ -138,7 +207,7 @@ TEST(EtcdStoreTest, AWaitSurvivesARestartOfEtcd) {
 }
 
 TEST(EtcdStoreTest, AnEtcdThatIsBackInTimeCostsTheCallersNothing) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EtcdCluster etcd;
   EtcdStore store(At(etcd));
   store.Set("k", "v");
@@ -150,7 +219,7 @@ TEST(EtcdStoreTest, AnEtcdThatIsBackInTimeCostsTheCallersNothing) {
 }
 
 TEST(EtcdStoreTest, AnEtcdThatIsAwayIsANetworkErrorAndTheStoreGoesOnLater) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EtcdCluster etcd;
   EtcdStore store(At(etcd));
   store.Set("k", "v");
@@ -164,7 +233,7 @@ TEST(EtcdStoreTest, AnEtcdThatIsAwayIsANetworkErrorAndTheStoreGoesOnLater) {
 }
 
 TEST(EtcdStoreTest, CompactionDoesNotDisturbWhoWaits) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EtcdCluster etcd;
   EtcdStore store(At(etcd));
   Background<void> waiter([&] { store.Wait({"a", "b"}); });
@@ -177,8 +246,7 @@ TEST(EtcdStoreTest, CompactionDoesNotDisturbWhoWaits) {
   etcd.Control({"compact", std::to_string(std::stoll(revision))});
   etcd.Kill(0);  // what was not told before must be asked for again, and is gone
   etcd.Start(0);
-  other.DeleteKey("else");
-  other.Set("b", "1");
+  EtcdStore(At(etcd, store.prefix())).Set("b", "1");
   waiter.Result();
 }
 

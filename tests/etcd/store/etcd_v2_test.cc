@@ -87,18 +87,17 @@ INSTANTIATE_TEST_SUITE_P(EtcdV2, BackendContract,
                              .make = [] { return std::make_unique<EtcdPlace>(); },
                              .no_tokens = {std::any(), std::any(int64_t{0})},
                              .text = &Text,
-                             .missing = &EtcdMissing,
-                             .needs = "etcd",
-                             .is_required = &EtcdIsRequired}),
+                             .need = EtcdNeed()}),
                          BackendName);
 
 TEST(EtcdV2Test, Rdzv155TheStateIsBase64UnderTheRunsKeyAndGoesWithALease) {
-  MUSTER_NEEDS_ETCD();
-  const auto made = CreateEtcdV2Backend(Parameters("where", 1));
+  MUSTER_REQUIRE(EtcdNeed());
+  const std::string run_id = FreshName();
+  const auto made = CreateEtcdV2Backend(Parameters(run_id, 1));
   const std::string bytes("\x80\x04\0\xff?", 5);
   const auto written = made.backend->SetState(bytes);
   ASSERT_TRUE(written && written->was_set);
-  const std::string key = "/torch/elastic/rendezvous/where";
+  const std::string key = "/torch/elastic/rendezvous/" + run_id;
   EXPECT_EQ(SharedEtcd().Control({"get", key, "--print-value-only"}), Base64Encode(bytes) + "\n");
   EXPECT_EQ(Field(key, "ModRevision"), std::any_cast<int64_t>(written->token));
   // A state that nobody renews is gone after two hours; until then it is there.
@@ -112,7 +111,7 @@ TEST(EtcdV2Test, Rdzv155TheStateIsBase64UnderTheRunsKeyAndGoesWithALease) {
 }
 
 TEST(EtcdV2Test, Rdzv155TheStoreOfAllRunsIsBesideTheStates) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   const auto made = CreateEtcdV2Backend(Parameters("store", 1));
   EXPECT_EQ(made.store->Timeout(), seconds(30));
   made.store->Set("some key/1", "value");
@@ -124,7 +123,7 @@ TEST(EtcdV2Test, Rdzv155TheStoreOfAllRunsIsBesideTheStates) {
 }
 
 TEST(EtcdV2Test, ALeaseThatSomebodyRevokedIsReplaced) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   const std::string prefix = FreshPrefix();
   EtcdV2RendezvousBackend backend(Calls(), prefix, "run", kPatience);
   backend.SetState("first");
@@ -135,7 +134,7 @@ TEST(EtcdV2Test, ALeaseThatSomebodyRevokedIsReplaced) {
 }
 
 TEST(EtcdV2Test, AStateThatIsGoneIsNotWrittenOverWithAnOldToken) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   const std::string prefix = FreshPrefix();
   EtcdV2RendezvousBackend backend(Calls(), prefix, "run", kPatience);
   const std::any token = backend.SetState("state")->token;
@@ -145,7 +144,7 @@ TEST(EtcdV2Test, AStateThatIsGoneIsNotWrittenOverWithAnOldToken) {
 }
 
 TEST(EtcdV2Test, AnEmptyRunIdIsRejected) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EXPECT_THAT(ErrorOf<std::invalid_argument>([] { CreateEtcdV2Backend(Parameters("", 1)); }),
               HasSubstr("run id"));
 }
@@ -168,7 +167,7 @@ TEST(EtcdV2Test, Rdzv157AnUnreachableEtcdIsAConnectionError) {
 }
 
 TEST(EtcdV2Test, Rdzv158AReadBlocksUntilTheKeyIsPublishedUnderAPrefixThatIsNotThere) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   const RendezvousParameters fresh = Parameters("run", 1, {{"etcd_prefix", FreshPrefix()}});
   const auto reading = CreateEtcdV2Backend(fresh);
   Background<std::string> reader([&] { return reading.store->Get("late"); });
@@ -179,11 +178,12 @@ TEST(EtcdV2Test, Rdzv158AReadBlocksUntilTheKeyIsPublishedUnderAPrefixThatIsNotTh
 }
 
 TEST(EtcdV2Test, ThreeHandlersMeetRoundAfterRound) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EnableEtcd();
   EnableEtcd();
   std::vector<RendezvousHandlerPtr> nodes;
-  for (int i = 0; i < 3; ++i) nodes.push_back(GetRendezvousHandler(Parameters("meeting", 3)));
+  const std::string run_id = FreshName();
+  for (int i = 0; i < 3; ++i) nodes.push_back(GetRendezvousHandler(Parameters(run_id, 3)));
   EXPECT_EQ(nodes[0]->GetBackend(), "etcd-v2");
   for (int64_t round = 0; round < 3; ++round) {
     const std::vector<RendezvousInfo> infos = NextOfAll(nodes);
@@ -198,7 +198,7 @@ TEST(EtcdV2Test, ThreeHandlersMeetRoundAfterRound) {
 }
 
 TEST(EtcdV2Test, HandlersMeetAgainAfterEtcdWasKilledAndStarted) {
-  MUSTER_NEEDS_ETCD();
+  MUSTER_REQUIRE(EtcdNeed());
   EtcdCluster etcd;
   const auto join = [&] {
     return CreateEtcdV2Handler({"etcd-v2",

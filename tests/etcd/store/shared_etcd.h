@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "contracts/need.h"
 #include "etcd/cluster.h"
 
 namespace muster::test {
@@ -15,29 +16,22 @@ inline EtcdCluster& SharedEtcd() {
   return cluster;
 }
 
-/// Why there is none; empty if there is one.
-inline std::string EtcdMissing() {
-  return HasEtcd() ? "" : "there are no programs 'etcd' and 'etcdctl' on the PATH";
+inline Need EtcdNeed() {
+  return {.what = "etcd",
+          .missing =
+              [] { return HasEtcd() ? "" : "there is no 'etcd' with its 'etcdctl' on the PATH"; },
+          .is_required =
+              [] {
+                const char* value = std::getenv("MUSTER_REQUIRE_ETCD");
+                return value != nullptr && std::string_view(value) == "1";
+              }};
 }
 
-inline bool EtcdIsRequired() {
-  const char* value = std::getenv("MUSTER_REQUIRE_ETCD");
-  return value != nullptr && std::string_view(value) == "1";
-}
-
-/// A prefix that no other test has.
-inline std::string FreshPrefix() {
+/// A name that no other test of this program has, nor this one when it runs again.
+inline std::string FreshName() {
   static int made = 0;
-  return "/test/" + std::to_string(++made);
+  return "test-" + std::to_string(++made);
 }
+inline std::string FreshPrefix() { return "/" + FreshName(); }
 
 }  // namespace muster::test
-
-/// First in a test that needs the program.
-#define MUSTER_NEEDS_ETCD()                                                            \
-  do {                                                                                 \
-    if (const std::string why = ::muster::test::EtcdMissing(); !why.empty()) {         \
-      if (::muster::test::EtcdIsRequired()) FAIL() << "etcd is required, but " << why; \
-      GTEST_SKIP() << "no etcd: " << why;                                              \
-    }                                                                                  \
-  } while (false)

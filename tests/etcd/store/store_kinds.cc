@@ -30,9 +30,7 @@ StoreKind EtcdKind() {
               return std::make_shared<EtcdStore>(options);
             };
           },
-          .missing = &EtcdMissing,
-          .needs = "etcd",
-          .is_required = &EtcdIsRequired};
+          .need = EtcdNeed()};
 }
 
 }  // namespace

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""`muster etcd --dev` as its users meet it: an etcd of one's own, and nothing that stays of it."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from ports import free_port
+from processes import MUSTER, Processes
+
+PATIENCE = 60
+
+
+def skip_without_etcd():
+    """None of this can be shown without the real one."""
+    if shutil.which("etcd") and shutil.which("etcdctl"):
+        return
+    if os.environ.get("MUSTER_REQUIRE_ETCD") == "1":
+        raise AssertionError("no etcd, and MUSTER_REQUIRE_ETCD=1")
+    raise unittest.SkipTest("no etcd: install etcd-server and etcd-client to run this test")
+
+
+class Etcd(Processes, unittest.TestCase):
+    def setUp(self):
+        skip_without_etcd()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def etcd(self, *arguments):
+        return self.start("etcd", "--dev", *arguments, env={**os.environ, "TMPDIR": str(self.folder)})
+
+    def etcdctl(self, endpoints, *words):
+        done = subprocess.run(["etcdctl", "--endpoints", ",".join(endpoints), *words], capture_output=True, text=True,
+                              timeout=PATIENCE, check=False)
+        self.assertEqual(done.returncode, 0, done)
+        return done.stdout
+
+    def until(self, condition, what):
+        give_up = time.monotonic() + PATIENCE
+        while not condition():
+            self.assertLess(time.monotonic(), give_up, what)
+            time.sleep(0.01)
+
+    @staticmethod
+    def is_there(pid):
+        try:
+            return pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0] != "Z"
+        except OSError:
+            return False
+
+    def test_one_member_serves_until_it_is_told_to_stop(self):
+        etcd = self.etcd()
+        line = etcd.stdout.readline()
+        self.assertRegex(line, r"^muster: etcd is at etcd://localhost:\d+$")
+        endpoint = line.split("etcd://")[1].strip()
+        self.etcdctl([endpoint], "put", "k", "v")
+        self.assertEqual(self.etcdctl([endpoint], "get", "k", "--print-value-only"), "v\n")
+        etcd.send_signal(signal.SIGTERM)
+        self.assertEqual(etcd.wait(PATIENCE), 0)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_three_members_are_a_cluster(self):
+        etcd = self.etcd("--members", "3", "--json")
+        report = json.loads(etcd.stdout.readline())
+        self.assertEqual(len(report["endpoints"]), 3)
+        self.assertEqual(report["url"], "etcd://" + ",".join(report["endpoints"]))
+        members = self.etcdctl(report["endpoints"][:1], "member", "list").splitlines()
+        self.assertEqual(len(members), 3, members)
+        etcd.send_signal(signal.SIGINT)
+        self.assertEqual(etcd.wait(PATIENCE), 0)
+        for pid in report["pids"]:
+            self.assertFalse(self.is_there(pid))
+
+    def test_it_does_not_outlive_a_killed_owner(self):
+        etcd = self.etcd("--json")
+        report = json.loads(etcd.stdout.readline())
+        self.assertTrue(self.is_there(report["pids"][0]))
+        etcd.kill()
+        etcd.wait()
+        self.until(lambda: not self.is_there(report["pids"][0]), "etcd outlives its owner")
+
+    def test_the_port_and_the_folder_can_be_chosen(self):
+        port = free_port()
+        etcd = self.etcd("--port", str(port), "--data-dir", str(self.folder / "data"))
+        self.assertEqual(etcd.stdout.readline(), f"muster: etcd is at etcd://localhost:{port}\n")
+        self.assertTrue((self.folder / "data").is_dir())
+        etcd.send_signal(signal.SIGTERM)
+        self.assertEqual(etcd.wait(PATIENCE), 0)
+        self.assertFalse((self.folder / "data").exists())
+
+    def test_a_port_that_is_taken_is_a_failure_that_says_so(self):
+        first = self.etcd("--json")
+        taken = json.loads(first.stdout.readline())["endpoints"][0].split(":")[1]
+        second = self.etcd("--port", taken)
+        _, errors = second.communicate(timeout=PATIENCE)
+        self.assertEqual(second.returncode, 1, errors)
+        self.assertIn("address already in use", errors)
+
+    def test_without_the_program_it_says_what_to_install(self):
+        (self.folder / "bin").mkdir()
+        done = subprocess.run([MUSTER, "etcd", "--dev"], env={"PATH": str(self.folder / "bin")}, capture_output=True,
+                              text=True, timeout=PATIENCE, check=False)
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn("install etcd", done.stderr)
+
+    def test_it_wants_to_hear_that_it_is_for_development(self):
+        done = subprocess.run([MUSTER, "etcd"], capture_output=True, text=True, timeout=PATIENCE, check=False)
+        self.assertEqual(done.returncode, 2, done)
+        self.assertIn("--dev", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

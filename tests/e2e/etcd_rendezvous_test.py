@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+"""Nodes that meet in etcd, as real processes: who leads them dies, members die or stand still, earlier runs have left
+things behind, and input is bad."""
+
+import signal
+import subprocess
+import time
+
+from etcd_nodes import BUSY_S, LAST_CALL_S, LEASE_S, NOTICED_S, OnEtcd, main
+from ports import free_port
+from processes import MUSTER
+
+PATIENCE = 60
+
+
+class Deaths(OnEtcd):
+    def kill_while_running(self, nodes, victim):
+        """Returns how long it took the others to hear of it, and to be in a round again."""
+        others = [node for node in nodes if node is not victim]
+        number, _ = self.agree(*nodes)
+        victim.kill()
+        died = time.monotonic()
+        heard = [node.event(lambda event: event.kind not in ("joining", "round"), "word of the loss") for node in others]
+        for event in heard:
+            self.assertEqual((event.kind, event.data["round"], event.data["who"]), ("member_lost", number, victim.name))
+        _, formed = self.agree(*others, after=number)
+        told_s, formed_s = max(event.time for event in heard) - died, formed - died
+        self.assertLess(told_s, NOTICED_S + BUSY_S)
+        self.assertLess(formed_s, NOTICED_S + LAST_CALL_S + BUSY_S)
+        return f"the others heard after {told_s:.2f} s, and were in a round after {formed_s:.2f} s"
+
+    def test_the_leader_is_killed_while_running(self):
+        nodes = [self.node(nodes="3:4") for _ in range(4)]
+        self.agree(*nodes)
+        leader, others = self.leader_among(nodes)
+        self.report("leader killed while running: " + self.kill_while_running(nodes, leader))
+        self.assertIn(self.leader_among(nodes)[0], others)
+
+    def test_another_member_is_killed_while_running(self):
+        nodes = [self.node(nodes="3:4") for _ in range(4)]
+        self.agree(*nodes)
+        leader, others = self.leader_among(nodes)
+        self.report("member killed while running: " + self.kill_while_running(nodes, others[0]))
+        self.assertIs(self.leader_among(nodes)[0], leader)
+
+    def test_the_leader_is_killed_while_a_round_forms(self):
+        first = [self.node(nodes="4") for _ in range(3)]
+        for node in first:
+            node.error("3 of 4 nodes are here")
+        leader, others = self.leader_among(first)
+        leader.kill()
+        died = time.monotonic()
+        late = [self.node(nodes="4") for _ in range(2)]
+        _, formed = self.agree(*others, *late)
+        self.report(f"leader killed while a round forms: the others were in it after {formed - died:.2f} s")
+        self.assertLess(formed - died, NOTICED_S + BUSY_S)
+
+    def test_the_leader_is_killed_in_the_last_call(self):
+        last_call_s = 3
+        nodes = [self.node("--last-call", str(last_call_s), nodes="3:8") for _ in range(4)]
+        for node in nodes:
+            node.error("4 of 8 nodes are here")
+        leader, others = self.leader_among(nodes)
+        leader.kill()
+        died = time.monotonic()
+        _, formed = self.agree(*others)  # on a slow machine: in the next one
+        self.report(f"leader killed in the last call, of {last_call_s} s: the others were in a round after "
+                    f"{formed - died:.2f} s")
+        self.assertLess(formed - died, NOTICED_S + last_call_s + BUSY_S)
+
+    def test_all_but_one_are_killed_and_others_come(self):
+        nodes = [self.node(nodes="3") for _ in range(3)]
+        number, _ = self.agree(*nodes)
+        survivor = nodes[0]
+        for node in nodes[1:]:
+            node.kill()
+        late = [self.node(nodes="3") for _ in range(2)]
+        self.agree(survivor, *late, after=number)
+
+
+class Standstill(OnEtcd):
+    def sleep_past_the_lease(self, nodes, sleeper):
+        others = [node for node in nodes if node is not sleeper]
+        number, _ = self.agree(*nodes)
+        before = len(sleeper.events)
+        sleeper.send(signal.SIGSTOP)
+        stopped = time.monotonic()
+        for node in others:
+            lost = node.event(lambda event: event.kind == "member_lost", "word of the loss")
+            self.assertEqual(lost.data["who"], sleeper.name)
+        self.agree(*others, after=number)
+        self.assertGreater(time.monotonic() - stopped, LEASE_S / 2)
+        self.assertEqual(len(sleeper.events), before, "it stands still")
+        sleeper.send(signal.SIGCONT)
+        went_on = time.monotonic()
+        first = sleeper.event(lambda event: True, "a word", after=before)
+        self.assertEqual((first.kind, first.data.get("round")), ("place_lost", number), sleeper.events)
+        _, formed = self.agree(*nodes, after=number)
+        return (f"given up after {lost.time - stopped:.2f} s; SIGCONT: it knew that after {first.time - went_on:.2f} s, "
+                f"and was in a round with all others after {formed - went_on:.2f} s")
+
+    def test_a_member_that_stands_still_is_out_and_knows_it_first(self):
+        nodes = [self.node(nodes="2:3") for _ in range(3)]
+        self.agree(*nodes)
+        _, others = self.leader_among(nodes)
+        self.report("member stopped: " + self.sleep_past_the_lease(nodes, others[0]))
+
+    def test_a_leader_that_stands_still_is_out_and_knows_it_first(self):
+        nodes = [self.node(nodes="2:3") for _ in range(3)]
+        self.agree(*nodes)
+        leader, others = self.leader_among(nodes)
+        self.report("leader stopped: " + self.sleep_past_the_lease(nodes, leader))
+        self.assertIn(self.leader_among(nodes)[0], others)
+
+    def test_who_was_told_of_a_loss_while_it_stood_still_knows_first_that_it_is_out_itself(self):
+        nodes = [self.node(nodes="2:4") for _ in range(4)]
+        number, _ = self.agree(*nodes)
+        _, (sleeper, victim, *_) = self.leader_among(nodes)
+        victim.kill()
+        before = len(sleeper.events)
+        sleeper.send(signal.SIGSTOP)  # the leader tells it of the victim: they were last heard of at about the same time
+        others = [node for node in nodes if node not in (sleeper, victim)]
+        self.agree(*others, after=number)
+        sleeper.send(signal.SIGCONT)
+        first = sleeper.event(lambda event: True, "a word", after=before)
+        self.assertEqual(first.kind, "place_lost", sleeper.events)
+        self.agree(*others, sleeper, after=number)
+
+
+class EarlierRuns(OnEtcd):
+    def test_a_run_that_was_closed_does_not_close_the_next_one_of_its_name(self):
+        nodes = [self.node(*options, nodes="2", follow=False) for options in (("--close",), ())]
+        number, _ = self.agree(*nodes)
+        nodes[0].send(signal.SIGTERM)
+        self.assertEqual(nodes[0].outcome()[0], 0)
+        nodes[1].event(lambda event: event.kind == "closed", "the end")
+        late = self.node(nodes="2")
+        self.assertEqual(late.outcome()[0], 5)  # while somebody is there who was in it
+        nodes[1].send(signal.SIGTERM)
+        self.assertEqual(nodes[1].outcome()[0], 0)
+        again = [self.node(nodes="3") for _ in range(3)]  # and with other settings
+        self.agree(*again, after=number)
+
+    def test_a_run_that_crashed_is_no_part_of_the_next_one_of_its_name(self):
+        nodes = [self.node(nodes="2:3") for _ in range(3)]
+        number, _ = self.agree(*nodes)
+        for node in nodes:
+            node.kill()
+        died = time.monotonic()
+        again = [self.node(nodes="2:3") for _ in range(2)]
+        _, formed = self.agree(*again, after=number)
+        self.report(f"all killed, and others started at once: in a round after {formed - died:.2f} s")
+        self.assertLess(formed - died, NOTICED_S + LAST_CALL_S + BUSY_S)
+
+    def test_a_run_that_crashed_while_it_formed_is_no_part_of_the_next_one_of_its_name(self):
+        nodes = [self.node(nodes="3") for _ in range(2)]
+        for node in nodes:
+            node.error("2 of 3 nodes are here")
+        for node in nodes:
+            node.kill()
+        again = [self.node(nodes="2:3") for _ in range(2)]  # and with other settings
+        self.agree(*again)
+
+
+class BadInput(OnEtcd):
+    def refused(self, *arguments, status, says):
+        """One clear message."""
+        done = subprocess.run([MUSTER, "rendezvous", "--backend", "etcd", "--id", self.run_id, "--nodes", "1",
+                               "--local-addr", "127.0.0.1", "--hold", "0", *arguments], capture_output=True, text=True,
+                              timeout=PATIENCE, check=False)
+        self.assertEqual(done.returncode, status, done.stderr)
+        self.assertEqual(done.stdout, "")
+        last = done.stderr.splitlines()[-1]
+        for part in says:
+            self.assertIn(part, last)
+        if status == 2:
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+    def test_endpoints_where_nobody_is_are_named(self):
+        there = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+        self.refused("--endpoint", "etcd://" + ",".join(there), "--timeout", "2", status=4, says=there)
+
+    def test_endpoints_that_cannot_be_meant(self):
+        self.refused("--endpoint", "ftp://127.0.0.1:1", status=2, says=["ftp", "etcd, http or https"])
+        self.refused("--endpoint", "etcd://127.0.0.1:99999", status=2, says=["99999", "65535"])
+        self.refused("--endpoint", "etcd://127.0.0.1:1,,127.0.0.1:2", status=2, says=["empty"])
+        self.refused("--endpoint", "etcd://a:b:c", status=2, says=["a:b:c"])
+        self.refused("--endpoint", "https://127.0.0.1:1", "--conf", "protocol=http", status=2, says=["https", "http"])
+        self.refused("--endpoint", self.etcd.endpoint, "--conf", "keep_alive_max_attempt=0", status=2,
+                     says=["keep_alive_max_attempt"])
+        self.refused("--endpoint", self.etcd.endpoint, "--conf", "rank_policy=best", status=2, says=["best", "natural"])
+
+    def test_an_etcd_that_speaks_no_tls_is_named(self):
+        self.refused("--endpoint", self.etcd.endpoint.replace("etcd://", "https://"), "--timeout", "2", status=4,
+                     says=[self.etcd.address(0)])
+
+    def test_what_others_wrote_into_the_record_of_the_run_is_named(self):
+        key = self.key("run")
+        self.etcd.put(key, "not ours")
+        self.refused("--endpoint", self.etcd.endpoint, status=1, says=[key])
+
+    def test_what_others_wrote_into_a_notice_is_named(self):
+        node = self.node(nodes="2")
+        node.error("1 of 2 nodes are here")
+        key = self.key(f"notices/{node.name}")
+        self.assertIsNotNone(self.etcd.get(key))
+        self.etcd.put(key, '{"session": "ours"}')
+        status, errors = node.outcome()
+        self.assertEqual(status, 1, errors)
+        self.assertIn(key, errors.splitlines()[-1])
+
+    def test_what_others_wrote_beside_members_is_passed_over(self):
+        self.etcd.put(self.key("members/somebody"), "else")
+        node = self.node(nodes="1")
+        self.agree(node)
+
+    def test_other_settings_than_those_of_the_others_are_named(self):
+        node = self.node(nodes="2:3")
+        node.error("1 of 3 nodes are here")
+        status, errors = self.node(nodes="2:4").outcome()
+        self.assertEqual(status, 1, errors)
+        self.assertIn("max_nodes", errors.splitlines()[-1])
+
+
+class Permissions(OnEtcd):
+    USERS = (("root", "root"), ("stranger", "word"), ("member", "word"))
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        for words in (("role", "add", "root"), *(("user", "add", f"{name}:{word}") for name, word in cls.USERS),
+                      ("user", "grant-role", "root", "root"), ("role", "add", "musters"),
+                      ("role", "grant-permission", "musters", "--prefix=true", "readwrite", "/muster/"),
+                      ("user", "grant-role", "member", "musters"), ("auth", "enable")):
+            done = cls.etcd.control(*words)
+            if done.returncode != 0:
+                raise AssertionError(f"etcdctl {' '.join(words)}: {done.stderr}")
+        cls.etcd.log_in("root:root")
+
+    refused = BadInput.refused
+
+    def endpoint(self, who):
+        return self.etcd.endpoint.replace("etcd://", f"etcd://{who}@")
+
+    def test_who_may_not_write_there_is_told_so(self):
+        self.refused("--endpoint", self.endpoint("stranger:word"), status=4,
+                     says=[self.etcd.address(0), "permission denied"])
+
+    def test_who_gives_no_name_is_told_so(self):
+        self.refused("--endpoint", self.etcd.endpoint, status=4, says=[self.etcd.address(0), "no user was given"])
+
+    def test_a_wrong_password_is_called_so(self):
+        self.refused("--endpoint", self.endpoint("member:sword"), status=4, says=[self.etcd.address(0), "password"])
+
+    def test_who_may_meets(self):
+        nodes = [self.node(nodes="2", endpoint=self.endpoint("member:word")) for _ in range(2)]
+        self.agree(*nodes)
+
+
+if __name__ == "__main__":
+    main()
