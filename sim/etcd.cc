@@ -111,6 +111,13 @@ void SimEtcd::Compact(int64_t revision) {
     EndWatch(session, id, {Code::kNotFound, Concat("history before ", revision, " is forgotten")});
 }
 
+void SimEtcd::Meddle(EtcdRequest request) {
+  process_->Do([this, request = std::move(request)] {
+    static_cast<void>(Perform(request));
+    TellWatches(process_);
+  });
+}
+
 void SimEtcd::Heal() {
   faults_ = {};
   if (is_electing() && process_->alive()) {

@@ -48,6 +48,8 @@ class SimEtcd {
   void Elect(Duration time);
   /// Forgets all history before that revision.
   void Compact(int64_t revision);
+  /// Somebody does this who is none of the nodes: by hand, on the cluster's machines.
+  void Meddle(EtcdRequest request);
   /// No more faults; an election that is going on ends.
   void Heal();
 

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "sim/world.h"
+#include "wire/etcd_records.h"
 
 namespace muster::sim {
 
@@ -23,6 +24,7 @@ Mischief::Mischief(World& world, uint64_t seed) : world_(world), prng_(seed) {
   add(faults.jump, [this] { JumpClock(); });
   add(faults.election, [this] { Elect(); });
   add(faults.compaction, [this] { Compact(); });
+  add(faults.meddling, [this] { Meddle(); });
   add(faults.leave && world.plan_.driver == Driver::kLauncher, [this] { SignalLauncher(); });
 }
 
@@ -187,8 +189,35 @@ void Mischief::Elect() {
 void Mischief::Compact() {
   const int64_t kept = Coin() ? 0 : static_cast<int64_t>(prng_.Below(20));
   const int64_t revision = world_.etcd_->state().revision() - kept;
+  if (revision <= world_.etcd_->state().compacted()) return;
   Say(Concat("etcd forgets what was before revision ", revision));
   world_.etcd_->Compact(revision);
+}
+
+void Mischief::Meddle() {
+  const wire::EtcdKeys keys(World::kEtcdPrefix, World::kRun);
+  const uint64_t die = prng_.Below(3);
+  if (die == 0) {
+    Say("somebody deletes the leader's key");
+    return world_.etcd_->Meddle({.what = EtcdTransaction{
+                                     .then = {{.kind = EtcdOperation::Kind::kDelete,
+                                               .range = {.begin = keys.Leader()}}}}});
+  }
+  if (die == 1) {
+    Say("somebody writes where members are");
+    return world_.etcd_->Meddle(
+        {.what = EtcdTransaction{.then = {{.kind = EtcdOperation::Kind::kPut,
+                                           .range = {.begin = keys.Members() + "me"},
+                                           .value = Coin() ? "{" : "{\"addr\": \"me\"}"}}}});
+  }
+  std::vector<int64_t> leases;
+  for (const auto& [key, pair] : world_.etcd_->state().pairs()) {
+    if (key.starts_with(keys.Members()) && pair.lease != 0) leases.push_back(pair.lease);
+  }
+  if (leases.empty()) return;
+  const int64_t lease = leases[prng_.Below(leases.size())];
+  Say(Concat("somebody revokes lease ", lease));
+  world_.etcd_->Meddle({.what = EtcdRequest::Revoke{lease}});
 }
 
 }  // namespace muster::sim

@@ -43,6 +43,7 @@ class Mischief {
   void JumpClock();
   void Elect();
   void Compact();
+  void Meddle();
 
   World& world_;
   Prng prng_;

@@ -42,6 +42,7 @@ constexpr Switch kEtcdSwitches[] = {
     {"election", &Faults::election},
     {"compaction", &Faults::compaction},
     {"watch-delay", &Faults::watch_delay},
+    {"meddling", &Faults::meddling},
 };
 
 class Drawer {

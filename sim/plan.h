@@ -58,6 +58,7 @@ struct Faults {
   bool election = false;     ///< Of a member of its cluster: for a while nothing is answered.
   bool compaction = false;   ///< It forgets what was.
   bool watch_delay = false;  ///< It tells late.
+  bool meddling = false;     ///< Somebody deletes what the nodes wrote, or writes beside it.
 };
 
 /// What launchers were told, and how their workers live. Short times: every job is to end.

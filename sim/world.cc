@@ -83,7 +83,8 @@ void World::MakeEtcd() {
     if (overseer_->was_closed() && !closed_in_) closed_in_ = 1;
   };
   etcd_->on_lease_lost = [this](const SimProcess& process, int64_t lease) {
-    if (overseer_->IsOfAMember(lease)) ToldOut(process);
+    // Of an earlier one it may hear when it has long been back.
+    if (overseer_->IsOfAMember(lease) && !overseer_->HasRecordOf(process)) ToldOut(process);
   };
   // A node counts for itself how long its lease lasts, and its clock may be slower than etcd's.
   const Duration allowed = plan_.MissedWithin() / 50 + 10ms;

@@ -161,7 +161,7 @@ class SimCommand(Processes, unittest.TestCase):
         self.assertIn(f"muster sim --seed {seed} --nodes 50000 --story\n", told)
 
     def test_what_cannot_be_meant_is_refused_by_name(self):
-        for options, said in ((["--driver", "etcd"], "coordinator, document, mixed"),
+        for options, said in ((["--driver", "zookeeper"], "coordinator, document, mixed"),
                               (["--nodes", "1"], "--nodes"),
                               (["--runs", "0"], "--runs"),
                               (["--seed", "x"], "--seed"),
