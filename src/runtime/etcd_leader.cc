@@ -279,6 +279,14 @@ void EtcdLeader::OpenSession(Seat& seat, Instant now, Pushes& out) {
   }
   // That is the answer to whatever it wants.
   if (seat.key.token == 0) seat.notice.said = seat.record.said;
+  // It may have been one of those for whom the run was closed, and not have heard it.
+  const Coordinator::Run* run = coordinator_->Find(options_.run_id);
+  if (seat.key.token != 0 && run->state.closed) {
+    out.push_back({.to = seat.key.session,
+                   .kind = Push::Kind::kClosed,
+                   .round = run->state.round,
+                   .who = run->state.closed_by});
+  }
 }
 
 void EtcdLeader::Heed(Seat& seat, Instant now, Pushes& out) {

@@ -105,6 +105,14 @@ void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
   if (!answer) return LoseLease(answer.error().message);
   if (!answer->held) {
     MUSTER_ETCD_PROBE("a node found its name taken in etcd");
+    const auto& found = answer->results.front().pairs;
+    const int64_t its_lease = found.empty() ? 0 : found.front().lease;
+    if (own_leases_.contains(its_lease)) {
+      MUSTER_ETCD_PROBE("a node found its own old record in etcd");
+      own_leases_.insert(lease_);
+      lease_ = its_lease;
+      return LoseLease("its old record is still there");
+    }
     heard_ = {.why = Concat("node '", options_.hello.node.ToString(), "' of run '",
                             Printable(options_.hello.run_id), "' is there already (", my_key_,
                             "): two nodes cannot be one"),
@@ -176,9 +184,14 @@ void EtcdLink::LoseLease(const std::string& why) {
   Disarm();
   step_ = Step::kResting;
   if (was_open) owner_.OnPlaceLost(why);
-  // It may be over by our clock alone, or not have been there at all; our name must be free.
-  etcd_->Revoke(std::exchange(lease_, 0), kRevokePatience,
-                lifetime_.Guard([this, why](const Status&) { Rest(why); }));
+  // It may be over by our clock alone, or not have been there at all; our name must be free. Where
+  // etcd does not hear it, and elects a leader of its own, it may give the lease more time.
+  const int64_t lease = std::exchange(lease_, 0);
+  own_leases_.insert(lease);
+  etcd_->Revoke(lease, kRevokePatience, lifetime_.Guard([this, lease, why](const Status& ended) {
+    if (ended || ended.error().code == Code::kNotFound) own_leases_.erase(lease);
+    Rest(why);
+  }));
 }
 
 void EtcdLink::Rest(const std::string& why) {

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -123,6 +124,7 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   std::unique_ptr<Timer> rest_;
 
   int64_t lease_ = 0;
+  std::set<int64_t> own_leases_;  // that we have given up, and etcd may not know it
   Duration ttl_{};
   Instant lease_until_{};
   std::unique_ptr<Timer> keeper_;

@@ -259,6 +259,35 @@ TEST_F(EtcdLinkTest, ClosingIsForThoseWhoWereThere) {
   EXPECT_EQ(Ranks(1), (std::multiset<int64_t>{0, 1, 2}));
 }
 
+TEST_F(EtcdLinkTest, WhoComesBackToAClosedRunIsTold) {
+  for (int i = 0; i < 3; ++i) Joining();
+  Run(3s);
+  LinkNode* paused = Others(Leader()).front();
+  paused->process.Pause();
+  Run(10s);
+  Leader()->link->Close("done");
+  Run(1s);
+  paused->process.Resume();
+  Run(3s);
+  EXPECT_EQ(paused->Count(Kind::kClosed), 1u);
+}
+
+TEST_F(EtcdLinkTest, WhoWasCutOffFindsItsOwnOldRecordAndGoesOn) {
+  for (int i = 0; i < 3; ++i) Joining();
+  Run(3s);
+  LinkNode* node = Others(Leader()).front();
+  network.Cut(node->process.host(), there);
+  Run(2s);
+  etcd.Elect(500ms);  // and gives all leases their whole time anew
+  Run(2500ms);
+  ASSERT_TRUE(node->place_lost);
+  const size_t opened = node->Count(Kind::kOpened);
+  network.Mend(node->process.host(), there);
+  Run(800ms);  // less than is left of the old lease
+  EXPECT_GT(node->Count(Kind::kOpened), opened);
+  EXPECT_EQ(node->Count(Kind::kRefused), 0u);
+}
+
 TEST_F(EtcdLinkTest, ACrashedRunIsOutlived) {
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);
