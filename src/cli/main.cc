@@ -140,6 +140,4 @@ int Finish(int status) {
 /// given the number of one that we were started without.
 [[gnu::constructor(101)]] static void BeforeAll() { muster::cli::OpenStandardDescriptors(); }
 
-int main(int argc, char** argv) {
-  return muster::cli::Finish(muster::cli::Main(argc, argv));
-}
+int main(int argc, char** argv) { return muster::cli::Finish(muster::cli::Main(argc, argv)); }
