@@ -103,7 +103,7 @@ void Client::OnEnd(const std::shared_ptr<Exchange>& exchange) {
 
 void Client::OnFailure(const std::shared_ptr<Exchange>& exchange, Verdict verdict) {
   exchange->trouble = verdict.error.message;
-  exchange->distrusted = verdict.distrust > 0 ? exchange->distrusted + verdict.distrust : 0;
+  exchange->distrusted += verdict.distrust;  // also where other troubles come between
   switch (verdict.outcome) {
     case Outcome::kBusy:
       return Repeat(exchange, kPauseMin + Pause(members()));

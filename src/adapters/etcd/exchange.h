@@ -34,7 +34,7 @@ class Exchange {
   grpc::Status status;
 
   size_t attempts = 0;
-  size_t distrusted = 0;  ///< Of the last attempts' failures, in sum.
+  size_t distrusted = 0;  ///< Of all attempts' failures, in sum.
   size_t stale = 0;       ///< Attempts that failed for the token.
   bool maybe_done = false;
   bool ended = false;
