@@ -6,10 +6,11 @@ about the time, and what they say about it must never contradict itself.
 Where to look:
     __main__.py    options, the seed, the verdict
     campaign.py    the loop: episodes, strikes, healing, the wait for one round of all
-    fleet.py       one episode's processes, and who starts them again; job_fleet.py: those of a job
-    victims.py     a process that faults strike: Server, Node; launchers.py: Launcher, and its workers (worker.py); members
-                   of etcd: derive from Victim
-    faults.py      what can be done to victims; process_faults, network_faults, resource_faults, worker_faults
+    fleet.py       one episode's processes, and who starts them again; job_fleet.py: those of a job;
+                   etcd_fleet.py: members of etcd, and nodes that meet there
+    victims.py     a process that faults strike: Server, Node; launchers.py: Launcher, and its workers (worker.py)
+    faults.py      what can be done to victims; process_faults, network_faults, resource_faults, worker_faults,
+                   etcd_faults
     network.py     machines (namespaces) on a switch; switch.py: the switch itself, a program
     stranger.py    a program that does to a server's port what should not be done
     events.py      what everybody said, and what was done to them, in one order

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 
-from torture import network
+from torture import etcd_fleet, network
 from torture.campaign import Campaign, Failure
 
 
@@ -19,7 +19,7 @@ def parse():
     parser.add_argument("--minutes", type=float, default=30, help="how long; the last strike is played to its end")
     parser.add_argument("--seed", type=lambda text: int(text, 0), help="default: drawn, and printed")
     parser.add_argument("--episode", type=int, default=1, help="begin with this one")
-    parser.add_argument("--store", choices=("muster", "c10d", "file", "job"),
+    parser.add_argument("--store", choices=("muster", "c10d", "file", "job", "etcd"),
                         help="only this kind (job: launchers and workers); default: drawn")
     options = parser.parse_args()
     if options.seed is None:
@@ -39,6 +39,7 @@ def play(options):
     try:
         campaign.build()
         moved = campaign.site.clocks.can_be_moved
+        say(f"etcd: {etcd_fleet.missing() or 'drawn, too'}")
         say(f"clocks: {'moved' if moved else 'not moved: no faketime, or the program does not run with it'}")
         campaign.run(began + 60 * options.minutes, options.episode, options.store)
     except Failure as failure:
@@ -68,7 +69,7 @@ def main():
     options = parse()
     say(f"torture: seed={options.seed} minutes={options.minutes:g} episode={options.episode} "
         f"store={options.store or 'drawn'} muster={options.muster}")
-    missing = network.missing()
+    missing = network.missing() or (etcd_fleet.missing() if options.store == "etcd" else "")
     if missing:
         print(f"torture: cannot be played here: {missing}", file=sys.stderr)
         return 2

@@ -8,7 +8,8 @@ import random
 import shutil
 import time
 
-from torture import network_faults, process_faults, promises, resource_faults, worker_faults
+from torture import etcd_faults, etcd_fleet, network_faults, process_faults, promises, resource_faults, worker_faults
+from torture.etcd_fleet import EtcdFleet, EtcdRun
 from torture.events import Record
 from torture.fleet import Fleet, Run
 from torture.job_fleet import JobFleet, JobRun
@@ -23,11 +24,14 @@ FAULTS = (process_faults.KillNodes, process_faults.KillServer, process_faults.Pa
           process_faults.Leave, network_faults.Cut, network_faults.CutOneWay, network_faults.BadCable,
           network_faults.InterfaceDown, resource_faults.FullDisk, resource_faults.ClockJump, resource_faults.Flood,
           resource_faults.Garbage, resource_faults.ServerDescriptors, resource_faults.NodeDescriptors,
-          worker_faults.KillWorkers, worker_faults.PauseWorkers)
+          worker_faults.KillWorkers, worker_faults.PauseWorkers, etcd_faults.KillMembers, etcd_faults.PauseMembers,
+          etcd_faults.CutMembers)
 NODES_MIN, NODES_MAX = 3, 12
 SPARED_SHARE = 0.4  # of episodes in which the server itself stays well: then all who are left must hear of every loss
 STORES = ("muster",) * 7 + ("c10d",) * 2 + ("file",)
 JOB_SHARE = 0.35  # of episodes in which launchers run a job
+ETCD_SHARE = 0.25  # of the others in which nodes meet in etcd
+ETCD_NODES_MAX = 8
 JOB_NODES_MIN, JOB_NODES_MAX = 2, 6
 
 
@@ -42,7 +46,7 @@ class Failure(Exception):
 class Campaign:
     def __init__(self, muster, seed, folder, say):
         self.muster, self.seed, self.folder, self.say = muster, seed, folder, say
-        machines = ["server", *(f"node-{number}" for number in range(NODES_MAX)), "stranger"]
+        machines = ["server", *(f"node-{number}" for number in range(NODES_MAX)), "stranger", *etcd_fleet.MEMBERS]
         self.network = Network(machines, seed)
         self.site = Site(folder, muster)
         self.counts = {"episodes": 0, "strikes": 0, "rounds": 0, "workers": 0}
@@ -74,9 +78,14 @@ class Episode:
         self._campaign, self._number = campaign, number
         jobs = random.Random(f"{campaign.seed}/{number}/job")  # of its own: what others draw does not depend on it
         is_job = store == "job" or (jobs.random() < JOB_SHARE and store is None)
-        self._rng = rng = jobs if is_job else random.Random(f"{campaign.seed}/{number}")  # so that each can be played alone
+        etcds = random.Random(f"{campaign.seed}/{number}/etcd")
+        is_etcd = store == "etcd" or (store is None and not is_job and etcds.random() < ETCD_SHARE and
+                                      not etcd_fleet.missing())
+        others = random.Random(f"{campaign.seed}/{number}")  # so that each can be played alone
+        self._rng = rng = jobs if is_job else etcds if is_etcd else others
         drawn = rng.choice(STORES)
-        self._run = self._draw_job() if is_job else self._draw_run(store or drawn)
+        self._run = (self._draw_job() if is_job else self._draw_etcd() if is_etcd else
+                     self._draw_run(store or drawn))
         self._strikes = rng.randint(3, 8)
         self._closes = self._run.finishes if is_job else rng.random() < 0.5
         self._kinds = ()
@@ -101,11 +110,18 @@ class Episode:
         return JobRun(f"episode-{self._number}", "muster", nodes, rng.randint(1, min(most, nodes)), most, endpoint,
                       finishes=rng.random() < 0.5)
 
+    def _draw_etcd(self):
+        rng = self._rng
+        nodes = rng.randint(NODES_MIN, ETCD_NODES_MAX)
+        most = rng.randint(max(2, nodes - 2), nodes + 1)
+        return EtcdRun(f"episode-{self._number}", "etcd", nodes, rng.randint(1, min(most, nodes)), most,
+                       etcd_fleet.endpoint(self._campaign.network))
+
     def play(self, until):
         campaign, run = self._campaign, self._run
         os.makedirs(self._folder)
         record = Record(os.path.join(self._folder, "events.jsonl"))
-        kind = JobFleet if isinstance(run, JobRun) else Fleet
+        kind = {JobRun: JobFleet, EtcdRun: EtcdFleet}.get(type(run), Fleet)
         fleet = kind(run, campaign.muster, campaign.network, campaign.site, record, self._folder, self._rng)
         fleet.server.spared = self._rng.random() < SPARED_SHARE
         fitting = [kind for kind in FAULTS if kind.fits(fleet)]

@@ -46,5 +46,9 @@ def has_server(fleet):
     return fleet.server.wanted
 
 
+def has_network(fleet):
+    return has_server(fleet) or fleet.run.store == "etcd"
+
+
 def may_strike_server(fleet):
     return fleet.server.wanted and not fleet.server.spared

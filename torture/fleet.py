@@ -15,7 +15,8 @@ RESTART_S = 0.3  # what whoever supervises processes takes to start one again
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What the nodes of an episode are told. `store`: muster (the coordinator), c10d, or file (c10d without server)."""
+    """What the nodes of an episode are told. `store`: muster (the coordinator), c10d, file (c10d without server), or
+    etcd (etcd_fleet.py)."""
     id: str
     store: str
     nodes: int

@@ -18,8 +18,10 @@ class Rules:
     min_nodes: int
     max_nodes: int
     tells_losses: bool = True  # c10d does not
+    in_etcd: bool = False
 
 
+SERVERS = ("server", "etcd-0", "etcd-1", "etcd-2")
 MEMBERS = ("node", "agent")  # how the names of those begin who are in rounds
 
 
@@ -233,7 +235,7 @@ def who_is_told_to_end_ends(story):
         ended = next((event for event in events if event.kind == "ended"), None)
         if ended is None and story.end - told.at > promises.END_S:
             yield Violation(f"it was told to end, and has not within {promises.END_S} s", (told,))
-        excused = ended and any(story.was_touched(one, told.at, ended.at) for one in (who, "server"))
+        excused = ended and any(story.was_touched(one, told.at, ended.at) for one in (who, *SERVERS))
         if ended and ended.at - told.at > promises.END_S and not excused:
             yield Violation(f"it took longer than {promises.END_S} s to end", (told, ended))
         well = ENDS_WELL if any(event.kind in ("joining", "up", "formed") for event in events) else (*ENDS_WELL, TOO_EARLY)

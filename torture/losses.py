@@ -56,9 +56,13 @@ def _losses(story):
     for event in story.events:
         if event.kind == "killed" and event.who.startswith("node"):
             yield event, event.who, event.at
-        elif event.kind == "fault" and event.data["lasts"] >= promises.SURELY_LOST_S:
+        elif event.kind == "fault" and event.data["lasts"] >= _surely_lost_s(story):
             for who in event.data["silences"]:
                 yield event, who, story.begun.get(event.data["number"], event.at)
+
+
+def _surely_lost_s(story):
+    return promises.ETCD_SURELY_LOST_S if story.rules.in_etcd else promises.SURELY_LOST_S
 
 
 def _hearing(story, loss, since, lost, survivor, number):
@@ -97,6 +101,8 @@ def _noticed_within(story, loss, since, lost):
     who, last_word = lost[0].who, _before(lost, loss.at)[-1].at
     cables = [fault for fault in story.touches[who] if fault.cable and fault.matters(since, since, last_word)]
     cut = any(who in fault.silences and fault.ended >= since for fault in cables)
+    if story.rules.in_etcd:
+        return None if cables and not cut else promises.ETCD_NOTICED_S
     if loss.kind == "killed" and not cables:
         return promises.GRACE_S  # its kernel says so
     if cables and not cut:
@@ -106,6 +112,10 @@ def _noticed_within(story, loss, since, lost):
 
 def _struck(story, survivor, loss, since, by):
     last_word = _before(survivor, loss.at)[-1].at
+    if story.rules.in_etcd and any(touch.began <= by and touch.ended + promises.ETCD_AFTERMATH_S >= since
+                                   for who, touches in story.touches.items() if who.startswith("etcd")
+                                   for touch in touches):
+        return True
     return any(fault.matters(since, by, last_word)
                for who in ("server", survivor[0].who) for fault in story.touches[who])
 

@@ -1,6 +1,6 @@
 """Cables that are cut, pulled or bad. A server's cable is every node's."""
 
-from torture.faults import Fault, has_server, may_strike_server, names, together
+from torture.faults import Fault, has_network, may_strike_server, names, together
 from torture.network import Condition
 
 CUT, WHOLE = Condition(cut=True), Condition()
@@ -11,7 +11,7 @@ class CableFault(Fault):
 
     SERVER_SHARE = 0.2
     cable = True
-    fits = staticmethod(has_server)  # who meet in a file need no network
+    fits = staticmethod(has_network)  # who meet in a file need no network
 
     def __init__(self, *rest):
         super().__init__(*rest)

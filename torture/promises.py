@@ -16,6 +16,11 @@ LAST_CALL_S = 1  # the shortest there is
 C10D_INTERVAL_S, C10D_ATTEMPTS = 1, 3  # in whole seconds
 C10D_READ_S = 10  # that an operation of the store may take, and the wait for rank 0's address
 
+# In etcd: a lease, which is what a node has to be heard within. The default; two seconds are the least that etcd grants.
+ETCD_INTERVAL_S, ETCD_ATTEMPTS = 1, 3
+ETCD_LEASE_S = ETCD_INTERVAL_S * ETCD_ATTEMPTS
+ETCD_CLOSE_S = 10  # that leaving may take
+
 HANDSHAKE_S = 5  # what the server gives a stranger for its first word
 
 # --- Faults. Long enough to be noticed for sure, or too short to be.
@@ -33,6 +38,13 @@ TOLD_S = 0.7
 # over; the node's loop, and its caller; whoever reads that here.
 WAKE_UPS = 5
 
+# --- The same in etcd. It looks for leases that are over twice a second, and another leader of its own lets all leases
+# begin anew. If the node that leads the rendezvous is gone, too, its lease has to end before another one looks.
+ETCD_SURELY_LOST_S = 2 * ETCD_LEASE_S
+ETCD_NOTICED_S = 2 * (ETCD_LEASE_S + 1)
+# After a fault upon members of etcd, until they have a leader and all nodes have found them again.
+ETCD_AFTERMATH_S = 10
+
 # --- After a fault, until server and node have found each other again.
 CONNECT_S = 5  # a try to connect that began in a cut is given up
 PAUSE_S = 1.5  # the longest pause between two tries
@@ -46,6 +58,9 @@ RECOVERY_S = FAULT_S_MAX + CONNECT_S + PAUSE_S + WINDOW_S + 2 * LAST_CALL_S + LO
 # On c10d nobody is told: an operation that hangs is given up; then, in another round, the wait for the address of a
 # rank 0 that has died; the dead are forgotten when their window has passed.
 C10D_RECOVERY_S = RECOVERY_S + 2 * C10D_READ_S + C10D_INTERVAL_S * C10D_ATTEMPTS
+
+# In etcd: members find each other again, nodes find them, and the dead are forgotten when their leases have ended.
+ETCD_RECOVERY_S = RECOVERY_S + ETCD_AFTERMATH_S + ETCD_NOTICED_S
 
 # --- Launchers. Between SIGTERM and SIGKILL for their workers:
 SHUTDOWN_S = 2

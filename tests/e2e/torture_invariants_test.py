@@ -330,6 +330,25 @@ class Losses(StoryTeller):
         self.outcomes()
         self.assert_clean(rules=invariants.Rules(2, 3, tells_losses=False))
 
+    def test_in_etcd_a_lease_has_to_end_first(self):
+        self.kill()
+        self.hears(10 + promises.ETCD_LEASE_S + 1)
+        self.outcomes()
+        self.assert_found("was not told of a loss")
+        self.assert_clean(rules=invariants.Rules(2, 3, in_etcd=True))
+
+    def test_in_etcd_it_ends(self):
+        self.kill()
+        self.hears(10 + promises.ETCD_NOTICED_S + promises.TOLD_S + 0.1)
+        self.outcomes()
+        self.assertTrue(invariants.violations(self.story(invariants.Rules(2, 3, in_etcd=True))))
+
+    def test_members_of_etcd_that_are_struck_excuse_everybody(self):
+        self.fault(["etcd-1"], lasts=1, at=8, healed=9)
+        self.kill()
+        self.outcomes()
+        self.assert_clean(rules=invariants.Rules(2, 3, in_etcd=True))
+
 
 class Processes(StoryTeller):
     def test_who_is_told_to_end_ends_with_a_good_status(self):

@@ -26,6 +26,7 @@ exec {muster} "$@"
 EVERYBODY_HAS_RANK_0 = 's/"rank": *[0-9]*/"rank":0/'
 NOBODY_SAYS_WHO_WAS_LOST = '/"member_lost"/d'  # but all go on to the next round
 A_NODE_IS_KILLED_SEED = "74"  # in the first strike, and nothing else happens then
+ETCD_SEED = os.environ.get("MUSTER_SEED", "1")  # members die, stand still and are cut off
 JOB_SEED = os.environ.get("MUSTER_SEED", "1")
 
 
@@ -48,6 +49,15 @@ class Torture(unittest.TestCase):
         done = self.campaign(MUSTER, "--minutes", "0.2", "--seed", JOB_SEED, "--store", "job")
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertRegex(done.stdout, r"\nepisodes \d+, strikes [1-9]\d*, rounds [1-9]\d*, workers [1-9]")
+        print(done.stdout)
+
+    def test_a_short_campaign_in_etcd_is_clean(self):
+        why = "" if shutil.which("etcd") else "the program 'etcd' is missing"
+        if why and os.environ.get("MUSTER_REQUIRE_ETCD") != "1":
+            self.skipTest(why)
+        done = self.campaign(MUSTER, "--minutes", "0.3", "--seed", ETCD_SEED, "--store", "etcd")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, r"\nepisodes \d+, strikes [1-9]")
         print(done.stdout)
 
     def test_workers_that_share_a_rank_are_found_out(self):

@@ -1,10 +1,22 @@
 #include "adapters/etcd/lease_stream.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/text.h"
 
 namespace muster::etcd {
+
+namespace {
+
+// Members answer within milliseconds, unless they wait themselves: for a leader that is gone, up to
+// 7 s, and all that comes over the stream waits behind that. Another member, or another stream, may
+// find the next leader. Doubled after some rounds, should all of them be slow.
+constexpr Duration kAnswer = 1s;
+// Leases last for seconds, and somebody's place hangs on each.
+constexpr Duration kPauseMax = 200ms;
+
+}  // namespace
 
 LeaseStream::LeaseStream(Client& client) : client_(client) { client_.Attend(*this); }
 
@@ -31,6 +43,7 @@ void LeaseStream::KeepAlive(int64_t lease, Duration patience, Done done) {
 
 void LeaseStream::Send(int64_t lease, Ask& ask) {
   ask.sent = true;
+  if (!overdue_) AwaitAnswer();
   etcdserverpb::LeaseKeepAliveRequest request;
   request.set_id(lease);
   line_->Send(std::move(request));
@@ -57,8 +70,18 @@ void LeaseStream::Connect() {
           .on_message = [this](const auto& response) { OnMessage(response); },
           .on_end = [this](const grpc::Status& status, bool reached) { OnLost(status, reached); }});
   client_.Introduce(line_->context());
+  AwaitAnswer();
   line_->Start(
       over->lease->PrepareAsyncLeaseKeepAlive(&line_->context(), client_.arrivals().queue()));
+}
+
+void LeaseStream::AwaitAnswer() {
+  const size_t rounds = std::min<size_t>(attempts_ / (2 * client_.members()), 3);
+  overdue_ = client_.After(kAnswer * (1 << rounds), [this] {
+    const std::shared_ptr<Connection> over = line_->over();
+    if (client_.members() > 1) client_.Leave(*over);
+    Abandon(*over);
+  });
 }
 
 void LeaseStream::OnOpen() {
@@ -77,6 +100,8 @@ void LeaseStream::OnMessage(const etcdserverpb::LeaseKeepAliveResponse& response
   row->second.pop_front();
   if (row->second.empty()) asks_.erase(row);
   ask->timer.reset();
+  overdue_.reset();
+  if (!asks_.empty()) AwaitAnswer();
   if (!ask->done) return;  // too late
   waiting_ -= 1;
   if (response.ttl() > 0) return ask->done(Duration(std::chrono::seconds(response.ttl())));
@@ -110,12 +135,13 @@ void LeaseStream::Reopen(std::string why, Duration pause) {
   trouble_ = std::move(why);
   if (line_) line_->Drop();
   line_.reset();
+  overdue_.reset();
   // Those who gave up need no place in a new row.
   for (auto row = asks_.begin(); row != asks_.end();) {
     std::erase_if(row->second, [](const auto& ask) { return !ask->done; });
     row = row->second.empty() ? asks_.erase(row) : std::next(row);
   }
-  pause_ = client_.After(pause, [this] {
+  pause_ = client_.After(std::min(pause, kPauseMax), [this] {
     pause_.reset();
     if (!line_ && !opening_ && waiting_ > 0) Open();
   });
@@ -145,6 +171,7 @@ void LeaseStream::OnOverdue(int64_t lease, const std::shared_ptr<Ask>& ask) {
 void LeaseStream::Refuse(const Error& why) {
   if (line_) line_->Drop();
   line_.reset();
+  overdue_.reset();
   waiting_ = 0;
   distrusted_ = 0;
   const auto refused = std::exchange(asks_, {});

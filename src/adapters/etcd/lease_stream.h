@@ -40,6 +40,8 @@ class LeaseStream final : public SharedStream {
   void Open();
   void Connect();
   void Send(int64_t lease, Ask& ask);
+  /// Until the next message; then it is another member's turn.
+  void AwaitAnswer();
   void OnOpen();
   void OnMessage(const etcdserverpb::LeaseKeepAliveResponse& response);
   void OnLost(const grpc::Status& status, bool reached);
@@ -58,6 +60,7 @@ class LeaseStream final : public SharedStream {
   size_t distrusted_ = 0;
   std::string trouble_;
   std::unique_ptr<Timer> pause_;
+  std::unique_ptr<Timer> overdue_;  ///< While somebody waits for a line to say something.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

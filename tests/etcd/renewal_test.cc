@@ -1,0 +1,47 @@
+// Leases are renewed while etcd's members change their leader.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <sstream>
+#include <string>
+
+#include "etcd/patron.h"
+
+namespace muster::test {
+namespace {
+
+class EtcdRenewalTest : public EtcdTest {
+ protected:
+  static int LeaderOf(const EtcdCluster& cluster) {
+    std::istringstream lines(cluster.Control({"endpoint", "status", "--cluster"}));
+    for (std::string line; std::getline(lines, line);) {
+      // URL, ID, version, size, whether it leads, ...
+      for (int i = 0; i < 3; ++i) {
+        if (line.find(cluster.endpoint(i).ToString() + ",") != line.npos &&
+            line.find("B, true,") != line.npos)
+          return i;
+      }
+    }
+    throw std::runtime_error("nobody leads etcd:\n" + lines.str());
+  }
+};
+
+// A member asks the leader to renew a lease, and waits for its answer for up to 7 s; what comes
+// over the same stream waits behind it.
+TEST_F(EtcdRenewalTest, MembersThatWaitForALeaderWhichIsGoneAreNotWaitedFor) {
+  EtcdCluster cluster({.members = 3});
+  const int leader = LeaderOf(cluster);
+  EtcdAccess access = cluster.access();
+  access.endpoints.erase(access.endpoints.begin() + leader);
+  Patron patron(access);
+  const auto lease = patron.Grant(10s);
+  ASSERT_TRUE(lease) << lease.error().message;
+  ASSERT_TRUE(patron.KeepAlive(lease->id));
+  cluster.Signal(leader, SIGSTOP);
+  const auto renewed = patron.KeepAlive(lease->id, 6s);
+  EXPECT_TRUE(renewed) << renewed.error().message;
+}
+
+}  // namespace
+}  // namespace muster::test
