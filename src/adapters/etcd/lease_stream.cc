@@ -115,7 +115,7 @@ void LeaseStream::OnLost(const grpc::Status& status, bool reached) {
   const Verdict verdict = Judge(status, reached, over->endpoint, client_.access());
   const bool refused =
       verdict.outcome == Outcome::kRefused && verdict.error.code == Code::kInvalid && !status.ok();
-  distrusted_ = verdict.distrust > 0 ? distrusted_ + verdict.distrust : 0;
+  distrusted_ += verdict.distrust;  // also where other troubles come between
   if (verdict.outcome == Outcome::kStale && !client_.access().user.empty())
     client_.ForgetToken();
   else
