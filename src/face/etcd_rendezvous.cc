@@ -1,6 +1,5 @@
 #include "muster/etcd_rendezvous.h"
 
-#include <stdexcept>
 #include <utility>
 
 #include "adapters/posix/host.h"
@@ -44,33 +43,17 @@ std::string AddressOf(const EtcdRendezvousOptions& options) {
 }  // namespace
 
 EtcdRendezvousOptions EtcdRendezvousOptions::From(const RendezvousParameters& parameters) {
-  EtcdRendezvousOptions options{.etcd = EtcdOptions::From(parameters),
-                                .run_id = parameters.run_id,
-                                .local_addr = parameters.local_addr,
-                                .min_nodes = parameters.min_nodes,
-                                .max_nodes = parameters.max_nodes};
+  EtcdRendezvousOptions options{.etcd = EtcdOptions::From(parameters), .run_id = ""};
   TakeSeconds(parameters, "timeout", options.join_timeout);  // as torchrun's etcd calls it
-  TakeSeconds(parameters, "join_timeout", options.join_timeout);
-  TakeSeconds(parameters, "last_call_timeout", options.last_call);
-  TakeSeconds(parameters, "close_timeout", options.close_timeout);
-  TakeSeconds(parameters, "keep_alive_interval", options.keep_alive_interval);
-  TakeText(parameters, "rank_policy", options.rank_policy);
-  TakeText(parameters, "label", options.label);
-  options.keep_alive_max_attempt =
-      parameters.GetAsInt("keep_alive_max_attempt").value_or(options.keep_alive_max_attempt);
+  TakeRoundOptions(parameters, options);
   options.Validate();
   return options;
 }
 
 void EtcdRendezvousOptions::Validate() const {
   etcd.Validate();
-  MustBeRunId(run_id);
-  MustBePrintable(label, "label");
-  MustBe(join_timeout.count() > 0, "join_timeout in ms", join_timeout.count(), "above 0");
-  MustBe(close_timeout.count() > 0, "close_timeout in ms", close_timeout.count(), "above 0");
-  MustBeRankPolicy(rank_policy);
-  if (const std::string why = Settings(*this).Impossible(); !why.empty())
-    throw std::invalid_argument(Concat("The rendezvous '", run_id, "': ", why, "."));
+  MustBeRoundOptions(*this);
+  MustBePossible(Settings(*this), run_id);
 }
 
 struct EtcdRendezvousHandler::Impl final : SessionRendezvous {

@@ -84,4 +84,10 @@ void MustBeRankPolicy(const std::string& word) {
                                      "' does not exist. Allowed: natural, text, stable, label."));
 }
 
+void MustBePossible(const RunSettings& settings, const std::string& run_id) {
+  const std::string why = settings.Impossible();
+  if (!why.empty())
+    throw std::invalid_argument(Concat("The rendezvous '", run_id, "': ", why, "."));
+}
+
 }  // namespace muster

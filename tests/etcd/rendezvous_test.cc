@@ -3,14 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <csignal>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "base/text.h"
 #include "etcd/cluster.h"
+#include "etcd/patron.h"
 #include "muster/etcd_rendezvous.h"
 #include "muster/rendezvous_error.h"
 #include "rendezvous/agreement.h"
@@ -26,8 +25,13 @@ using ::testing::HasSubstr;
 using HandlerPtr = std::unique_ptr<EtcdRendezvousHandler>;
 using EventKind = MembershipEvent::Kind;
 
-class EtcdRendezvousTest : public ::testing::Test {
+class EtcdRendezvousTest : public EtcdTest {
  protected:
+  void SetUp() override {
+    EtcdTest::SetUp();
+    if (!IsSkipped() && !HasFatalFailure()) cluster = std::make_unique<EtcdCluster>();
+  }
+
   EtcdRendezvousOptions Options(int64_t min_nodes, int64_t max_nodes) const {
     EtcdRendezvousOptions options{.etcd = {},
                                   .run_id = run_id,
@@ -62,7 +66,7 @@ class EtcdRendezvousTest : public ::testing::Test {
   }
 
   std::string run_id = "run";
-  std::unique_ptr<EtcdCluster> cluster = std::make_unique<EtcdCluster>();
+  std::unique_ptr<EtcdCluster> cluster;
 };
 
 TEST_F(EtcdRendezvousTest, NodesMeetAndShareAStore) {
