@@ -47,13 +47,14 @@ void EtcdOverseer::SeeMember(const SimProcess* by, const EtcdChange& change) {
   if (!change.deleted) {
     member_leases_.insert(change.pair.lease);
     members_[change.pair.key] = {by, change.pair.created};
+    sessions_[by] = change.pair.created;
     return;
   }
   const auto member = members_.find(change.pair.key);
-  const SimProcess* whose = member->second.process;
+  const auto [whose, session] = member->second;
   members_.erase(member);
   SeeWhoIsLeft();
-  if (by == nullptr && whose != nullptr && on_expired) on_expired(*whose);
+  if (by == nullptr && whose != nullptr && on_expired) on_expired(*whose, session);
 }
 
 // Within one life the checkers let nobody open what was closed.
@@ -71,6 +72,11 @@ bool EtcdOverseer::HasRecordOf(const SimProcess& process) const {
                              [&](const auto& each) { return each.second.process == &process; });
 }
 
+int64_t EtcdOverseer::SessionOf(const SimProcess& process) const {
+  const auto found = sessions_.find(&process);
+  return found == sessions_.end() ? 0 : found->second;
+}
+
 void EtcdOverseer::SeeRun(const EtcdChange& change) {
   if (change.deleted) {
     say_("the run is forgotten");
@@ -83,7 +89,8 @@ void EtcdOverseer::SeeRun(const EtcdChange& change) {
   const Result<wire::EtcdRun> run = wire::ReadEtcdRun(change.pair.key, change.pair.value);
   if (!run) return checkers_.Violate(Concat("the run: ", run.error().message));
   const bool was_closed = std::exchange(is_closed_, run->closed);
-  if (!was_closed && is_closed_) {
+  // Again, perhaps: who had closed it may come back when all were gone.
+  if (is_closed_ && (!was_closed || !closed_at_)) {
     was_closed_ = true;
     closed_at_ = change.pair.changed;
     SeeWhoIsLeft();
@@ -99,12 +106,13 @@ std::optional<RendezvousState> EtcdOverseer::StateOf(const wire::EtcdRun& run) {
   state.completion = {run.round, run.world_size};
   for (size_t part = 0; part < static_cast<size_t>(run.parts); ++part) {
     const EtcdPair* pair = etcd_.state().Find(keys_.Plan(run.plan, part));
-    const auto seats = pair == nullptr ? Result<std::vector<wire::EtcdSeat>>(
-                                             Error{Code::kNotFound, "it is not there"})
-                                       : wire::ReadPlan(pair->key, pair->value);
+    const auto seats =
+        pair == nullptr
+            ? Result<std::vector<wire::EtcdSeat>>(Error{Code::kNotFound, "it is not there"})
+            : wire::ReadPlan(pair->key, pair->value);
     if (!seats) {
-      checkers_.Violate(Concat("round ", run.round, ", part ", part, " of its plan: ",
-                               seats.error().message));
+      checkers_.Violate(
+          Concat("round ", run.round, ", part ", part, " of its plan: ", seats.error().message));
       return std::nullopt;
     }
     for (const wire::EtcdSeat& seat : *seats) {

@@ -33,8 +33,12 @@ class EtcdOverseer {
   /// Whether the node in that process is a member.
   bool HasRecordOf(const SimProcess& process) const;
 
-  /// The lease of the node in that process has expired: it must have noticed.
-  std::function<void(const SimProcess& process)> on_expired{};
+  /// The last session of the node in that process.
+  int64_t SessionOf(const SimProcess& process) const;
+
+  /// The lease of the node in that process has expired, and with it its session: it must have
+  /// noticed.
+  std::function<void(const SimProcess& process, int64_t session)> on_expired{};
 
  private:
   void SeeWriter(const SimProcess* by, const EtcdChange& change);
@@ -60,6 +64,7 @@ class EtcdOverseer {
     int64_t created;
   };
   std::map<std::string, Member, std::less<>> members_;  // as of the revision that is looked at
+  std::map<const SimProcess*, int64_t> sessions_;       // of each process the last
 };
 
 }  // namespace muster::sim

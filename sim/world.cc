@@ -68,11 +68,11 @@ void World::Say(size_t node, const std::string& line) {
 
 void World::MakeEtcd() {
   const Faults& faults = plan_.faults;
-  etcd_ = std::make_unique<SimEtcd>(network_, trace_,
-                                    EtcdFaults{.slow = faults.slow_write,
-                                               .lost = faults.lost_write,
-                                               .watch_delay = faults.watch_delay},
-                                    prng_.Next());
+  etcd_ = std::make_unique<SimEtcd>(
+      network_, trace_,
+      EtcdFaults{
+          .slow = faults.slow_write, .lost = faults.lost_write, .watch_delay = faults.watch_delay},
+      prng_.Next());
   overseer_ = std::make_unique<EtcdOverseer>(
       *etcd_, checkers_, kEtcdPrefix, kRun, [this](const std::string& line) {
         trace_.Say(scheduler_.now(), [&] { return Concat("etcd: ", line); });
@@ -88,13 +88,13 @@ void World::MakeEtcd() {
   };
   // A node counts for itself how long its lease lasts, and its clock may be slower than etcd's.
   const Duration allowed = plan_.MissedWithin() / 50 + 10ms;
-  overseer_->on_expired = [this, allowed](const SimProcess& process) {
-    scheduler_.After(allowed, [this, &process] {
+  overseer_->on_expired = [this, allowed](const SimProcess& process, int64_t session) {
+    scheduler_.After(allowed, [this, &process, session] {
       const auto place = std::ranges::find(places_, &process, &Place::process);
       if (place == places_.end()) return;
-      // If it stands still: when it goes on.
-      place->process->Do([this, &process] {
-        if (!overseer_->HasRecordOf(process)) ToldOut(process);
+      // If it stands still: when it goes on. It may have been back since, and be out again.
+      place->process->Do([this, &process, session] {
+        if (overseer_->SessionOf(process) == session) ToldOut(process);
       });
     });
   };
