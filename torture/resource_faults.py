@@ -39,7 +39,7 @@ class ClockJump(Fault):
 
     def __init__(self, *rest):
         super().__init__(*rest)
-        victims = self.fleet.victims
+        victims = [victim for victim in self.fleet.victims if victim.has_clock]
         victims = self.rng.sample(victims, self.rng.randint(1, len(victims)))
         self._offsets = {victim.name: self.rng.choice(self.OFFSETS_S) for victim in victims}
         self.says = "clocks " + " ".join(f"{name}{offset:+d}s" for name, offset in sorted(self._offsets.items()))

@@ -15,6 +15,8 @@ from torture import processes, promises
 class Victim:
     """One process at a time, in one life after the other. Used on the main thread."""
 
+    has_clock = True  # of its own, that can be moved
+
     def __init__(self, name, machine, record, folder, environment=()):
         self.name, self.machine = name, machine
         self.life = 0

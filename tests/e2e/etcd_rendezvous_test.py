@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from etcd_nodes import BUSY_S, LAST_CALL_S, LEASE_S, NOTICED_S, OnEtcd, main
+from etcd_nodes import BUSY_S, LAST_CALL_S, LEASE_S, NOTICED_S, OnEtcd, main, until
 from ports import free_port
 from processes import MUSTER
 
@@ -68,6 +68,30 @@ class Deaths(OnEtcd):
                     f"{formed - died:.2f} s")
         self.assertLess(formed - died, NOTICED_S + last_call_s + BUSY_S)
 
+    def lose_while_forming(self, number):
+        """A node that does not lead is sent this signal; it counts until its lease is over. Returns it."""
+        first = [self.node(nodes="3") for _ in range(2)]
+        for node in first:
+            node.error("2 of 3 nodes are here")
+        leader, (victim,) = self.leader_among(first)
+        victim.send(number)
+        struck = time.monotonic()
+        until(lambda: self.etcd.get(self.key(f"members/{victim.name}")) is None, "its lease is over")
+        gone_s = time.monotonic() - struck
+        self.agree(leader, *(self.node(nodes="3") for _ in range(2)))
+        self.report(f"member sent {number.name} while a round forms: it counted for {gone_s:.2f} s")
+        self.assertLess(gone_s, NOTICED_S + BUSY_S)
+        return victim
+
+    def test_another_member_is_killed_while_a_round_forms(self):
+        self.lose_while_forming(signal.SIGKILL)
+
+    def test_another_member_stands_still_while_a_round_forms(self):
+        victim = self.lose_while_forming(signal.SIGSTOP)
+        victim.send(signal.SIGCONT)
+        victim.error("a spare: round 0 is full with 3 nodes")
+        self.assertEqual([event.kind for event in victim.events], ["joining"])
+
     def test_all_but_one_are_killed_and_others_come(self):
         nodes = [self.node(nodes="3") for _ in range(3)]
         number, _ = self.agree(*nodes)
@@ -125,6 +149,24 @@ class Standstill(OnEtcd):
         first = sleeper.event(lambda event: True, "a word", after=before)
         self.assertEqual(first.kind, "place_lost", sleeper.events)
         self.agree(*others, sleeper, after=number)
+
+
+class Away(OnEtcd):
+    def test_while_etcd_is_away_every_node_gives_itself_up_in_time_and_they_meet_when_it_is_back(self):
+        nodes = [self.node(nodes="2:3") for _ in range(3)]
+        number, _ = self.agree(*nodes)
+        before = [len(node.events) for node in nodes]
+        self.etcd.kill(0)
+        gone = time.monotonic()
+        for node, count in zip(nodes, before):
+            first = node.event(lambda event: True, "a word", after=count)
+            self.assertEqual((first.kind, first.data.get("round")), ("place_lost", number), node.events)
+            self.assertLess(first.time - gone, LEASE_S + BUSY_S)
+        self.etcd.start(0)
+        back = time.monotonic()
+        _, formed = self.agree(*nodes, after=number)
+        self.report(f"etcd away: the last node gave itself up after {first.time - gone:.2f} s; all were in a round "
+                    f"{formed - back:.2f} s after its start")
 
 
 class EarlierRuns(OnEtcd):
