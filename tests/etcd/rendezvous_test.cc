@@ -39,6 +39,7 @@ class EtcdRendezvousTest : public EtcdTest {
                                   .min_nodes = min_nodes,
                                   .max_nodes = max_nodes,
                                   .last_call = milliseconds(300),
+                                  .keep_alive_max_attempt = keep_alive_max_attempt,
                                   .join_timeout = kPatience};
     options.etcd.endpoints.clear();
     for (const Endpoint& each : cluster->endpoints())
@@ -66,6 +67,7 @@ class EtcdRendezvousTest : public EtcdTest {
   }
 
   std::string run_id = "run";
+  int64_t keep_alive_max_attempt = 3;
   std::unique_ptr<EtcdCluster> cluster;
 };
 
@@ -149,6 +151,7 @@ TEST_F(EtcdRendezvousTest, WhoWaitsSaysForWhom) {
 }
 
 TEST_F(EtcdRendezvousTest, EtcdIsStartedAnewWhileTheyWaitAndWhileTheyWork) {
+  keep_alive_max_attempt = 10;  // a busy machine takes seconds to start etcd
   auto nodes = Nodes(3, 3, 3);
   const auto first = Next(*nodes[0]);
   EXPECT_TRUE(EventuallyTrue(
