@@ -396,8 +396,9 @@ void Attendant::DoFinish() {
 void Attendant::DoLeave() {
   is_watching_ = false;
   // Other nodes' workers wait in vain for those that were here. The coordinator tells their agents
-  // a moment after our connection has ended; a good-bye would let them go on.
-  if (is_at_work_ && handler_.GetBackend() == "muster") return;
+  // a moment after our connection, or our lease, has ended; a good-bye would let them go on.
+  const std::string backend = handler_.GetBackend();
+  if (is_at_work_ && (backend == "muster" || backend == "etcd")) return;
   try {
     handler_.Leave();
   } catch (const std::exception&) {

@@ -30,8 +30,14 @@ EtcdOperation Get(EtcdRange range) {
 // The member has been answered, for good: it does not wish for that any more.
 bool IsAnswered(const wire::EtcdNotice& notice, const wire::EtcdMember& record) {
   return notice.said == record.said &&
-         (notice.stage == Stage::kTimedOut || notice.stage == Stage::kLeft ||
+         (notice.closed || notice.stage == Stage::kTimedOut || notice.stage == Stage::kLeft ||
           notice.stage == Stage::kRefused);
+}
+
+// It knows that it is out of that round: it left, or wanted another one in vain.
+bool HasLeft(const std::optional<wire::EtcdNotice>& notice, int64_t round) {
+  return notice && notice->round == round &&
+         (notice->stage == Stage::kLeft || notice->stage == Stage::kTimedOut);
 }
 
 }  // namespace
@@ -69,6 +75,7 @@ void EtcdLeader::Read() {
   seats_.clear();
   by_key_.clear();
   leftovers_.clear();
+  status_.clear();
   etcd_.Commit({.conditions = {{.kind = EtcdCondition::Kind::kCreatedAt,
                                 .key = keys_.Leader(),
                                 .revision = options_.epoch}},
@@ -80,6 +87,7 @@ void EtcdLeader::Read() {
 }
 
 void EtcdLeader::OnRead(Result<EtcdAnswer> answer) {
+  if (!answer && answer.error().code == Code::kInvalid) return owner_.OnBroken(answer.error());
   if (!answer) return TryAgain(answer.error());
   if (!answer->held) return owner_.OnDeposed();
   read_ = std::move(*answer);
@@ -145,6 +153,20 @@ Result<std::vector<wire::EtcdSeat>> EtcdLeader::LastRound() const {
     seats.insert(seats.end(), more.begin(), more.end());
     ++parts;
   }
+  std::set<Node> nodes;
+  std::set<int64_t> sessions;
+  std::set<int64_t> ranks;
+  for (const wire::EtcdSeat& seat : seats) {
+    const auto member = seats_.find(seat.session);
+    const bool is_another = member != seats_.end() && member->second.record.hello.node != seat.node;
+    const bool is_new = nodes.insert(seat.node).second && sessions.insert(seat.session).second &&
+                        ranks.insert(seat.rank).second;
+    if (!is_new || is_another || seat.rank < 0 || seat.rank >= record_.world_size) {
+      return Error{Code::kProtocol,
+                   Concat(prefix, ": node '", seat.node.ToString(), "' as rank ", seat.rank, " of ",
+                          record_.world_size, " cannot be, or not twice")};
+    }
+  }
   if (parts != record_.parts) {
     return Error{Code::kProtocol, Concat(prefix, ": ", parts, " parts of the plan of round ",
                                          record_.round, " are there, of ", record_.parts)};
@@ -169,6 +191,10 @@ Status EtcdLeader::AdoptRun(Instant now, Pushes& out) {
   for (const wire::EtcdSeat& seat : seats) {
     AdoptedRun::Member member{.node = seat.node, .rank = seat.rank};
     const auto found = seats_.find(seat.session);
+    if (found != seats_.end() && HasLeft(found->second.written, record_.round)) {
+      MUSTER_ETCD_PROBE("a leader found a node that had left the round, and lived");
+      continue;
+    }
     if (found != seats_.end()) {
       member.session = SessionId{static_cast<uint64_t>(seat.session)};
       member.label = found->second.record.hello.label;
@@ -228,6 +254,10 @@ void EtcdLeader::Begin() {
       leftovers_.insert(pair.key);
     }
   }
+  const std::string plan = Concat(keys_.Plans(), record_.plan, "/");
+  for (const EtcdPair& pair : read_->results[kPlans].pairs) {
+    if (!pair.key.starts_with(plan)) leftovers_.insert(pair.key);  // of a leader that is gone
+  }
   Pushes out;
   if (is_recorded_) {
     const Status adopted = AdoptRun(now, out);
@@ -238,6 +268,7 @@ void EtcdLeader::Begin() {
       key.incarnation = push.incarnation;
     }
     coordinator_->Tick(now, out);  // those who are gone
+    if (record_.closed) closed_at_ = read_->results[kRun].pairs.front().changed;
   }
   for (auto& [session, seat] : seats_) TakeUp(seat, now, out);  // who came first is served first
   watch_ = etcd_.Watch(EtcdPrefix(keys_.Members()), read_->revision + 1, *this);
@@ -326,6 +357,8 @@ void EtcdLeader::Gone(const std::string& key, Instant now, Pushes& out) {
 void EtcdLeader::OnChanges(const std::vector<EtcdChange>& changes) {
   Tick();
   for (const EtcdChange& change : changes) OnChange(change);
+  const auto was_there = [this](const auto& seat) { return seat.first < closed_at_; };
+  if (record_.closed && std::ranges::none_of(seats_, was_there)) Read();  // it is not closed for us
 }
 
 void EtcdLeader::OnChange(const EtcdChange& change) {
@@ -345,7 +378,7 @@ void EtcdLeader::OnTrouble(const std::string& why) { owner_.OnLeaderTrouble(why)
 
 // What happened meanwhile is not known any more: all over again, from what there is.
 void EtcdLeader::OnEnd(const Error& why) {
-  if (why.code != Code::kNotFound) return TryAgain(why);
+  if (why.code != Code::kNotFound) return owner_.OnBroken(why);
   MUSTER_ETCD_PROBE("a leader had to read everything anew");
   Read();
 }
@@ -425,7 +458,10 @@ void EtcdLeader::Deliver(const Pushes& pushes) {
   }
   const Coordinator::Run* run = coordinator_->Find(options_.run_id);
   if (completed != nullptr && !Planted(Bug::kUncommittedRound)) CommitRound(round, *completed);
-  if (run != nullptr && run->state.closed && !record_.closed) CommitRun();
+  if (run != nullptr && run->state.closed && !record_.closed) {
+    closed_at_ = seats_.empty() ? 0 : seats_.rbegin()->first + 1;  // or later
+    CommitRun();
+  }
   for (Seat* seat : changed) WriteNotice(*seat);
   Rearm();
 }
@@ -446,6 +482,8 @@ void EtcdLeader::CommitRound(const std::vector<wire::EtcdSeat>& seats, const Pus
   CommitRun();
   if (!last.empty()) outbox_->Delete(EtcdPrefix(Concat(keys_.Plans(), last, "/")));
   for (const std::string& key : std::exchange(leftovers_, {})) outbox_->Delete({.begin = key});
+  // Whoever is slow may still look into the store of the last one.
+  if (any.round >= 2) outbox_->Delete(EtcdPrefix(Concat(keys_.Store(), any.round - 2, "/")));
 }
 
 void EtcdLeader::CommitRun() {
@@ -502,6 +540,9 @@ void EtcdLeader::OnOvertaken() { Read(); }
 
 void EtcdLeader::OnWriteFailed(const Error& why) {
   if (why.code == Code::kNotFound) return LoseRun();
+  // Not permitted, it seems. Where it was until now, etcd may be full: a round that runs needs
+  // nothing from us, and goes on.
+  if (why.code == Code::kInvalid && !has_written_) return owner_.OnBroken(why);
   owner_.OnLeaderTrouble(why.message);
 }
 

@@ -96,7 +96,7 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
   void OnDeposed() override;
   void OnOvertaken() override;
   void OnWriteFailed(const Error& why) override;
-  void OnWritten() override {}
+  void OnWritten() override { has_written_ = true; }
 
   Etcd& etcd_;
   Loop& loop_;
@@ -110,6 +110,8 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
   std::unique_ptr<EtcdWatch> watch_;
   wire::EtcdRun record_;
   bool is_recorded_ = false;  // whether there is a record in etcd
+  int64_t closed_at_ = 0;     // members from before then are those it was closed for
+  bool has_written_ = false;
   int64_t run_lease_ = 0;
   std::map<int64_t, Seat> seats_;          // by session
   std::map<std::string, int64_t> by_key_;  // of the member's record

@@ -19,8 +19,6 @@ constexpr Duration kPatience = 5s;
 constexpr Duration kRevokePatience = 1s;  // the lease ends by itself, too
 constexpr Duration kFirstPause = 20ms;
 constexpr Duration kLongestPause = 1s;
-// Of many that could lead, one is to be first.
-constexpr Duration kCampaignSpread = 20ms;
 constexpr Duration kTtlMin = 2s;  // etcd's own floor
 
 EtcdOperation Put(std::string key, std::string value, int64_t lease) {
@@ -132,7 +130,9 @@ void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
   Renew(lease_until_);
   keeper_ = loop_.Every(std::min(ttl_ / 4, options_.hello.settings.keep_alive_interval),
                         [this] { KeepAlive(); });
-  if (answer->results[1].pairs.empty()) CampaignSoon();
+  const auto& leader = answer->results[1].pairs;
+  if (!leader.empty() && !IsLeaders(leader.front())) return;
+  if (leader.empty()) CampaignSoon();
   owner_.OnPush({.kind = Push::Kind::kOpened, .addr = options_.hello.node.addr});
   if (dirty_) WriteRecord();
 }
@@ -268,6 +268,7 @@ void EtcdLink::WriteRecord() {
                   writing_ = false;
                   if (!answer && answer.error().code == Code::kNotFound)
                     return LoseLease("its lease is over");
+                  if (!answer && answer.error().code == Code::kInvalid) return Fail(answer.error());
                   if (!answer) {
                     dirty_ = true;
                     rewrite_ =
@@ -335,6 +336,11 @@ void EtcdLink::KeyWatch::Begin(const std::string& key, int64_t revision) {
 }
 
 void EtcdLink::KeyWatch::OnChanges(const std::vector<EtcdChange>& changes) {
+  // After a long stop this may be heard before the timer is.
+  if (link_.loop_.Now() >= link_.lease_until_) {
+    MUSTER_ETCD_PROBE("a node was told something when its lease was over");
+    return link_.LoseLease("its lease was not renewed in time");
+  }
   for (const EtcdChange& change : changes) {
     if (!watch_) return;  // what was heard has ended it
     (link_.*change_)(change);
@@ -355,6 +361,7 @@ void EtcdLink::Refresh() {
   const std::string notice = keys_.Notice(options_.hello.node);
   etcd_->Commit({.then = {Get(notice), Get(keys_.Leader())}}, kPatience,
                 lifetime_.Guard([this, notice](Result<EtcdAnswer> answer) {
+                  if (!answer && answer.error().code == Code::kInvalid) return Fail(answer.error());
                   if (!answer) {
                     Troubled(answer.error().message);
                     rest_ = loop_.Every(kFirstPause + Duration(prng_.Below(100'000'000)), [this] {
@@ -497,14 +504,27 @@ void EtcdLink::Recovered() {
 // the leader
 
 void EtcdLink::OnLeaderKey(const EtcdChange& change) {
-  if (!change.deleted) return;
+  if (!change.deleted) {
+    IsLeaders(change.pair);
+    return;
+  }
   leader_gone_at_ = std::max(leader_gone_at_, change.pair.changed);
   if (!leader_) CampaignSoon();
 }
 
-void EtcdLink::CampaignSoon() {
+// A leader's key goes with its lease. One without stays, and nobody could ever lead.
+bool EtcdLink::IsLeaders(const EtcdPair& pair) {
+  if (pair.lease != 0) return true;
+  Fail(
+      {Code::kProtocol, Concat(pair.key,
+                               ": it has no lease, so it is no leader's; whoever put it there must "
+                               "delete it")});
+  return false;
+}
+
+void EtcdLink::CampaignSoon(Duration within) {
   if (campaigning_ || campaign_) return;
-  const auto spread = static_cast<uint64_t>(kCampaignSpread.count());
+  const auto spread = static_cast<uint64_t>(within.count());
   campaign_ = loop_.Every(Duration(1 + prng_.Below(spread)), [this] {
     campaign_.reset();
     Campaign();
@@ -520,12 +540,16 @@ void EtcdLink::Campaign() {
                  .otherwise = {Get(key)}},
                 kPatience, lifetime_.Guard([this](Result<EtcdAnswer> answer) {
                   campaigning_ = false;
+                  // Who is in a round and wants nothing can do without a leader.
+                  const bool hopeless = !answer && answer.error().code == Code::kInvalid;
+                  if (hopeless && join_) return Fail(answer.error());
                   if (!answer) {
                     Troubled(answer.error().message);
-                    return CampaignSoon();
+                    return CampaignSoon(hopeless ? kLongestPause : kCampaignSpread * 10);
                   }
                   if (answer->held) return Lead(answer->revision);
                   const auto& found = answer->results.front().pairs;
+                  if (!found.empty() && !IsLeaders(found.front())) return;
                   // Ours, by a try that seemed to fail.
                   if (!found.empty() && found.front().lease == lease_)
                     return Lead(found.front().created);

@@ -54,6 +54,9 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   uint64_t messages() const override { return messages_; }
 
  private:
+  /// Of many that could lead, one is to be first.
+  static constexpr Duration kCampaignSpread = 20ms;
+
   enum class Step { kIdle, kEntering, kOpen, kResting, kStopped };
 
   /// One key that this node watches.
@@ -104,7 +107,8 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
 
   // --- The leader
   void OnLeaderKey(const EtcdChange& change);
-  void CampaignSoon();
+  bool IsLeaders(const EtcdPair& pair);
+  void CampaignSoon(Duration within = kCampaignSpread);
   void Campaign();
   void Lead(int64_t epoch);
   void OnDeposed() override;

@@ -55,8 +55,6 @@ class EtcdOutbox {
   /// What follows is not written before all that came until now is.
   void Seal();
 
-  bool empty() const { return batches_.empty(); }
-
  private:
   using Batch = std::map<std::string, EtcdOperation>;  // by key
 

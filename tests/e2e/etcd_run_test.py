@@ -3,6 +3,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 import time
 import uuid
@@ -56,14 +57,14 @@ class JobsInEtcd(Fleet):
         self.assertEqual(len({place for *_, place in said.values()}), 1, said)
         self.assert_nothing_left()
 
-    def lose(self, which):
-        """A job of two, of whom the leader of the rendezvous (0) or the other one (1) is killed."""
+    def lose(self, which, signal_number=signal.SIGKILL):
+        """A job of two, of whom the leader of the rendezvous (0) or the other one (1) is killed, or told to end."""
         agents = [self.agent("--verbose", nodes="1:2") for _ in range(2)]
         workers = self.one_world(*agents)
         victim = self.leader_first(agents)[which]
         survivor = next(agent for agent in agents if agent is not victim)
         before = survivor.round()[0]
-        victim.process.kill()
+        victim.process.send_signal(signal_number)
         died = time.monotonic()
         worker, = self.one_world(survivor, after=before)
         took_s = time.monotonic() - died
@@ -80,6 +81,9 @@ class JobsInEtcd(Fleet):
 
     def test_the_launcher_that_leads_the_rendezvous_is_killed(self):
         print(f"\n    launcher that leads the rendezvous killed: {self.lose(0)}")
+
+    def test_a_launcher_is_told_to_end(self):
+        print(f"\n    launcher told to end: {self.lose(1, signal.SIGTERM)}")
 
     def test_etcd_is_started_again_while_a_job_runs(self):
         agents = [self.agent(nodes="2") for _ in range(2)]

@@ -272,6 +272,98 @@ TEST_F(EtcdLinkTest, WhoComesBackToAClosedRunIsTold) {
   EXPECT_EQ(paused->Count(Kind::kClosed), 1u);
 }
 
+TEST_F(EtcdLinkTest, WhoHadLeftIsNotBroughtBackByTheNextLeader) {
+  settings = {.min_nodes = 2, .max_nodes = 3, .last_call = 500ms, .grace = 0s};
+  for (int i = 0; i < 3; ++i) Joining();
+  Run(3s);
+  LinkNode* leader = Leader();
+  LinkNode* left = Others(leader).front();
+  LinkNode* stays = Others(leader).back();
+  left->link->Leave();
+  Run(1s);
+  ASSERT_EQ(left->Count(Kind::kLeft), 1u);
+  stays->link->Join(60s);
+  Run(1s);
+  leader->Kill();
+  Joining();
+  Run(10s);
+  ASSERT_EQ(stays->Count(Kind::kComplete), 2u);
+  EXPECT_EQ(stays->Last(Kind::kComplete)->round, 1);
+  EXPECT_EQ(stays->Last(Kind::kComplete)->world_size, 2);
+  EXPECT_EQ(left->Count(Kind::kComplete), 1u);
+}
+
+TEST_F(EtcdLinkTest, AJoinThatFoundTheRunClosedIsOver) {
+  settings = {.min_nodes = 2, .max_nodes = 2, .last_call = 500ms, .grace = 0s};
+  for (int i = 0; i < 2; ++i) Joining();
+  Run(2s);
+  nodes[100]->link->Close("done");
+  Run(1s);
+  LinkNode& late = Joining();
+  Run(1s);
+  ASSERT_EQ(late.Count(Kind::kClosed), 1u);
+  for (LinkNode* node : Others(&late)) node->Go();
+  Run(1s);
+  ASSERT_TRUE(late.link->leads());
+  LinkNode& one = Joining();
+  LinkNode& two = Joining();
+  Run(3s);
+  EXPECT_EQ(one.Count(Kind::kComplete), 1u);
+  EXPECT_EQ(two.Count(Kind::kComplete), 1u);
+  EXPECT_EQ(late.Count(Kind::kComplete), 0u);
+}
+
+TEST_F(EtcdLinkTest, ALeaderThatOutlivesAClosedRunLeadsTheNext) {
+  settings = {.min_nodes = 2, .max_nodes = 2, .last_call = 500ms, .grace = 0s};
+  for (int i = 0; i < 2; ++i) Joining();
+  Run(2s);
+  LinkNode* leader = Leader();
+  LinkNode* other = Others(leader).front();
+  leader->link->Close("done");
+  Run(1s);
+  LinkNode& late = Joining();
+  Run(1s);
+  other->process.Pause();  // so that the late one leads next
+  leader->Go();
+  Run(1s);
+  other->process.Resume();
+  Run(500ms);
+  ASSERT_TRUE(late.link->leads());
+  LinkNode& early = Joining();
+  Run(1s);
+  EXPECT_EQ(early.Count(Kind::kClosed), 1u);  // one for whom it was closed is still there
+  early.Go();
+  other->Go();
+  Run(1s);
+  Joining();
+  Joining();
+  Run(3s);
+  EXPECT_EQ(Ranks(1), (std::multiset<int64_t>{0, 1}));
+}
+
+TEST_F(EtcdLinkTest, ALeaderWithoutALeaseIsNamed) {
+  ASSERT_TRUE(Commit({.then = {Put(keys.Leader(), "somebody")}}));
+  LinkNode& node = Joining();
+  Run(2s);
+  ASSERT_TRUE(node.failure);
+  EXPECT_EQ(node.failure->code, Code::kProtocol);
+  EXPECT_THAT(node.failure->message, HasSubstr(keys.Leader()));
+}
+
+TEST_F(EtcdLinkTest, APlanThatCannotBeIsNamed) {
+  const wire::EtcdRun run{
+      .settings = settings, .round = 3, .world_size = 2, .plan = "3-1", .parts = 1};
+  const auto plan = wire::WritePlan({{.node = {"a", 1, 0}, .session = 1, .rank = 0},
+                                     {.node = {"a", 1, 0}, .session = 1, .rank = 1}});
+  ASSERT_TRUE(Commit(
+      {.then = {Put(keys.Run(), wire::Write(run)), Put(keys.Plan("3-1", 0), plan.front())}}));
+  LinkNode& node = Joining();
+  Run(2s);
+  ASSERT_TRUE(node.failure);
+  EXPECT_EQ(node.failure->code, Code::kProtocol);
+  EXPECT_THAT(node.failure->message, HasSubstr("plans/3-1"));
+}
+
 TEST_F(EtcdLinkTest, WhoFindsItsOwnOldRecordGoesOn) {
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);

@@ -30,7 +30,6 @@ LeaseStream::~LeaseStream() {
 void LeaseStream::KeepAlive(int64_t lease, Duration patience, Done done) {
   auto ask = std::make_shared<Ask>();
   ask->done = std::move(done);
-  ask->deadline = client_.loop().Now() + patience;
   ask->timer = client_.After(patience, [this, lease, ask] { OnOverdue(lease, ask); });
   asks_[lease].push_back(ask);
   waiting_ += 1;

@@ -32,7 +32,6 @@ class LeaseStream final : public SharedStream {
   using LeaseLine = Line<etcdserverpb::LeaseKeepAliveRequest, etcdserverpb::LeaseKeepAliveResponse>;
   struct Ask {
     Done done;  ///< Null when its patience is over: it only holds its place in the row.
-    Instant deadline;
     bool sent = false;
     std::unique_ptr<Timer> timer;
   };
