@@ -21,7 +21,7 @@ target_link_libraries(muster_etcd_wire PUBLIC muster_grpc)
 
 add_library(muster_etcd STATIC adapters/etcd/arrivals.cc adapters/etcd/convert.cc adapters/etcd/failure.cc
             adapters/etcd/client.cc adapters/etcd/grpc_etcd.cc adapters/etcd/lease_stream.cc
-            adapters/etcd/members.cc adapters/etcd/watch_stream.cc etcd/on_etcd.cc
+            adapters/etcd/members.cc adapters/etcd/watch_stream.cc etcd/on_etcd.cc etcd/status.cc
             $<TARGET_OBJECTS:muster_etcd_wire>)
 add_library(muster::etcd ALIAS muster_etcd)
 set_target_properties(muster_etcd PROPERTIES EXPORT_NAME etcd)

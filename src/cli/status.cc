@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
@@ -16,6 +18,12 @@
 #include "cli/process.h"
 #include "face/wait_report.h"
 #include "runtime/status_client.h"
+#ifdef MUSTER_HAS_ETCD
+#include "etcd/connector.h"
+#include "etcd/status.h"
+#include "face/this_process.h"
+#include "muster/etcd_rendezvous.h"
+#endif
 
 namespace muster::cli {
 namespace {
@@ -29,6 +37,8 @@ struct StatusFlags {
   double timeout_seconds = 5;
   bool watch = false;
   bool json = false;
+
+  bool InEtcd() const { return server.find("://") != server.npos; }
 };
 
 const char* Name(RunReport::Phase phase) {
@@ -61,17 +71,19 @@ std::string Sentence(const RunReport& run) {
   return ReportOn(run).ToString() + late;
 }
 
-Json ToJson(const MemberReport& member) {
+Json ToJson(const MemberReport& member, bool in_etcd) {
   Json json = {{"node", member.node.ToString()}, {"addr", member.node.addr}};
   if (member.rank >= 0) json["rank"] = member.rank;
-  json["last_heard_seconds"] = Seconds(member.silent_for);
-  json["connected"] = member.connected;
-  json["late"] = member.late;
+  if (!in_etcd) {
+    json["last_heard_seconds"] = Seconds(member.silent_for);
+    json["connected"] = member.connected;
+    json["late"] = member.late;
+  }
   if (!member.label.empty()) json["label"] = member.label;
   return json;
 }
 
-Json ToJson(const RunReport& run) {
+Json ToJson(const RunReport& run, bool in_etcd) {
   Json json = {{"run", run.id},
                {"round", run.round},
                {"phase", Name(run.phase)},
@@ -87,13 +99,13 @@ Json ToJson(const RunReport& run) {
                                    {"idle", Role::kIdle}}) {
     json[name] = Json::array();
     for (const MemberReport& member : run.members) {
-      if (member.role == role) json[name].push_back(ToJson(member));
+      if (member.role == role) json[name].push_back(ToJson(member, in_etcd));
     }
   }
   return json;
 }
 
-void Print(const RunReport& run) {
+void Print(const RunReport& run, bool in_etcd) {
   std::printf("run '%s', round %lld, %s: %s\n", Printable(run.id).c_str(),
               static_cast<long long>(run.round), Name(run.phase), Sentence(run).c_str());
   for (const MemberReport& member : run.members) {
@@ -102,6 +114,10 @@ void Print(const RunReport& run) {
                        : member.role == Role::kIdle  ? "idle"
                                                      : "in";
     const std::string place = member.rank >= 0 ? Concat("rank ", member.rank) : role;
+    if (in_etcd) {
+      std::printf("  %-10s %s\n", place.c_str(), member.node.ToString().c_str());
+      continue;
+    }
     std::printf("  %-10s %-32s heard %.1f s ago%s%s%s\n", place.c_str(),
                 member.node.ToString().c_str(), Seconds(member.silent_for),
                 !member.connected ? ", not connected"
@@ -124,37 +140,62 @@ std::vector<RunReport> Ask(StatusClient& client, const StatusFlags& flags, const
     for (RunReport& run : OrExit(client.Ask(head.id, deadline), "status"))
       runs.push_back(std::move(run));
   }
-  if (runs.empty() && !flags.run_id.empty() && !flags.watch) {
-    throw std::runtime_error(Concat("no run '", Printable(flags.run_id), "' at ", flags.server,
-                                    ": nobody has come yet, or it is forgotten"));
-  }
   return runs;
+}
+
+#ifdef MUSTER_HAS_ETCD
+/// Asks again and again, as often as it is called.
+std::function<std::vector<RunReport>()> AskerInEtcd(const StatusFlags& flags, const Clock& clock) {
+  const EtcdOptions options = EtcdOptions::Parse(flags.server);
+  const std::string prefix(options.prefix.empty() ? EtcdRendezvousOptions::kDefaultPrefix
+                                                  : std::string_view(options.prefix));
+  std::shared_ptr<EtcdCalls> calls =
+      OrExit(EtcdCalls::Open(ConnectorTo(options), ThisProcess()), "status");
+  return [calls, prefix, &flags, &clock] {
+    const Instant deadline = clock.Now() + ToDuration(flags.timeout_seconds);
+    return OrExit(StatusInEtcd(*calls, prefix, flags.run_id, deadline), "status");
+  };
+}
+#else
+std::function<std::vector<RunReport>()> AskerInEtcd(const StatusFlags&, const Clock&) {
+  throw std::invalid_argument("--server: this build has no etcd support");
+}
+#endif
+
+std::function<std::vector<RunReport>()> AskerAtServer(const StatusFlags& flags, Clock& clock) {
+  const Result<Endpoint> server = ParseHostPort(flags.server);
+  if (!server) throw std::invalid_argument("--server " + server.error().message);
+  PosixDialer dialer(clock);
+  const auto client = std::make_shared<StatusClient>(OrExit(
+      StatusClient::Connect(dialer, *server, clock.Now() + ToDuration(flags.timeout_seconds)),
+      Concat("status of ", flags.server)));
+  return [client, &flags, &clock] { return Ask(*client, flags, clock); };
 }
 
 void Show(const std::vector<RunReport>& runs, const StatusFlags& flags) {
   if (flags.json) {
     Json json = {{"server", flags.server}, {"runs", Json::array()}};
-    for (const RunReport& run : runs) json["runs"].push_back(ToJson(run));
+    for (const RunReport& run : runs) json["runs"].push_back(ToJson(run, flags.InEtcd()));
     std::printf("%s\n", json.dump().c_str());
   } else {
     if (flags.watch && isatty(STDOUT_FILENO) == 1) std::printf("\x1b[H\x1b[2J");
     if (runs.empty()) std::printf("no runs at %s\n", flags.server.c_str());
-    for (const RunReport& run : runs) Print(run);
+    for (const RunReport& run : runs) Print(run, flags.InEtcd());
   }
   std::fflush(stdout);
 }
 
 int ShowStatus(const StatusFlags& flags) {
-  const Result<Endpoint> server = ParseHostPort(flags.server);
-  if (!server) throw std::invalid_argument("--server " + server.error().message);
   const StopSignals signals;
   PosixClock clock;
-  PosixDialer dialer(clock);
-  StatusClient client = OrExit(
-      StatusClient::Connect(dialer, *server, clock.Now() + ToDuration(flags.timeout_seconds)),
-      Concat("status of ", flags.server));
+  const auto ask = flags.InEtcd() ? AskerInEtcd(flags, clock) : AskerAtServer(flags, clock);
   do {
-    Show(Ask(client, flags, clock), flags);
+    const std::vector<RunReport> runs = ask();
+    if (runs.empty() && !flags.run_id.empty() && !flags.watch) {
+      throw std::runtime_error(Concat("no run '", Printable(flags.run_id), "' at ", flags.server,
+                                      ": nobody has come yet, or it is forgotten"));
+    }
+    Show(runs, flags);
   } while (flags.watch && !signals.AwaitFor(std::chrono::seconds(1)));
   return kOk;
 }
@@ -170,10 +211,12 @@ void AddStatus(CLI::App& app, Run* run) {
       "who is a spare; and in one sentence, for whom each run is waiting and why.\n"
       "\n"
       "  muster status --server HOST:29400                      all runs\n"
-      "  muster status --server HOST:29400 --run RUN --watch    one of them, every second");
+      "  muster status --server HOST:29400 --run RUN --watch    one of them, every second\n"
+      "  muster status --server etcd://H1:2379,H2:2379          runs of the backend etcd");
   status
-      ->add_option("--server", flags->server,
-                   "HOST:PORT of `muster serve`, or of the node that hosts")
+      ->add_option(
+          "--server", flags->server,
+          "HOST:PORT of `muster serve`, or of the node that hosts; or etcd://HOST:PORT,...")
       ->required();
   status->add_option("--run", flags->run_id, "Only this run");
   status->add_option("--timeout", flags->timeout_seconds, "Seconds to wait for an answer")

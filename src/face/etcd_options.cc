@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
+#include "base/percent.h"
 #include "base/text.h"
 #include "base/trim.h"
 #include "face/etcd_access.h"
@@ -26,25 +26,10 @@ constexpr int64_t kSecondsMax = 365 * 24 * 3600;
 
 /// What is special in a URL is written there as %XX.
 std::string Unescaped(std::string_view what, std::string_view text) {
-  std::string plain;
-  for (size_t at = 0; at < text.size(); ++at) {
-    if (text[at] != '%') {
-      plain += text[at];
-      continue;
-    }
-    uint8_t byte = 0;
-    const std::string_view digits = text.substr(at + 1, 2);
-    const auto [end, failure] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
-    if (digits.size() != 2 || failure != std::errc() || end != digits.data() + 2) {
-      throw std::invalid_argument(Concat("etcd endpoint: in the ", what,
-                                         ", '%' must be followed by two hex digits; write "
-                                         "'%25' for the character itself"));
-    }
-    plain += static_cast<char>(byte);
-    at += 2;
-  }
-  return plain;
+  if (auto plain = PercentDecoded(text)) return std::move(*plain);
+  throw std::invalid_argument(Concat("etcd endpoint: in the ", what,
+                                     ", '%' must be followed by two hex digits; write "
+                                     "'%25' for the character itself"));
 }
 
 /// Takes "scheme://" off the front; whether that says TLS, or nothing if it says neither.

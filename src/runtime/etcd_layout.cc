@@ -3,6 +3,7 @@
 #include <charconv>
 #include <system_error>
 
+#include "base/percent.h"
 #include "base/text.h"
 
 namespace muster {
@@ -16,40 +17,11 @@ bool IsPlain(char c) { return c > ' ' && c <= '~' && c != '%' && c != kBeforeNum
 
 }  // namespace
 
-std::string EscapedEtcdKey(std::string_view key) {
-  constexpr std::string_view kHex = "0123456789ABCDEF";
-  std::string name;
-  name.reserve(key.size());
-  for (const char c : key) {
-    if (IsPlain(c)) {
-      name += c;
-      continue;
-    }
-    const auto byte = static_cast<unsigned char>(c);
-    name += '%';
-    name += kHex[byte >> 4];
-    name += kHex[byte & 15];
-  }
-  return name;
-}
+std::string EscapedEtcdKey(std::string_view key) { return PercentEncoded(key, &IsPlain); }
 
 std::optional<std::string> UnescapedEtcdKey(std::string_view name) {
-  std::string key;
-  key.reserve(name.size());
-  for (size_t at = 0; at < name.size(); ++at) {
-    if (name[at] != '%') {
-      key += name[at];
-      continue;
-    }
-    const std::string_view digits = name.substr(at + 1, 2);
-    uint8_t byte = 0;
-    const auto [end, failure] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
-    if (failure != std::errc() || end != digits.data() + 2) return std::nullopt;
-    key += static_cast<char>(byte);
-    at += 2;
-  }
-  if (EscapedEtcdKey(key) != name) return std::nullopt;
+  auto key = PercentDecoded(name);
+  if (key && EscapedEtcdKey(*key) != name) return std::nullopt;
   return key;
 }
 

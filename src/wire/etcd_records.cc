@@ -6,7 +6,7 @@
 #include <chrono>
 #include <limits>
 
-#include "base/limits.h"
+#include "base/percent.h"
 #include "base/text.h"
 #include "wire/flat_json.h"
 
@@ -47,22 +47,13 @@ Enum ReadWord(FlatJsonReader& in, std::string_view name,
 }
 
 // '/' separates keys, and people type them into shells.
-std::string Escaped(std::string_view text) {
-  constexpr std::string_view kPlain = "._:-@,=+";
-  constexpr std::string_view kHex = "0123456789ABCDEF";
-  std::string out;
-  for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       kPlain.find(c) != kPlain.npos;
-    if (plain) {
-      out += c;
-    } else {
-      const auto byte = static_cast<unsigned char>(c);
-      out += Concat('%', kHex[byte >> 4], kHex[byte & 15]);
-    }
-  }
-  return out;
+bool IsPlain(char c) {
+  constexpr std::string_view kAlso = "._:-@,=+";
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         kAlso.find(c) != kAlso.npos;
 }
+
+std::string Escaped(std::string_view text) { return PercentEncoded(text, &IsPlain); }
 
 void AddSettings(FlatJsonWriter& out, const RunSettings& settings) {
   out.Number("min_nodes", settings.min_nodes)
@@ -126,6 +117,17 @@ Result<Record> Checked(const FlatJsonReader& in, Record record) {
 
 EtcdKeys::EtcdKeys(std::string_view prefix, std::string_view run_id)
     : root_(Concat(prefix, "/", Escaped(run_id), "/")) {}
+
+std::optional<std::string> EtcdKeys::RunOfStatus(std::string_view prefix, std::string_view key) {
+  const std::string_view last = "/status";
+  if (!key.starts_with(prefix) || !key.ends_with(last)) return std::nullopt;
+  key.remove_prefix(prefix.size());
+  key.remove_suffix(std::min(key.size(), last.size()));
+  if (!key.starts_with('/') || key.find('/', 1) != key.npos) return std::nullopt;
+  auto run = PercentDecoded(key.substr(1));
+  if (run && run->empty()) return std::nullopt;
+  return run;
+}
 
 std::string EtcdKeys::Member(const Node& node) const {
   return Members() + Escaped(node.ToString());

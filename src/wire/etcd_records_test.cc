@@ -42,6 +42,14 @@ TEST(EtcdRecordsTest, KeysAreReadableAndSafe) {
   EXPECT_FALSE(EtcdKeys("/muster", "a/b").root().starts_with(EtcdKeys("/muster", "a").root()));
 }
 
+TEST(EtcdRecordsTest, StatusKeysTellTheirRun) {
+  EXPECT_EQ(EtcdKeys::RunOfStatus("/muster", EtcdKeys("/muster", "my run/2").Status()), "my run/2");
+  for (const char* key :
+       {"/muster/status", "/muster//status", "/muster/a/b/status", "/muster/a/statust",
+        "/other/a/status", "/musterx/a/status", "/muster/%/status"})
+    EXPECT_EQ(EtcdKeys::RunOfStatus("/muster", key), std::nullopt) << key;
+}
+
 TEST(EtcdRecordsTest, MembersAreReadAsTheyWereWritten) {
   const EtcdMember member = SomeMember();
   const auto read = ReadEtcdMember("key", Write(member));

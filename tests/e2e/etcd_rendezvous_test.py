@@ -2,6 +2,7 @@
 """Nodes that meet in etcd, as real processes: who leads them dies, members die or stand still, earlier runs have left
 things behind, and input is bad."""
 
+import json
 import signal
 import subprocess
 import time
@@ -42,6 +43,21 @@ class Deaths(OnEtcd):
         leader, others = self.leader_among(nodes)
         self.report("member killed while running: " + self.kill_while_running(nodes, others[0]))
         self.assertIs(self.leader_among(nodes)[0], leader)
+
+    def test_status_says_for_whom_they_wait(self):
+        node = self.node(nodes="2")
+        node.error("1 of 2 nodes are here")
+
+        def status():
+            done = subprocess.run([MUSTER, "status", "--server", self.etcd.endpoint, "--json"],
+                                  capture_output=True, text=True, timeout=30, check=True)
+            return [run for run in json.loads(done.stdout)["runs"] if run["run"] == self.run_id]
+
+        run, = until(status, "the leader has written how it stands")
+        self.assertIn("1 of 2 nodes are here", run["summary"])
+        self.assertEqual(len(run["participants"]), 1, run)
+        self.agree(node, self.node(nodes="2"))
+        until(lambda: status()[0]["phase"] == "complete", "the leader has written that the round is complete")
 
     def test_the_leader_is_killed_while_a_round_forms(self):
         first = [self.node(nodes="4") for _ in range(3)]

@@ -215,13 +215,15 @@ class SimScript(unittest.TestCase):
     def test_a_long_run_demands_every_probe_and_the_whole_curve(self):
         _, calls = self.calls(SIM_RUNS="200000")
         self.assertIn("--seed 1 --curve --driver coordinator", calls)
-        self.assertRegex(calls[-1], r"^--seed 1 --runs 200000 .*--require-probes$")
+        self.assertRegex(calls[-2], r"^--seed 1 --runs 200000 .*--require-probes$")
+        self.assertRegex(calls[-1], r"^--seed 1 --runs 40000 .*--driver etcd --require-probes$")
 
     def test_a_short_one_does_not_and_says_so(self):
         told, calls = self.calls(SIM_RUNS="199999", SIM_SEED="3")
         self.assertIn("sim: 199999 runs are fewer than 200,000: ", told)
         self.assertIn("--seed 3 --curve --driver coordinator --nodes 10000", calls)
-        self.assertRegex(calls[-1], r"^--seed 3 --runs 199999 ")
+        self.assertRegex(calls[-2], r"^--seed 3 --runs 199999 ")
+        self.assertRegex(calls[-1], r"^--seed 3 --runs 39999 .*--driver etcd$")
         self.assertNotIn("--require-probes", told)
 
 

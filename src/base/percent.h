@@ -1,0 +1,16 @@
+// Text in which some bytes are written as %XX, as in URLs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace muster {
+
+/// Every byte that is not plain as %XX. '%' must not be plain.
+std::string PercentEncoded(std::string_view text, bool (*is_plain)(char));
+
+/// nullopt: a '%' without two hexadecimal digits behind it.
+std::optional<std::string> PercentDecoded(std::string_view text);
+
+}  // namespace muster

@@ -1,0 +1,18 @@
+// How runs in etcd stand, for people: as their leaders have last written it down.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "core/rendezvous/run_report.h"
+#include "runtime/etcd_calls.h"
+
+namespace muster {
+
+/// Of one run below `prefix`, or (an empty id) of all.
+Result<std::vector<RunReport>> StatusInEtcd(EtcdCalls& calls, std::string_view prefix,
+                                            std::string_view run_id, Instant deadline);
+
+}  // namespace muster
