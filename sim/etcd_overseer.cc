@@ -45,9 +45,8 @@ void EtcdOverseer::SeeWriter(const SimProcess* by, const EtcdChange& change) {
 
 void EtcdOverseer::SeeMember(const SimProcess* by, const EtcdChange& change) {
   if (!change.deleted) {
-    member_leases_.insert(change.pair.lease);
     members_[change.pair.key] = {by, change.pair.created};
-    sessions_[by] = change.pair.created;
+    sessions_[by] = {change.pair.created, change.pair.lease};
     return;
   }
   const auto member = members_.find(change.pair.key);
@@ -67,14 +66,9 @@ void EtcdOverseer::SeeWhoIsLeft() {
   ++epoch_;
 }
 
-bool EtcdOverseer::HasRecordOf(const SimProcess& process) const {
-  return std::ranges::any_of(members_,
-                             [&](const auto& each) { return each.second.process == &process; });
-}
-
-int64_t EtcdOverseer::SessionOf(const SimProcess& process) const {
+EtcdOverseer::Session EtcdOverseer::SessionOf(const SimProcess& process) const {
   const auto found = sessions_.find(&process);
-  return found == sessions_.end() ? 0 : found->second;
+  return found == sessions_.end() ? Session{} : found->second;
 }
 
 void EtcdOverseer::SeeRun(const EtcdChange& change) {

@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 
@@ -28,13 +27,13 @@ class EtcdOverseer {
   /// A run that was closed, and all who were there then are gone, may begin anew: its next life.
   Epoch epoch() const { return epoch_; }
   bool was_closed() const { return was_closed_; }
-  /// Whoever hears that it is lost has lost its place.
-  bool IsOfAMember(int64_t lease) const { return member_leases_.contains(lease); }
-  /// Whether the node in that process is a member.
-  bool HasRecordOf(const SimProcess& process) const;
-
-  /// The last session of the node in that process.
-  int64_t SessionOf(const SimProcess& process) const;
+  /// The last session of the node in that process, and its lease: whoever hears that this is lost
+  /// has lost its place.
+  struct Session {
+    int64_t created = 0;
+    int64_t lease = 0;
+  };
+  Session SessionOf(const SimProcess& process) const;
 
   /// The lease of the node in that process has expired, and with it its session: it must have
   /// noticed.
@@ -58,13 +57,12 @@ class EtcdOverseer {
   std::optional<int64_t> closed_at_;  // the revision, as long as somebody is left
   bool is_closed_ = false;
   bool was_closed_ = false;
-  std::set<int64_t> member_leases_;
   struct Member {
     const SimProcess* process;  ///< May be unknown: it died before its connection was heard of.
     int64_t created;
   };
   std::map<std::string, Member, std::less<>> members_;  // as of the revision that is looked at
-  std::map<const SimProcess*, int64_t> sessions_;       // of each process the last
+  std::map<const SimProcess*, Session> sessions_;       // of each process the last
 };
 
 }  // namespace muster::sim

@@ -84,7 +84,7 @@ void World::MakeEtcd() {
   };
   etcd_->on_lease_lost = [this](const SimProcess& process, int64_t lease) {
     // Of an earlier one it may hear when it has long been back.
-    if (overseer_->IsOfAMember(lease) && !overseer_->HasRecordOf(process)) ToldOut(process);
+    if (overseer_->SessionOf(process).lease == lease) ToldOut(process);
   };
   // A node counts for itself how long its lease lasts, and its clock may be slower than etcd's.
   const Duration allowed = plan_.MissedWithin() / 50 + 10ms;
@@ -94,7 +94,7 @@ void World::MakeEtcd() {
       if (place == places_.end()) return;
       // If it stands still: when it goes on. It may have been back since, and be out again.
       place->process->Do([this, &process, session] {
-        if (overseer_->SessionOf(process) == session) ToldOut(process);
+        if (overseer_->SessionOf(process).created == session) ToldOut(process);
       });
     });
   };

@@ -473,7 +473,7 @@ void EtcdLeader::CommitRound(const std::vector<wire::EtcdSeat>& seats, const Pus
   record_.world_size = any.world_size;
   record_.addr = any.addr;
   record_.port = any.port;
-  record_.plan = Concat(any.round, "-", options_.epoch);
+  record_.plan = Concat(any.round, "-", options_.epoch, "-", outboxes_);
   const std::vector<std::string> parts = wire::WritePlan(seats);
   record_.parts = static_cast<int64_t>(parts.size());
   outbox_->Seal();
