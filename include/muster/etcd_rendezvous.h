@@ -38,9 +38,10 @@ struct EtcdRendezvousOptions {
   int64_t max_nodes = 1;
   std::chrono::milliseconds last_call{30'000};  ///< From reaching min_nodes to closing the doors.
   /// A node not heard for so many intervals is taken for dead; that is its lease, in whole seconds,
-  /// and 2 s at least.
+  /// and 2 s at least. By default it outlasts a change of etcd's own leader, also of one that is
+  /// cut off: that takes up to 5 s.
   std::chrono::milliseconds keep_alive_interval{1'000};
-  int64_t keep_alive_max_attempt = 3;
+  int64_t keep_alive_max_attempt = 6;
   /// "natural", "text", "stable" or "label": see CoordinatedRendezvousOptions.
   std::string rank_policy = "natural";
 

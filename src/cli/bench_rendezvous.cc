@@ -332,7 +332,7 @@ void AddBenchRendezvous(CLI::App& bench, Run* run) {
       "it includes the grace for coming back (0.3 s) and --last-call.\n"
       "etcd: the same, but every node has a client of etcd of its own, with its lease and its "
       "watches; it takes the\n"
-      "others 3 s, the lease, to miss a node that ends without a word. --server takes "
+      "others 3 s, the lease here, to miss a node that ends without a word. --server takes "
       "etcd://HOST:PORT,...\n"
       "c10d: every node is a handler, made beforehand, with connections of its own; works with "
       "PyTorch's server, too.\n"

@@ -15,16 +15,14 @@ sys.path.insert(0, os.environ["MUSTER_SOURCE_DIR"])
 from torture import network  # noqa: E402
 
 CUT = network.Condition(cut=True)
-# etcd needs 1 to 2 s to have another leader, a client up to 3 s to find that a member is silent. Whoever wants that not
-# to be noticed asks for a longer lease than the default.
+# etcd needs 1 to 2 s to have another leader, a client up to 3 s to find that a member is silent: the default outlasts it.
 LEASE_S = 6
-CONF = f"keep_alive_interval=1,keep_alive_max_attempt={LEASE_S}"
 
 
 class Cluster(OnEtcd):
     """Three members. Two runs in each test: one that has a round, one that lacks a node."""
 
-    CONF = CONF
+    CONF = ""
 
     @classmethod
     def setUpClass(cls):

@@ -9,13 +9,13 @@ import time
 import uuid
 
 import etcd_nodes
-from etcd_nodes import BUSY_S, LAST_CALL_S, NOTICED_S, Etcd, skip_or_fail
+from etcd_nodes import BUSY_S, LAST_CALL_S, LEASE_S, NOTICED_S, Etcd, skip_or_fail
 from fleet_of_agents import Fleet, until
 
 
 class JobsInEtcd(Fleet):
     BACKEND = "etcd"
-    CONF = {"last_call_timeout": str(LAST_CALL_S), "join_timeout": "60"}
+    CONF = {"last_call_timeout": str(LAST_CALL_S), "join_timeout": "60", "keep_alive_max_attempt": str(LEASE_S)}
 
     @classmethod
     def setUpClass(cls):
