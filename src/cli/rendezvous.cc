@@ -219,11 +219,11 @@ void AddRendezvous(CLI::App& app, Run* run) {
       "  muster rendezvous --endpoint localhost:29400 --id try --nodes 2 --hold 10    run it "
       "twice\n"
       "  muster rendezvous --endpoint HOST:29400 --id RUN --nodes 2:8 --hold 3600 --follow");
-  command->add_option("--backend", flags->backend, "muster, c10d, static, etcd-v2")
+  command->add_option("--backend", flags->backend, "muster, c10d, static, etcd, etcd-v2")
       ->capture_default_str();
   command
       ->add_option("--endpoint", flags->endpoint,
-                   "HOST:PORT of the server; or (c10d) a file's path, or (etcd-v2) etcd's\n"
+                   "HOST:PORT of the server; or (c10d) a file's path, or (etcd, etcd-v2) etcd's\n"
                    "HOST:PORT,HOST:PORT")
       ->capture_default_str();
   command->add_option("--id", flags->run_id, "Name of the run; all its nodes give the same")
@@ -232,7 +232,7 @@ void AddRendezvous(CLI::App& app, Run* run) {
       ->capture_default_str();
   command->add_option("--local-addr", flags->local_addr,
                       "Address of this node for the others; default: where the server sees it come "
-                      "from\n(c10d: this machine's name)");
+                      "from\n(c10d, and etcd on this machine: its name)");
   command->add_option("--rank", flags->rank, "This node's rank (static only)")
       ->transform(WholeNumber(0, INT32_MAX));
   command->add_option("--timeout", flags->timeout_seconds, "Whole seconds to wait for a round")
@@ -252,7 +252,7 @@ void AddRendezvous(CLI::App& app, Run* run) {
       "--conf", flags->config,
       "Further options, KEY=VALUE,...: is_host, keep_alive_interval, keep_alive_max_attempt,\n"
       "close_timeout; muster: grace, rank_policy (natural, text, stable, label), label;\n"
-      "c10d: store_type, read_timeout, heartbeat_timeout; etcd-v2: read_timeout, protocol, "
+      "c10d: store_type, read_timeout, heartbeat_timeout; etcd, etcd-v2: read_timeout, protocol, "
       "cacert,\n"
       "cert, key, user, password, etcd_prefix");
   command->add_option("--events", flags->events, "Append events to this file as JSON; -: stderr");

@@ -153,7 +153,10 @@ std::function<std::vector<RunReport>()> AskerInEtcd(const StatusFlags& flags, co
       OrExit(EtcdCalls::Open(ConnectorTo(options), ThisProcess()), "status");
   return [calls, prefix, &flags, &clock] {
     const Instant deadline = clock.Now() + ToDuration(flags.timeout_seconds);
-    return OrExit(StatusInEtcd(*calls, prefix, flags.run_id, deadline), "status");
+    EtcdStatus found = OrExit(StatusInEtcd(*calls, prefix, flags.run_id, deadline), "status");
+    for (const std::string& why : found.passed_over)
+      std::fprintf(stderr, "muster: passed over: %s\n", why.c_str());
+    return std::move(found.runs);
   };
 }
 #else

@@ -1,6 +1,8 @@
 #include "etcd/status.h"
 
+#include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -15,36 +17,75 @@ EtcdOperation Get(EtcdRange range) {
   return {.kind = EtcdOperation::Kind::kGet, .range = std::move(range)};
 }
 
-Result<std::vector<std::string>> RunsBelow(EtcdCalls& calls, std::string_view prefix,
-                                           Instant deadline) {
+Result<std::set<std::string>> RunsBelow(EtcdCalls& calls, std::string_view prefix,
+                                        Instant deadline) {
   EtcdRange all = EtcdPrefix(Concat(prefix, "/"));
   all.keys_only = true;
   MUSTER_TRY(const EtcdAnswer answer, calls.Commit({.then = {Get(all)}}, deadline));
-  std::vector<std::string> runs;
+  std::set<std::string> runs;
   for (const EtcdPair& pair : answer.results.front().pairs) {
-    if (auto run = wire::EtcdKeys::RunOfStatus(prefix, pair.key)) runs.push_back(std::move(*run));
+    if (auto run = wire::EtcdKeys::RunOf(prefix, pair.key)) runs.insert(std::move(*run));
   }
   return runs;
 }
 
+// What the leader wrote is true as long as somebody is there. nullopt: it has written nothing yet.
+Result<std::optional<RunReport>> StatusOf(EtcdCalls& calls, const wire::EtcdKeys& keys,
+                                          const std::string& run_id, Instant deadline) {
+  EtcdRange members = EtcdPrefix(keys.Members());
+  members.keys_only = true;
+  members.limit = 1;
+  MUSTER_TRY(const EtcdAnswer answer,
+             calls.Commit({.then = {Get({.begin = keys.Status()}), Get({.begin = keys.Run()}),
+                                    Get(members)}},
+                          deadline));
+  const auto& status = answer.results[0].pairs;
+  const auto& record = answer.results[1].pairs;
+  const bool is_empty = answer.results[2].pairs.empty();
+  if (status.empty() && record.empty()) return std::optional<RunReport>();
+  RunReport report{.id = run_id};
+  if (!status.empty()) {
+    MUSTER_TRY(report, wire::ReadStatus(keys.Status(), run_id, status.front().value));
+  }
+  if (!record.empty()) {
+    MUSTER_TRY(const wire::EtcdRun run, wire::ReadEtcdRun(keys.Run(), record.front().value));
+    report.settings = run.settings;
+    report.round = std::max(report.round, run.round);
+    if (run.closed) {
+      report.phase = RunReport::Phase::kClosed;
+      report.closed_by = run.closed_by;
+    }
+  }
+  if (is_empty) {
+    if (report.phase != RunReport::Phase::kClosed) report.phase = RunReport::Phase::kEmpty;
+    report.members.clear();
+    report.participants = report.waiting = report.spares = report.idle = report.world_size = 0;
+    report.last_call_left.reset();
+  }
+  return std::optional(std::move(report));
+}
+
 }  // namespace
 
-Result<std::vector<RunReport>> StatusInEtcd(EtcdCalls& calls, std::string_view prefix,
-                                            std::string_view run_id, Instant deadline) {
-  std::vector<std::string> runs{std::string(run_id)};
+Result<EtcdStatus> StatusInEtcd(EtcdCalls& calls, std::string_view prefix, std::string_view run_id,
+                                Instant deadline) {
+  std::set<std::string> runs{std::string(run_id)};
   if (run_id.empty()) {
     MUSTER_TRY(runs, RunsBelow(calls, prefix, deadline));
   }
-  std::vector<RunReport> reports;
+  EtcdStatus found;
   for (const std::string& run : runs) {
-    const std::string key = wire::EtcdKeys(prefix, run).Status();
-    MUSTER_TRY(const EtcdAnswer answer, calls.Commit({.then = {Get({.begin = key})}}, deadline));
-    const auto& found = answer.results.front().pairs;
-    if (found.empty()) continue;
-    MUSTER_TRY(RunReport report, wire::ReadStatus(key, run, found.front().value));
-    reports.push_back(std::move(report));
+    auto report = StatusOf(calls, wire::EtcdKeys(prefix, run), run, deadline);
+    const bool is_foreign = !report && report.error().code == Code::kProtocol;
+    if (is_foreign && run_id.empty()) {
+      found.passed_over.push_back(report.error().message);
+    } else if (!report) {
+      return report.error();
+    } else if (*report) {
+      found.runs.push_back(std::move(**report));
+    }
   }
-  return reports;
+  return found;
 }
 
 }  // namespace muster

@@ -1,6 +1,7 @@
 // How runs in etcd stand, for people: as their leaders have last written it down.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,8 +12,14 @@
 
 namespace muster {
 
-/// Of one run below `prefix`, or (an empty id) of all.
-Result<std::vector<RunReport>> StatusInEtcd(EtcdCalls& calls, std::string_view prefix,
-                                            std::string_view run_id, Instant deadline);
+struct EtcdStatus {
+  std::vector<RunReport> runs{};
+  std::vector<std::string> passed_over{};  ///< What somebody else has written there: key and why.
+};
+
+/// Of one run below `prefix`, or (an empty id) of all. kProtocol names what cannot be read of the
+/// one.
+Result<EtcdStatus> StatusInEtcd(EtcdCalls& calls, std::string_view prefix, std::string_view run_id,
+                                Instant deadline);
 
 }  // namespace muster

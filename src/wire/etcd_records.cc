@@ -118,15 +118,14 @@ Result<Record> Checked(const FlatJsonReader& in, Record record) {
 EtcdKeys::EtcdKeys(std::string_view prefix, std::string_view run_id)
     : root_(Concat(prefix, "/", Escaped(run_id), "/")) {}
 
-std::optional<std::string> EtcdKeys::RunOfStatus(std::string_view prefix, std::string_view key) {
-  const std::string_view last = "/status";
-  if (!key.starts_with(prefix) || !key.ends_with(last)) return std::nullopt;
+std::optional<std::string> EtcdKeys::RunOf(std::string_view prefix, std::string_view key) {
+  if (!key.starts_with(prefix)) return std::nullopt;
   key.remove_prefix(prefix.size());
-  key.remove_suffix(std::min(key.size(), last.size()));
-  if (!key.starts_with('/') || key.find('/', 1) != key.npos) return std::nullopt;
-  auto run = PercentDecoded(key.substr(1));
-  if (run && run->empty()) return std::nullopt;
-  return run;
+  const size_t end = key.starts_with('/') ? key.find('/', 1) : key.npos;
+  if (end == key.npos || end == 1) return std::nullopt;
+  const std::string_view what = key.substr(end + 1);
+  if (what != "run" && what != "status" && !what.starts_with("members/")) return std::nullopt;
+  return PercentDecoded(key.substr(1, end - 1));
 }
 
 std::string EtcdKeys::Member(const Node& node) const {

@@ -23,8 +23,8 @@ class EtcdKeys {
   std::string Leader() const { return root_ + "leader"; }
   std::string Run() const { return root_ + "run"; }
   std::string Status() const { return root_ + "status"; }
-  /// The run whose status is there; nullopt: something else is.
-  static std::optional<std::string> RunOfStatus(std::string_view prefix, std::string_view key);
+  /// The run that has this key; nullopt: none has.
+  static std::optional<std::string> RunOf(std::string_view prefix, std::string_view key);
   std::string Turn() const { return root_ + "turn"; }
   std::string Members() const { return root_ + "members/"; }
   std::string Member(const Node& node) const;

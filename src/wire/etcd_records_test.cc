@@ -42,12 +42,14 @@ TEST(EtcdRecordsTest, KeysAreReadableAndSafe) {
   EXPECT_FALSE(EtcdKeys("/muster", "a/b").root().starts_with(EtcdKeys("/muster", "a").root()));
 }
 
-TEST(EtcdRecordsTest, StatusKeysTellTheirRun) {
-  EXPECT_EQ(EtcdKeys::RunOfStatus("/muster", EtcdKeys("/muster", "my run/2").Status()), "my run/2");
+TEST(EtcdRecordsTest, KeysTellTheirRun) {
+  const EtcdKeys keys("/muster", "my run/2");
+  for (const std::string& key : {keys.Status(), keys.Run(), keys.Member({"a", 1, 0})})
+    EXPECT_EQ(EtcdKeys::RunOf("/muster", key), "my run/2") << key;
   for (const char* key :
        {"/muster/status", "/muster//status", "/muster/a/b/status", "/muster/a/statust",
-        "/other/a/status", "/musterx/a/status", "/muster/%/status"})
-    EXPECT_EQ(EtcdKeys::RunOfStatus("/muster", key), std::nullopt) << key;
+        "/other/a/status", "/musterx/a/status", "/muster/%/status", "/muster/store/keys/a"})
+    EXPECT_EQ(EtcdKeys::RunOf("/muster", key), std::nullopt) << key;
 }
 
 TEST(EtcdRecordsTest, MembersAreReadAsTheyWereWritten) {

@@ -56,8 +56,16 @@ class Deaths(OnEtcd):
         run, = until(status, "the leader has written how it stands")
         self.assertIn("1 of 2 nodes are here", run["summary"])
         self.assertEqual(len(run["participants"]), 1, run)
-        self.agree(node, self.node(nodes="2"))
+        other = self.node(nodes="2")
+        self.agree(node, other)
         until(lambda: status()[0]["phase"] == "complete", "the leader has written that the round is complete")
+        # What somebody else wrote hides no other run, and what a dead leader wrote is not true any more.
+        self.etcd.put("/muster/foreign/status", "surely not")
+        node.kill()
+        other.kill()
+        until(lambda: status()[0]["phase"] == "empty", "nobody is there any more")
+        self.assertEqual(status()[0]["participants"], [])
+        self.etcd.control("del", "/muster/foreign/status")
 
     def test_the_leader_is_killed_while_a_round_forms(self):
         first = [self.node(nodes="4") for _ in range(3)]
