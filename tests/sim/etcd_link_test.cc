@@ -78,7 +78,10 @@ class LinkNode final : public RendezvousLinkOwner {
 
 class EtcdLinkTest : public SimEtcdTest {
  protected:
-  ~EtcdLinkTest() override { nodes.clear(); }
+  ~EtcdLinkTest() override {
+    nodes.clear();
+    buried_.clear();
+  }
 
   LinkNode& Node() {
     const uint32_t pid = 100 + made_++;
@@ -89,6 +92,12 @@ class EtcdLinkTest : public SimEtcdTest {
     LinkNode& node = Node();
     node.link->Join(60s);
     return node;
+  }
+
+  /// They are forgotten; but what was to happen to them is still planned.
+  void Bury() {
+    for (auto& [pid, node] : nodes) buried_.push_back(std::move(node));
+    nodes.clear();
   }
 
   /// Whoever of the living has a place in that round: their ranks.
@@ -126,6 +135,7 @@ class EtcdLinkTest : public SimEtcdTest {
 
  private:
   uint32_t made_ = 0;
+  std::vector<std::unique_ptr<LinkNode>> buried_;
 };
 
 TEST_F(EtcdLinkTest, NodesMeet) {
@@ -253,7 +263,7 @@ TEST_F(EtcdLinkTest, ClosingIsForThoseWhoWereThere) {
   // When all are gone, one after the other, a run of the same name begins anew.
   for (LinkNode* node : Others(nullptr)) node->Go();
   Run(1s);
-  nodes.clear();
+  Bury();
   for (int i = 0; i < 3; ++i) Joining();
   Run(5s);
   EXPECT_EQ(Ranks(1), (std::multiset<int64_t>{0, 1, 2}));
@@ -382,7 +392,7 @@ TEST_F(EtcdLinkTest, ACrashedRunIsOutlived) {
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);
   for (LinkNode* node : Others(nullptr)) node->Kill();
-  nodes.clear();
+  Bury();
   settings.max_nodes = 3;  // not what the run before was told
   for (int i = 0; i < 3; ++i) Joining();
   Run(15s);
