@@ -4,31 +4,20 @@
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import unittest
 
+from etcd_nodes import missing, skip_or_fail
+from fleet_of_agents import PATIENCE, until
 from ports import free_port
 from processes import MUSTER, Processes
-
-PATIENCE = 60
-
-
-def skip_without_etcd():
-    """None of this can be shown without the real one."""
-    if shutil.which("etcd") and shutil.which("etcdctl"):
-        return
-    if os.environ.get("MUSTER_REQUIRE_ETCD") == "1":
-        raise AssertionError("no etcd, and MUSTER_REQUIRE_ETCD=1")
-    raise unittest.SkipTest("no etcd: install etcd-server and etcd-client to run this test")
 
 
 class Etcd(Processes, unittest.TestCase):
     def setUp(self):
-        skip_without_etcd()
+        skip_or_fail(missing(), "MUSTER_REQUIRE_ETCD")
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
@@ -41,12 +30,6 @@ class Etcd(Processes, unittest.TestCase):
                               timeout=PATIENCE, check=False)
         self.assertEqual(done.returncode, 0, done)
         return done.stdout
-
-    def until(self, condition, what):
-        give_up = time.monotonic() + PATIENCE
-        while not condition():
-            self.assertLess(time.monotonic(), give_up, what)
-            time.sleep(0.01)
 
     @staticmethod
     def is_there(pid):
@@ -84,7 +67,7 @@ class Etcd(Processes, unittest.TestCase):
         self.assertTrue(self.is_there(report["pids"][0]))
         etcd.kill()
         etcd.wait()
-        self.until(lambda: not self.is_there(report["pids"][0]), "etcd outlives its owner")
+        until(lambda: not self.is_there(report["pids"][0]), "etcd outlives its owner")
 
     def test_the_port_and_the_folder_can_be_chosen(self):
         port = free_port()

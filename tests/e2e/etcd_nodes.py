@@ -15,10 +15,10 @@ import threading
 import time
 import unittest
 
+from fleet_of_agents import PATIENCE, until
 from ports import free_port
 from processes import MUSTER
 
-PATIENCE = 60  # for what must happen, on a machine that does other work
 # A node that does not renew its lease for so long is given up: half of the default, or the tests would take twice as long.
 LEASE_S = 3
 # etcd looks for leases that are over twice a second; a leader is elected in some ten milliseconds.
@@ -42,18 +42,6 @@ def skip_or_fail(why, variable):
     """Raises, unless there is no reason to."""
     if why:
         raise (AssertionError if os.environ.get(variable) == "1" else unittest.SkipTest)(why)
-
-
-def until(condition, what, patience=PATIENCE):
-    """What `condition` returns, once it is something."""
-    give_up = time.monotonic() + patience
-    while True:
-        found = condition()
-        if found:
-            return found
-        if time.monotonic() > give_up:
-            raise AssertionError(f"not within {patience} s: {what() if callable(what) else what}")
-        time.sleep(0.02)
 
 
 def child(command, **options):
