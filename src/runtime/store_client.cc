@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/interruption.h"
 #include "base/text.h"
 #include "runtime/backoff.h"
 #include "wire/layout.h"
@@ -42,7 +43,12 @@ Result<std::unique_ptr<StoreClient>> StoreClient::Connect(Dialer& dialer, Clock&
                                                           const Endpoint& server,
                                                           const StoreClientOptions& options,
                                                           Timeout timeout) {
-  const Instant deadline = DeadlineAfter(clock.Now(), timeout);
+  const Instant began = clock.Now();
+  const Instant deadline = DeadlineAfter(began, timeout);
+  const auto interrupted = [&] {
+    return Interrupted(began, clock.Now(),
+                       Concat("trying to connect to (", server.host, ", ", server.port, ")"));
+  };
   Backoff backoff(kFirstRetry, kLongestRetry, options.seed);
   bool with_ping = true;
   while (true) {
@@ -61,6 +67,7 @@ Result<std::unique_ptr<StoreClient>> StoreClient::Connect(Dialer& dialer, Clock&
     } else {
       failure = stream.error();
     }
+    if (failure->code == Code::kInterrupted) return interrupted();
     if (failure->code == Code::kInvalid) {
       return Error{Code::kUnavailable,
                    Concat("The client socket has failed to connect to any network address of (",
@@ -73,6 +80,7 @@ Result<std::unique_ptr<StoreClient>> StoreClient::Connect(Dialer& dialer, Clock&
                           "). The last attempt failed with: ", failure->message)};
     }
     clock.SleepUntil(std::min(clock.Now() + backoff.Next(), deadline));
+    if (IsInterrupted()) return interrupted();
   }
 }
 
@@ -136,8 +144,12 @@ Status StoreClient::Join(int world_size, bool owns_server, Timeout timeout) {
                           "/", world_size, " clients joined.")};
     }
     clock_.SleepUntil(next);
+    if (IsInterrupted()) {
+      return InterruptedIn(
+          call, Concat("waiting for clients, ", joined, "/", world_size, " clients joined"));
+    }
     // Whoever slept past the deadline still gets an answer: the others are late, not the server.
-    const Call look{call.op, call.timeout,
+    const Call look{call.op, call.timeout, call.began,
                     std::max(call.deadline, DeadlineAfter(clock_.Now(), options_.answer_grace))};
     MUSTER_CHECK_OK(Send(look, {.op = Op::kAdd, .key = kWorkersKey, .number = 0}));
     MUSTER_TRY(joined, ReadNumber(look));
@@ -257,21 +269,25 @@ Status StoreClient::Wait(Keys keys, Timeout timeout) {
 
 Status StoreClient::WaitOnWire(Keys wire_keys, const Call& call) {
   MUSTER_CHECK_OK(Send(call, {.op = Op::kWait, .keys = Views(wire_keys)}));
-  return AwaitStop(call, LateText(wire_keys, call));
+  return AwaitStop(call, "wait", NamesOf(wire_keys));
 }
 
 Status StoreClient::WaitBefore(Keys wire_keys, const Call& call) {
   MUSTER_CHECK_OK(WaitOnWire(wire_keys, call));
   if (clock_.Now() < call.deadline) return Ok();
   // The answer crossed with the cancel. To ask more now would be to give the connection up.
-  return Error{Code::kTimeout, LateText(wire_keys, call)};
+  return Error{Code::kTimeout, Late(call, "wait", NamesOf(wire_keys))};
 }
 
-std::string StoreClient::LateText(Keys wire_keys, const Call& call) {
-  std::string late = Concat("wait timeout after ", Milliseconds(call.timeout), ", keys: ");
+std::string StoreClient::NamesOf(Keys wire_keys) {
+  std::string names = "keys: ";
   for (size_t i = 0; i < wire_keys.size(); ++i)
-    late += Concat(i == 0 ? "" : ", ", Printable(wire_keys[i]));
-  return late;
+    names += Concat(i == 0 ? "" : ", ", Printable(wire_keys[i]));
+  return names;
+}
+
+std::string StoreClient::Late(const Call& call, std::string_view what, std::string_view names) {
+  return Concat(what, " timeout after ", Milliseconds(call.timeout), ", ", names);
 }
 
 Result<bool> StoreClient::Delete(std::string_view key, Timeout timeout) {
@@ -373,7 +389,7 @@ Result<int64_t> StoreClient::QueueLength(std::string_view key, Timeout timeout) 
 Status StoreClient::Barrier(std::string_view key, int64_t world_size, Timeout timeout) {
   const Call call = Begin(Op::kBarrier, timeout);
   MUSTER_CHECK_OK(Send(call, {.op = Op::kBarrier, .key = WireKey(key), .number = world_size}));
-  return AwaitStop(call, Concat("barrier timeout after ", Milliseconds(timeout), ", key: ", key));
+  return AwaitStop(call, "barrier", Concat("key: ", key));
 }
 
 Status StoreClient::Ping(Timeout timeout) {

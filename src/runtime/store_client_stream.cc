@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/interruption.h"
 #include "base/text.h"
 #include "runtime/store_client.h"
 #include "wire/request_reader.h"
@@ -16,10 +17,16 @@ constexpr size_t kReceiveBytes = 4 * 1024;  // larger values are received where 
 
 std::string Milliseconds(StoreClient::Timeout timeout) { return Concat(timeout.count(), "ms"); }
 
+StoreClient::Timeout InterruptionGrace(const StoreClientOptions& options) {
+  return std::min(options.answer_grace,
+                  std::chrono::duration_cast<StoreClient::Timeout>(kInterruptionGrace));
+}
+
 }  // namespace
 
 StoreClient::Call StoreClient::Begin(Op op, Timeout timeout) {
-  return {op, timeout, DeadlineAfter(clock_.Now(), timeout)};
+  const Instant now = clock_.Now();
+  return {op, timeout, now, DeadlineAfter(now, timeout)};
 }
 
 Status StoreClient::Judge(const Request& request) const {
@@ -62,6 +69,12 @@ Status StoreClient::Send(const Call& call, const Request& request, const Request
   if (also != nullptr) wire::AppendRequest(bytes, *also);
   Status sent = stream_->Send(bytes, call.deadline);
   if (sent) return sent;
+  if (sent.error().code == Code::kInterrupted) {
+    // How much of it the server has, nobody knows.
+    Error why =
+        InterruptedIn(call, Concat("sending ", Name(call.op), ": the connection is given up"));
+    return Break(std::move(why));
+  }
   return Break(
       sent.error().code == Code::kTimeout
           ? Error{Code::kUnavailable, Concat(Name(call.op), ": the server took no bytes for ",
@@ -69,7 +82,12 @@ Status StoreClient::Send(const Call& call, const Request& request, const Request
           : sent.error());
 }
 
-Status StoreClient::AwaitStop(const Call& call, const std::string& late) {
+Error StoreClient::InterruptedIn(const Call& call, std::string_view waiting_for) const {
+  return Interrupted(call.began, clock_.Now(),
+                     Concat(waiting_for, " (server ", server_.ToString(), ")"));
+}
+
+Status StoreClient::AwaitStop(const Call& call, std::string_view what, std::string_view names) {
   char answer = 0;
   if (input_at_ < input_.size())
     return Break({Code::kProtocol, "bytes came that nobody asked for"});
@@ -78,10 +96,25 @@ Status StoreClient::AwaitStop(const Call& call, const std::string& late) {
   if (in_time)
     return Break({Code::kProtocol,
                   Concat(Name(call.op), " was answered with byte ", static_cast<uint8_t>(answer))});
-  if (in_time.error().code != Code::kTimeout) return Break(in_time.error());
+  const Code code = in_time.error().code;
+  if (code != Code::kTimeout && code != Code::kInterrupted) return Break(in_time.error());
+  if (code == Code::kTimeout) {
+    MUSTER_TRY(const bool cancelled, Cancel(options_.answer_grace));
+    if (!cancelled) return Ok();
+    return Error{code, Concat(Late(call, what, names), " (server ", server_.ToString(), ")")};
+  }
+  const ScopedUninterrupted once;
+  Error why = InterruptedIn(
+      call, Concat(call.op == Op::kBarrier ? "waiting at the barrier, " : "waiting for ", names));
+  const Result<bool> cancelled = Cancel(InterruptionGrace(options_));
+  if (!cancelled) return Error{code, Concat(why.message, "; ", cancelled.error().message)};
+  if (!*cancelled) return Ok();
+  return why;
+}
 
-  const Call cancel{Op::kCancelWait, options_.answer_grace,
-                    DeadlineAfter(clock_.Now(), options_.answer_grace)};
+Result<bool> StoreClient::Cancel(std::chrono::milliseconds grace) {
+  const Instant now = clock_.Now();
+  const Call cancel{Op::kCancelWait, grace, now, DeadlineAfter(now, grace)};
   MUSTER_CHECK_OK(Send(cancel, {.op = Op::kCancelWait}));
   MUSTER_TRY(uint8_t first, ReadByte(cancel));
   // The answer and the cancel crossed: the wait did succeed, and only its news came late.
@@ -91,11 +124,12 @@ Status StoreClient::AwaitStop(const Call& call, const std::string& late) {
   }
   if (first != 1)
     return Break({Code::kProtocol, Concat("CANCEL_WAIT was answered with byte ", first)});
-  if (crossed) return Ok();
-  return Error{Code::kTimeout, Concat(late, " (server ", server_.ToString(), ")")};
+  return !crossed;
 }
 
 Status StoreClient::ReadExactly(char* into, size_t count, const Call& call) {
+  Instant deadline = call.deadline;
+  std::optional<ScopedUninterrupted> once;
   while (count > 0) {
     if (input_at_ < input_.size()) {
       const size_t part = std::min(count, input_.size() - input_at_);
@@ -110,8 +144,19 @@ Status StoreClient::ReadExactly(char* into, size_t count, const Call& call) {
     input_at_ = 0;
     if (!direct) input_.resize(kReceiveBytes);
     Result<size_t> got =
-        stream_->Receive(direct ? std::span(into, count) : std::span(input_), call.deadline);
+        stream_->Receive(direct ? std::span(into, count) : std::span(input_), deadline);
     if (!direct) input_.resize(got ? *got : 0);
+    if (!got && got.error().code == Code::kInterrupted) {
+      // What the server owes at once is about to come, and may be worth having: an element, say.
+      once.emplace();
+      deadline = std::min(deadline, clock_.Now() + InterruptionGrace(options_));
+      continue;
+    }
+    if (!got && got.error().code == Code::kTimeout && once) {
+      return Break(InterruptedIn(call, Concat("waiting for the reply to ", Name(call.op),
+                                              ", which may have happened: the connection is "
+                                              "given up")));
+    }
     if (!got && got.error().code == Code::kTimeout) {
       return Break({Code::kUnavailable,
                     Concat("no reply to ", Name(call.op), " from ", server_.ToString(), " within ",
@@ -182,7 +227,8 @@ Result<std::string> StoreClient::ReadBlob(const Call& call, uint64_t& left) {
 Error StoreClient::Break(Error error) {
   if (!broken_) broken_ = error.message;
   stream_.reset();
-  if (error.code != Code::kProtocol) error.code = Code::kUnavailable;
+  if (error.code != Code::kProtocol && error.code != Code::kInterrupted)
+    error.code = Code::kUnavailable;
   return error;
 }
 
