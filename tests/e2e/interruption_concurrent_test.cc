@@ -39,6 +39,7 @@ TEST_F(InterruptionTest, AConnectionThatIsNotAnsweredIsGivenUp) {
 
 TEST_F(InterruptionTest, AReplyThatIsUnderWayIsTheResultAndTheWishIsKept) {
   const StorePtr store = Connected();
+  wish_.Make();
   Void caller([&] {
     const ScopedInterruption scope(wish_.Question());
     EXPECT_EQ(store->Add("n", 1), 5);
@@ -46,7 +47,6 @@ TEST_F(InterruptionTest, AReplyThatIsUnderWayIsTheResultAndTheWishIsKept) {
     EXPECT_THROW(Delay(kPatience), InterruptedError);
     EXPECT_FALSE(scope.is_pending());
   });
-  wish_.Make();
   EXPECT_TRUE(EventuallyTrue([&] { return wish_.questions() > 0; }));
   peer_->Send(U64(5));
   caller.Result();
@@ -83,8 +83,8 @@ TEST_F(InterruptionTest, ACancelThatIsNotAnsweredCostsTheConnection) {
 
 TEST_F(InterruptionTest, AnAnswerThatCrossesTheCancelIsTheResult) {
   const StorePtr store = Connected();
-  Void caller(wish_.Within([&] { store->Wait({"k"}); }));
   wish_.Make();
+  Void caller(wish_.Within([&] { store->Wait({"k"}); }));
   EXPECT_TRUE(EventuallyTrue([&] { return wish_.questions() > 0; }));
   peer_->Send(std::string("\0\1", 2));
   caller.Result();
