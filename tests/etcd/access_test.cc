@@ -216,7 +216,13 @@ TEST_F(EtcdUserTest, ATokenThatTheServerForgotIsRenewed) {
   ASSERT_TRUE(hearer.HasHeard({"free/k=1"}));
   cluster_->Kill(0);  // its tokens live in memory
   cluster_->Start(0);
-  ASSERT_TRUE(EventuallyTrue([&] { return patron.Value("free/k") == "1"; }));
+  std::string value;
+  ASSERT_TRUE(EventuallyTrue([&] {
+    value = patron.Value("free/k");
+    return value == "1";
+  })) << value
+      << "\n"
+      << cluster_->Logs();
   ASSERT_TRUE(patron.Put("free/k", "2"));
   EXPECT_TRUE(hearer.HasHeard({"free/k=1", "free/k=2"}));
   EXPECT_FALSE(hearer.end());

@@ -51,6 +51,8 @@ class EtcdCluster {
 
   /// Runs etcdctl; throws if it fails. Its output.
   std::string Control(const std::vector<std::string>& words) const;
+  /// What all members have said, for a test that fails.
+  std::string Logs() const;
 
  private:
   struct Member {
@@ -60,7 +62,6 @@ class EtcdCluster {
   };
   std::string Scheme() const { return options_.cert_file.empty() ? "http" : "https"; }
   std::string InitialCluster() const;
-  std::string Logs() const;
 
   const ClusterOptions options_;
   const TempDir dir_;
