@@ -3,11 +3,14 @@
 #include <arpa/inet.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <random>
 #include <stdexcept>
+#include <string_view>
 
 #include "base/text.h"
 #include "support/eventually.h"
@@ -54,10 +57,19 @@ Ran RunCommand(const std::vector<std::string>& command) {
   return {process.Wait(), output};
 }
 
-bool HasEtcd() {
-  static const bool has = RunCommand({"etcd", "--version"}).status == 0 &&
-                          RunCommand({"etcdctl", "version"}).status == 0;
-  return has;
+Need EtcdNeed() {
+  return {.what = "etcd",
+          .missing =
+              [] {
+                static const bool has = RunCommand({"etcd", "--version"}).status == 0 &&
+                                        RunCommand({"etcdctl", "version"}).status == 0;
+                return has ? "" : "there is no 'etcd' with its 'etcdctl' on the PATH";
+              },
+          .is_required =
+              [] {
+                const char* value = std::getenv("MUSTER_REQUIRE_ETCD");
+                return value != nullptr && std::string_view(value) == "1";
+              }};
 }
 
 EtcdCluster::EtcdCluster(ClusterOptions options) : options_(std::move(options)) {
