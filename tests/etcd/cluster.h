@@ -48,6 +48,7 @@ class EtcdCluster {
   void Kill(int member);
   /// Again, where and as it was.
   void Start(int member);
+  /// After SIGSTOP it has stopped.
   void Signal(int member, int signal);
   bool IsHealthy() const;
 
