@@ -187,6 +187,7 @@ std::string Write(const EtcdNotice& notice) {
       .Number("count", notice.count)
       .Text("why", notice.why)
       .Text("refusal", WordOf(kRefusals, notice.refusal))
+      .Truth("for_good", notice.for_good)
       .Number("round", notice.round, -1)
       .Number("rank", notice.rank, notice.round < 0 ? 0 : -1)
       .Number("world_size", notice.world_size)
@@ -213,6 +214,7 @@ Result<EtcdNotice> ReadEtcdNotice(std::string_view key, std::string_view json) {
   notice.count = in.Number("count");
   notice.why = in.Text("why");
   notice.refusal = ReadWord<Push::Refusal>(in, "refusal", kRefusals);
+  notice.for_good = in.Truth("for_good");
   notice.round = in.Number("round", -1);
   notice.rank = in.Number("rank");
   notice.world_size = in.Number("world_size");

@@ -73,6 +73,7 @@ TEST(EtcdRecordsTest, NoticesAreReadAsTheyWereWritten) {
                     .count = 8,
                     .why = "w",
                     .refusal = Push::Refusal::kPast,
+                    .for_good = true,
                     .round = 4,
                     .rank = 0,
                     .world_size = 8,

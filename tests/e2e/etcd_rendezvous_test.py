@@ -283,9 +283,11 @@ class BadInput(OnEtcd):
     def test_other_settings_than_those_of_the_others_are_named(self):
         node = self.node(nodes="2:3")
         node.error("1 of 3 nodes are here")
-        status, errors = self.node(nodes="2:4").outcome()
+        # At once, not when the leases of the others would be over: 3 s, and its own time before.
+        status, errors = self.node("--timeout", "2", nodes="2:4").outcome()
         self.assertEqual(status, 1, errors)
         self.assertIn("max_nodes", errors.splitlines()[-1])
+        self.assertIn("may not join", errors.splitlines()[-1])
 
 
 class Permissions(OnEtcd):
