@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,8 @@ struct EtcdServerOptions {
   uint16_t port = 0;
   /// More flags of etcd's, for all members.
   std::vector<std::string> flags{};
+  /// Asked again and again while it starts, on the thread that does: true gives that up.
+  std::function<bool()> give_up{};
 
   /// std::invalid_argument, naming the option, if they cannot be meant.
   void Validate() const;
@@ -43,8 +47,8 @@ class EtcdServer {
 
   /// Returns when every member is healthy, which includes that they have a leader. Each attempt may
   /// take `timeout`; after the first, there are up to `retries` more, with other ports.
-  /// std::runtime_error: etcd is not there, or ended (says how, and its last words).
-  /// StoreTimeoutError: it did not get healthy in time. Does nothing if it runs.
+  /// std::runtime_error: etcd is not there, or ended (says how, and its last words), or was given
+  /// up. StoreTimeoutError: it did not get healthy in time. Does nothing if it runs.
   void Start(std::chrono::milliseconds timeout = std::chrono::seconds(60), int retries = 3);
   /// Ends it, waits for that, and removes its data. Does nothing if it does not run.
   void Stop();
@@ -58,6 +62,8 @@ class EtcdServer {
   std::vector<std::string> endpoints() const;
   /// The members' process ids.
   std::vector<int> pids() const;
+  /// How each member ended, if it has: "exit status 1", "signal 9".
+  std::vector<std::optional<std::string>> ends() const;
 
  private:
   struct Impl;

@@ -59,8 +59,10 @@ uint16_t QuietPort() {
   return *port;
 }
 
+using GiveUp = std::function<bool()>;
+
 /// The answer of a port of etcd's to a question over HTTP; empty if there is none.
-std::string Ask(uint16_t port, std::string_view path, Instant deadline) {
+std::string Ask(uint16_t port, std::string_view path, Instant deadline, const GiveUp& give_up) {
   PosixClock clock;
   PosixDialer dialer(clock);
   deadline = std::min(deadline, clock.Now() + kHealthAnswer);
@@ -70,7 +72,10 @@ std::string Ask(uint16_t port, std::string_view path, Instant deadline) {
   std::string answer;
   char buffer[1024];
   while (answer.size() < kAnswerBytesMax) {
-    const Result<size_t> got = (*stream)->Receive(buffer, deadline);
+    // A member that starts accepts connections long before it answers.
+    const Result<size_t> got = (*stream)->Receive(buffer, std::min(deadline, clock.Now() + kPoll));
+    if (!got && got.error().code == Code::kTimeout && clock.Now() < deadline && !give_up())
+      continue;
     if (!got || *got == 0) break;
     answer.append(buffer, *got);
   }
@@ -80,10 +85,11 @@ std::string Ask(uint16_t port, std::string_view path, Instant deadline) {
 /// Whether the member says that it is well, which needs a leader. On a port that was taken already,
 /// somebody else would say so: the peers' port, which nobody knows but us, is served only by a
 /// member that has got both.
-bool IsHealthy(const MemberOf& member, Instant deadline) {
-  return Ask(member.client_port, "/health", deadline).find("\"health\":\"true\"") !=
+bool IsHealthy(const MemberOf& member, Instant deadline, const GiveUp& give_up) {
+  return Ask(member.client_port, "/health", deadline, give_up).find("\"health\":\"true\"") !=
              std::string::npos &&
-         Ask(member.peer_port, "/version", deadline).find("etcdserver") != std::string::npos;
+         Ask(member.peer_port, "/version", deadline, give_up).find("etcdserver") !=
+             std::string::npos;
 }
 
 }  // namespace
@@ -96,7 +102,10 @@ void EtcdServerOptions::Validate() const {
 }
 
 struct EtcdServer::Impl {
-  explicit Impl(EtcdServerOptions given) : options(std::move(given)) { options.Validate(); }
+  explicit Impl(EtcdServerOptions given) : options(std::move(given)) {
+    options.Validate();
+    if (!options.give_up) options.give_up = [] { return false; };
+  }
 
   void MakeRoot() {
     if (!options.data_dir.empty()) {
@@ -169,7 +178,8 @@ struct EtcdServer::Impl {
     PosixClock clock;
     const Instant deadline = After(clock.Now(), timeout);
     for (MemberOf& member : members) {
-      while (!IsHealthy(member, deadline)) {
+      while (!IsHealthy(member, deadline, options.give_up)) {
+        if (options.give_up()) throw std::runtime_error("the start of etcd was given up");
         if (const auto end = member.process->end()) {
           throw std::runtime_error(Concat("etcd at localhost:", member.client_port, " ended with ",
                                           *end, " instead of serving; its last words:\n",
@@ -230,7 +240,7 @@ void EtcdServer::Start(std::chrono::milliseconds timeout, int retries) {
       return;
     } catch (...) {
       impl_->EndMembers();
-      if (attempt >= retries) {
+      if (attempt >= retries || impl_->options.give_up()) {
         impl_->CleanUp();
         throw;
       }
@@ -259,6 +269,12 @@ std::vector<std::string> EtcdServer::endpoints() const {
 std::vector<int> EtcdServer::pids() const {
   std::vector<int> all;
   for (const MemberOf& member : impl_->members) all.push_back(member.process->pid());
+  return all;
+}
+
+std::vector<std::optional<std::string>> EtcdServer::ends() const {
+  std::vector<std::optional<std::string>> all;
+  for (const MemberOf& member : impl_->members) all.push_back(member.process->end());
   return all;
 }
 
