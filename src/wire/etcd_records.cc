@@ -330,6 +330,12 @@ std::string WriteStatus(const RunReport& report) {
     }
     out.Texts(kRoles[role], names);
   }
+  std::vector<std::string> ranks;  // of those in "joined", in their order
+  for (const MemberReport& member : report.members) {
+    if (member.role == MemberReport::Role::kParticipant && member.rank >= 0)
+      ranks.push_back(Concat(member.rank));
+  }
+  out.Texts("ranks", ranks);
   return out.Take();
 }
 
@@ -353,6 +359,12 @@ Result<RunReport> ReadStatus(std::string_view key, std::string_view run_id, std:
         report.members.push_back({.node = *node, .role = static_cast<MemberReport::Role>(role)});
     }
   }
+  const std::vector<std::string> ranks = in.Texts("ranks");
+  const auto joined =
+      std::ranges::count(report.members, MemberReport::Role::kParticipant, &MemberReport::role);
+  // A round that forms has none yet; nor have earlier versions written any.
+  for (size_t i = 0; std::ssize(ranks) == joined && i < ranks.size(); ++i)
+    report.members[i].rank = ParseWholeNumber(ranks[i]).value_or(-1);
   return Checked(in, std::move(report));
 }
 

@@ -59,6 +59,7 @@ class Deaths(OnEtcd):
         other = self.node(nodes="2")
         self.agree(node, other)
         until(lambda: status()[0]["phase"] == "complete", "the leader has written that the round is complete")
+        self.assertEqual(sorted(each["rank"] for each in status()[0]["participants"]), [0, 1])
         # What somebody else wrote hides no other run, and what a dead leader wrote is not true any more.
         self.etcd.put("/muster/foreign/status", "surely not")
         node.kill()
