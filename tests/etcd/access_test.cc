@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <thread>
 
 #include "etcd/certificates.h"
 #include "etcd/patron.h"
+#include "support/raw_socket.h"
 
 namespace muster::test {
 namespace {
@@ -123,6 +125,18 @@ TEST_F(EtcdTlsTest, AServerThatWantsTlsIsUnavailableWithAHint) {
   const Error error = patron.Put("k", "v", 0, 2s).error();
   EXPECT_EQ(error.code, Code::kUnavailable);
   EXPECT_THAT(error.message, ::testing::HasSubstr("does it want TLS?"));
+}
+
+// No etcd is needed: a server that ends a connection, and is silent from then on.
+TEST(EtcdHintTest, OutlastsAnAttemptThatHadNoTimeLeft) {
+  RawListener listener;
+  Patron patron({.endpoints = {{"127.0.0.1", listener.port()}}});
+  std::thread server([&] { listener.Accept().Close(); });
+  const auto put = patron.Put("k", "v", 0, 1s);  // shorter than the time to connect
+  server.join();
+  ASSERT_FALSE(put);
+  EXPECT_EQ(put.error().code, Code::kUnavailable);
+  EXPECT_THAT(put.error().message, ::testing::HasSubstr("does it want TLS?"));
 }
 
 TEST_F(EtcdTlsTest, FilesThatCannotBeReadAreNamedAtOnce) {

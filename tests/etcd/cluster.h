@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "contracts/need.h"
 #include "ports/etcd.h"
 #include "support/child_process.h"
 #include "support/temp_dir.h"
@@ -16,8 +17,9 @@ namespace muster::test {
 /// A port that nobody uses now, and that the system gives to nobody who asks for any.
 uint16_t QuietPort();
 
-/// Whether etcd and etcdctl can be run here.
-bool HasEtcd();
+/// That etcd and etcdctl can be run here. Without them tests are skipped, unless
+/// MUSTER_REQUIRE_ETCD=1.
+Need EtcdNeed();
 
 struct ClusterOptions {
   int members = 1;
@@ -46,6 +48,7 @@ class EtcdCluster {
   void Kill(int member);
   /// Again, where and as it was.
   void Start(int member);
+  /// After SIGSTOP it has stopped.
   void Signal(int member, int signal);
   bool IsHealthy() const;
 
