@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +34,22 @@ LIMITS = {
     "join_timeout": 10,
 }
 WATCHED_S = 8.0
+
+
+def forget_dead_clocks() -> None:
+    for left in Path("/dev/shm").glob("*faketime_s*"):
+        pid = left.name.rpartition("_")[2]
+        if pid.isdecimal() and not Path("/proc", pid).exists():
+            left.unlink(missing_ok=True)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_of_clocks():
+    """libfaketime leaves files of each process that is killed. The next one with the same number, faketime itself
+    included, would find them, and give up."""
+    forget_dead_clocks()
+    yield
+    forget_dead_clocks()
 
 
 def shifted_clock(offset_s: int) -> dict[str, str]:
