@@ -1,1 +1,0 @@
-// libmuster.so is the archive libmuster.a, whole. A library wants a source of its own.
