@@ -38,6 +38,12 @@ class NetworkError : public DistError {
   using DistError::DistError;
 };
 
+/// The caller wished to end a call that waited (muster/interruption.h).
+class InterruptedError : public DistError {
+ public:
+  using DistError::DistError;
+};
+
 /// This kind of store has no such operation.
 class NotImplementedError : public DistError {
  public:

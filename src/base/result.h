@@ -21,6 +21,7 @@ enum class Code {
   kOutOfRange,   ///< The number does not fit: fix the value.
   kProtocol,     ///< The peer (or the file) is not what it should be: drop it.
   kUnsupported,  ///< This kind of store, or this peer, cannot do it.
+  kInterrupted,  ///< The caller no longer wants it: put things in order, and return.
 };
 
 /// `message` says who, what came, what was allowed: "node-3: key of 9 GiB, limit 64 MiB".

@@ -47,6 +47,8 @@ EtcdV2Rendezvous CreateEtcdV2Backend(const RendezvousParameters& parameters) {
     made.backend = std::make_unique<EtcdV2RendezvousBackend>(std::move(calls), prefix,
                                                              parameters.run_id, options.timeout);
     return made;
+  } catch (const InterruptedError&) {
+    throw;
   } catch (const DistError& error) {
     std::throw_with_nested(RendezvousConnectionError(
         Concat("the store of the rendezvous could not be reached: ", error.what())));

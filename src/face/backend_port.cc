@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/interruption.h"
+#include "muster/error.h"
 #include "muster/rendezvous_error.h"
 
 namespace muster {
@@ -11,6 +13,9 @@ namespace {
 Error WhatWasThrown(const std::exception_ptr& thrown) {
   try {
     std::rethrow_exception(thrown);
+  } catch (const InterruptedError& error) {
+    KeepInterruption();  // a value again: whoever makes an error of it fulfils the wish
+    return {Code::kInterrupted, error.what()};
   } catch (const RendezvousStateError& error) {
     return {Code::kProtocol, error.what()};
   } catch (const std::exception& error) {
@@ -54,6 +59,8 @@ Result<std::optional<StateBackend::Answer>> BackendPort::Set(std::string_view by
 void BackendPort::Announce(std::string_view news) {
   try {
     backend_->Announce(news);
+  } catch (const InterruptedError&) {
+    KeepInterruption();
   } catch (...) {
     // Those who wait look by themselves, too; a backend that is really gone shows in the next call.
   }
@@ -62,6 +69,9 @@ void BackendPort::Announce(std::string_view news) {
 bool BackendPort::Await(std::string_view news, Duration time) {
   try {
     return backend_->AwaitNews(news, std::chrono::ceil<std::chrono::milliseconds>(time));
+  } catch (const InterruptedError&) {
+    KeepInterruption();
+    return true;
   } catch (...) {
     return false;
   }

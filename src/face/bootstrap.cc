@@ -36,6 +36,8 @@ bool Answers(const RendezvousStoreInfo& info, Surroundings& around) {
   try {
     TcpStore(info.master_addr, {.port = info.master_port, .timeout = kKnock}, around).Ping();
     return true;
+  } catch (const InterruptedError&) {
+    throw;
   } catch (const std::exception&) {
     return false;
   }

@@ -6,6 +6,7 @@
 #include "adapters/posix/process.h"
 #include "adapters/posix/temporary_file.h"
 #include "base/base64.h"
+#include "base/interruption.h"
 #include "base/planted.h"
 #include "base/text.h"
 #include "base/trim.h"
@@ -30,6 +31,8 @@ template <typename Operation>
 auto Reaching(std::string_view what, Operation operation) {
   try {
     return operation();
+  } catch (const InterruptedError&) {
+    throw;
   } catch (const std::exception& error) {
     std::throw_with_nested(RendezvousConnectionError(
         Concat("the store of the rendezvous could not ", what, ": ", error.what())));
@@ -83,6 +86,8 @@ std::shared_ptr<TcpStore> CreateTcp(const RendezvousParameters& parameters) {
   const bool serve = told ? *told : MatchesThisMachine(at.host);
   try {
     return OpenTcpStore(at, serve, timeout, grace);
+  } catch (const InterruptedError&) {
+    throw;
   } catch (const std::exception& error) {
     const std::string where = Concat(at.host, ":", at.port);
     if (!serve || told) {
@@ -122,6 +127,11 @@ auto C10dRendezvousBackend::Reach(std::string_view what, Operation operation) {
       return operation();
     } catch (const NetworkError&) {
       lost_ = true;
+      throw;
+    } catch (const InterruptedError&) {
+      // The connection may have been given up: that must not be the end of all rounds.
+      const ScopedUninterrupted once;
+      lost_ = !StillThere(*store_);
       throw;
     }
   });

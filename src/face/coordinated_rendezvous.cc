@@ -159,6 +159,9 @@ struct CoordinatedRendezvousHandler::Impl final : SessionRendezvous {
     try {
       store = std::make_shared<TcpStore>(
           options.host, TcpStoreOptions{.port = port, .timeout = options.join_timeout}, around);
+    } catch (const InterruptedError&) {
+      store.reset();
+      throw;
     } catch (const std::exception& error) {
       std::throw_with_nested(RendezvousConnectionError(
           Concat("the store of the rendezvous at ", Endpoint{options.host, port}.ToString(),

@@ -4,8 +4,10 @@
 
 #include "adapters/posix/posix_clock.h"
 #include "adapters/posix/process.h"
+#include "base/interruption.h"
 #include "base/prng.h"
 #include "base/text.h"
+#include "face/throw.h"
 
 namespace muster {
 
@@ -18,7 +20,10 @@ constexpr std::chrono::milliseconds kWorthwhile(10);
 void Delay(std::chrono::milliseconds time) {
   if (time < kWorthwhile) return;
   PosixClock clock;
-  clock.SleepUntil(DeadlineAfter(clock.Now(), time));
+  const Instant began = clock.Now();
+  clock.SleepUntil(DeadlineAfter(began, time));
+  if (IsInterrupted())
+    Throw(Interrupted(began, clock.Now(), Concat("waiting for ", time.count(), " ms to pass")));
 }
 
 void Delay(std::chrono::milliseconds least, std::chrono::milliseconds most) {

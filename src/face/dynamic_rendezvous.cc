@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "adapters/posix/process.h"
+#include "base/interruption.h"
 #include "base/text.h"
 #include "face/backend_port.h"
 #include "face/bootstrap.h"
@@ -13,6 +14,7 @@
 #include "face/reconnect.h"
 #include "face/rules_from.h"
 #include "face/this_process.h"
+#include "face/throw.h"
 #include "face/wait_report.h"
 #include "muster/network.h"
 #include "muster/prefix_store.h"
@@ -143,9 +145,18 @@ struct DynamicRendezvousHandler::Impl {
   // --- From values to exceptions ---
 
   [[noreturn]] void Throw(const Error& error) {
+    if (error.code == Code::kInterrupted) ThrowInterruptedHere(error.message);
     if (const std::exception_ptr thrown = backend.TakeException()) std::rethrow_exception(thrown);
     if (error.code == Code::kProtocol) throw RendezvousStateError(error.message);
     throw RendezvousConnectionError(error.message);
+  }
+
+  [[noreturn]] void ThrowInterruptedHere(std::string_view why) {
+    WaitReport report = Describe();
+    report.time_left.reset();
+    ThrowInterrupted(Concat("rendezvous '", settings.run_id, "', node '", driver.self().ToString(),
+                            "': ", InterruptedAfter(began, clock.Now()), " (", why, "); ",
+                            report.ToString()));
   }
 
   template <typename T>
@@ -210,6 +221,7 @@ struct DynamicRendezvousHandler::Impl {
 
   void Close(std::string_view reported_as, std::string_view reason) {
     const std::lock_guard lock(*mutex);
+    began = clock.Now();
     Reporting(reported_as, [&] { FinishOrThrow(driver.Close(reason)); });
     events.Record({kHandlerEvents, "_close"}, NodeState::kSucceeded, driver.self(), [&] {
       return Concat("node '", driver.self().ToString(), "' has closed rendezvous '",
@@ -252,7 +264,9 @@ struct DynamicRendezvousHandler::Impl {
 
   RendezvousInfo JoinNext() {
     place.reset();
-    if (document.state().round == 0) clock.SleepUntil(clock.Now() + driver.FirstDelay());
+    began = clock.Now();
+    if (document.state().round == 0) clock.SleepUntil(began + driver.FirstDelay());
+    if (IsInterrupted()) ThrowInterruptedHere("before the first look");
     const Instant deadline = clock.Now() + rules.timeout.join;
     FinishOrThrow(driver.Exit(deadline));
     FinishOrThrow(driver.Join(deadline));
@@ -275,6 +289,8 @@ struct DynamicRendezvousHandler::Impl {
     if (StillThere(*store)) return;
     try {
       store = Reconnected(*store);
+    } catch (const InterruptedError&) {
+      throw;
     } catch (const std::exception& error) {
       std::throw_with_nested(RendezvousConnectionError(
           Concat("the connection to the store of the rendezvous was lost, and there was no other: ",
@@ -300,6 +316,7 @@ struct DynamicRendezvousHandler::Impl {
   bool IsLeftBehind() { return place && LeftBehind(document.shared(), driver.self(), *place); }
 
   int64_t CountWaiting() {
+    began = clock.Now();
     return Reporting("num_nodes_waiting", [this] {
       OrThrow(document.Sync(SharedDocument::Freshness::kAny));
       const auto waiting = static_cast<int64_t>(document.state().wait_list.size());
@@ -347,6 +364,7 @@ struct DynamicRendezvousHandler::Impl {
   Bootstrap bootstrap;
   enum class Stage { kResting, kJoining, kBootstrap };
   std::atomic<Stage> stage = Stage::kResting;
+  Instant began{};  ///< The operation under way, or the last one. The caller's thread only.
   mutable std::mutex first_mutex;
   std::optional<Node> first;  ///< The round's rank 0, if it was there when this node looked.
   /// Held by heartbeats and by whoever else looks at the document meanwhile.
@@ -401,6 +419,7 @@ std::optional<MembershipEvent> DynamicRendezvousHandler::AwaitEvent(
 
 bool DynamicRendezvousHandler::IsClosed() {
   const std::lock_guard lock(*impl_->mutex);
+  impl_->began = impl_->clock.Now();
   return impl_->Reporting("is_closed", [this] {
     impl_->OrThrow(impl_->document.Sync(SharedDocument::Freshness::kAny));
     return impl_->document.state().closed;
@@ -419,7 +438,8 @@ int64_t DynamicRendezvousHandler::NumNodesWaiting() {
 void DynamicRendezvousHandler::Leave() {
   impl_->StopHeartbeats();
   impl_->place.reset();
-  const Instant deadline = impl_->clock.Now() + impl_->rules.timeout.close;
+  impl_->began = impl_->clock.Now();
+  const Instant deadline = impl_->began + impl_->rules.timeout.close;
   impl_->Reporting("leave", [&] {
     const Result<Decision> left = impl_->driver.Exit(deadline);
     impl_->driver.Forget();

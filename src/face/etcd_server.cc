@@ -14,8 +14,10 @@
 #include "adapters/posix/posix_clock.h"
 #include "adapters/posix/posix_dialer.h"
 #include "adapters/posix/process.h"
+#include "base/interruption.h"
 #include "base/text.h"
 #include "face/this_process.h"
+#include "face/throw.h"
 
 namespace muster {
 
@@ -167,9 +169,14 @@ struct EtcdServer::Impl {
 
   void AwaitHealth(std::chrono::milliseconds timeout) {
     PosixClock clock;
-    const Instant deadline = After(clock.Now(), timeout);
+    const Instant began = clock.Now();
+    const Instant deadline = After(began, timeout);
     for (MemberOf& member : members) {
       while (!IsHealthy(member, deadline)) {
+        if (IsInterrupted()) {
+          Throw(Interrupted(began, clock.Now(),
+                            Concat("waiting for etcd at localhost:", member.client_port)));
+        }
         if (const auto end = member.process->end()) {
           throw std::runtime_error(Concat("etcd at localhost:", member.client_port, " ended with ",
                                           *end, " instead of serving; its last words:\n",
@@ -228,6 +235,9 @@ void EtcdServer::Start(std::chrono::milliseconds timeout, int retries) {
       impl_->AwaitHealth(timeout);
       impl_->running = true;
       return;
+    } catch (const InterruptedError&) {
+      impl_->CleanUp();
+      throw;
     } catch (...) {
       impl_->EndMembers();
       if (attempt >= retries) {

@@ -6,6 +6,7 @@
 
 #include "base/base64.h"
 #include "base/text.h"
+#include "face/throw.h"
 #include "muster/rendezvous_error.h"
 #include "runtime/etcd_calls.h"
 #include "runtime/etcd_layout.h"
@@ -49,6 +50,7 @@ struct EtcdV2RendezvousBackend::Impl {
   Instant Deadline() { return After(calls->clock().Now(), timeout); }
 
   [[noreturn]] void Fail(std::string_view what, const Error& why) {
+    if (why.code == Code::kInterrupted) ThrowInterrupted(why.message);
     throw RendezvousConnectionError(
         Concat("the state of the rendezvous could not ", what, ": ", why.message));
   }

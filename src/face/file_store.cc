@@ -7,6 +7,7 @@
 
 #include "adapters/posix/posix_clock.h"
 #include "adapters/posix/posix_files.h"
+#include "base/interruption.h"
 #include "base/text.h"
 #include "face/throw.h"
 #include "runtime/file_table.h"
@@ -39,11 +40,13 @@ struct FileStore::Impl {
   const int world_size;
   milliseconds timeout = kDefaultStoreTimeout;
 
+  std::unique_lock<std::mutex> Alone() { return LockUnlessInterrupted(mutex, "FileStore"); }
   Instant Deadline() const { return DeadlineAfter(clock.Now(), timeout); }
 
   /// Runs `look` until it says something other than kNotFound, or the deadline has passed.
   template <typename T>
   Result<T> LookUntil(Instant deadline, const std::function<Result<T>()>& look) {
+    const Instant began = clock.Now();
     Duration pause = kFirstLook;
     while (true) {
       Result<T> seen = look();
@@ -51,6 +54,11 @@ struct FileStore::Impl {
       const Instant now = clock.Now();
       if (now >= deadline) return seen;
       clock.SleepUntil(std::min(now + pause, deadline));  // one look at the deadline itself
+      if (IsInterrupted()) {
+        return Interrupted(
+            began, clock.Now(),
+            Concat("waiting for key: ", seen.error().message, " (file ", table.path(), ")"));
+      }
       pause = std::min<Duration>(pause * 3 / 2, kLongestPause);
     }
   }
@@ -58,7 +66,7 @@ struct FileStore::Impl {
   /// For operations that need the file: it may be about to be created.
   template <typename T>
   T OnceThere(const std::function<Result<T>(Instant deadline)>& look) {
-    const std::lock_guard lock(mutex);
+    const auto lock = Alone();
     const Instant deadline = Deadline();
     return Given(LookUntil<T>(deadline, [&] { return look(deadline); }));
   }
@@ -70,18 +78,19 @@ FileStore::FileStore(std::string path, int world_size)
 }
 
 FileStore::~FileStore() {
+  const ScopedUninterrupted meanwhile;
   // A destructor has nobody to tell; whoever comes next finds the counts one short, and the file
   // stays.
   (void)impl_->table.Leave(impl_->world_size, impl_->Deadline());
 }
 
 void FileStore::Set(std::string_view key, std::string_view value) {
-  const std::lock_guard lock(impl_->mutex);
+  const auto lock = impl_->Alone();
   Given(impl_->table.Set(key, value, impl_->Deadline()));
 }
 
 std::string FileStore::Get(std::string_view key) {
-  const std::lock_guard lock(impl_->mutex);
+  const auto lock = impl_->Alone();
   const Instant deadline = impl_->Deadline();
   Result<std::string> value =
       impl_->LookUntil<std::string>(deadline, [&] { return impl_->table.Get(key, deadline); });
@@ -93,13 +102,13 @@ std::string FileStore::Get(std::string_view key) {
 }
 
 int64_t FileStore::Add(std::string_view key, int64_t delta) {
-  const std::lock_guard lock(impl_->mutex);
+  const auto lock = impl_->Alone();
   return Given(impl_->table.Add(key, delta, impl_->Deadline()));
 }
 
 std::string FileStore::CompareSet(std::string_view key, std::string_view expected,
                                   std::string_view desired) {
-  const std::lock_guard lock(impl_->mutex);
+  const auto lock = impl_->Alone();
   return Given(impl_->table.CompareSet(key, expected, desired, impl_->Deadline()));
 }
 
@@ -108,13 +117,13 @@ bool FileStore::Check(const std::vector<std::string>& keys) {
 }
 
 void FileStore::Wait(const std::vector<std::string>& keys, milliseconds timeout) {
-  const std::lock_guard lock(impl_->mutex);
+  const auto lock = impl_->Alone();
   const Instant deadline = DeadlineAfter(impl_->clock.Now(), timeout);
   // A key seen once counts as seen, even if it is deleted while we wait for the others.
   std::vector<std::string> missing = keys;
   const Result<bool> all = impl_->LookUntil<bool>(deadline, [&]() -> Result<bool> {
     MUSTER_CHECK_OK(impl_->table.RemovePresent(missing, deadline));
-    if (!missing.empty()) return Error{Code::kNotFound, missing.back()};
+    if (!missing.empty()) return Error{Code::kNotFound, Printable(missing.back())};
     return true;
   });
   if (!all && all.error().code == Code::kNotFound) {
@@ -140,7 +149,7 @@ std::vector<std::string> FileStore::ListKeys() {
 }
 
 void FileStore::Append(std::string_view key, std::string_view suffix) {
-  const std::lock_guard lock(impl_->mutex);
+  const auto lock = impl_->Alone();
   Given(impl_->table.Append(key, suffix, impl_->Deadline()));
 }
 

@@ -8,9 +8,11 @@
 #include <utility>
 
 #include "adapters/posix/posix_clock.h"
+#include "base/interruption.h"
 #include "base/limits.h"
 #include "base/text.h"
 #include "core/store/machine.h"
+#include "face/throw.h"
 
 namespace muster {
 
@@ -68,11 +70,11 @@ void RequireAccepted(const Reply& reply, std::string_view what, std::string_view
 
 std::string ReplyLimit() { return Concat("one answer holds at most ", HumanBytes(kReplyBytesMax)); }
 
-[[noreturn]] void ThrowTimeout(milliseconds timeout, const Views& keys) {
+std::string NamesOf(const Views& keys) {
   std::string names;
   for (const std::string_view key : keys)
     names += Concat(names.empty() ? "" : ", ", Printable(key));
-  throw StoreTimeoutError(Concat("Wait timeout after ", timeout.count(), " ms, keys: ", names));
+  return names;
 }
 
 }  // namespace
@@ -86,7 +88,8 @@ class HashStore::Call {
         lock_(impl.mutex),
         client_(static_cast<ClientId>(++impl.calls)),
         timeout_(timeout.value_or(impl.timeout)),
-        deadline_(DeadlineAfter(impl.clock.Now(), timeout_)) {}
+        began_(impl.clock.Now()),
+        deadline_(DeadlineAfter(began_, timeout_)) {}
 
   ~Call() {
     Released released;
@@ -105,7 +108,7 @@ class HashStore::Call {
     impl_.parked.emplace(client_, &parked);
     const bool in_time = Sleep(parked.wake, [&] { return parked.released; });
     impl_.parked.erase(client_);
-    if (!in_time) ThrowTimeout(timeout_, keys);
+    if (!in_time) ThrowLate(keys);
   }
 
   /// Returns after the store has changed, in whatever way; StoreTimeoutError, blaming `key`,
@@ -115,24 +118,43 @@ class HashStore::Call {
     ++impl_.awaiting_change;
     const bool in_time = Sleep(impl_.change, [&] { return impl_.calls != before; });
     --impl_.awaiting_change;
-    if (!in_time) ThrowTimeout(timeout_, {key});
+    if (!in_time) ThrowLate({key});
   }
 
   Reply Step(const Request& request) { return impl_.Step(client_, request); }
 
  private:
-  /// Whether `done` came true before the deadline.
+  /// Whether `done` came true before the deadline, and before the caller wished to end.
   template <typename Done>
   bool Sleep(std::condition_variable& wake, const Done& done) {
+    using TimePoint = std::chrono::steady_clock::time_point;
+    while (CanBeInterrupted()) {
+      const Instant now = impl_.clock.Now();
+      if (IsQuestionDue(now)) {
+        lock_.unlock();  // whoever is asked may want this store
+        AskWhetherInterrupted(now);
+        lock_.lock();
+      }
+      if (done()) return true;
+      if (now >= deadline_ || IsInterrupted()) return false;
+      wake.wait_until(lock_, TimePoint(UntilNextQuestion(deadline_).since_start), done);
+    }
     if (deadline_ == Instant::Never()) return wake.wait(lock_, done), true;
-    const std::chrono::steady_clock::time_point until(deadline_.since_start);
-    return wake.wait_until(lock_, until, done);
+    return wake.wait_until(lock_, TimePoint(deadline_.since_start), done);
+  }
+
+  [[noreturn]] void ThrowLate(const Views& keys) const {
+    if (IsInterrupted())
+      Throw(Interrupted(began_, impl_.clock.Now(), Concat("waiting for keys: ", NamesOf(keys))));
+    throw StoreTimeoutError(
+        Concat("Wait timeout after ", timeout_.count(), " ms, keys: ", NamesOf(keys)));
   }
 
   Impl& impl_;
   std::unique_lock<std::mutex> lock_;
   const ClientId client_;
   const milliseconds timeout_;
+  const Instant began_;
   const Instant deadline_;
 };
 

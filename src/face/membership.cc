@@ -2,7 +2,9 @@
 #include <algorithm>
 
 #include "adapters/posix/posix_clock.h"
+#include "base/interruption.h"
 #include "base/text.h"
+#include "face/throw.h"
 #include "muster/rendezvous_handler.h"
 
 namespace muster {
@@ -34,7 +36,8 @@ std::optional<MembershipEvent> RendezvousHandler::AwaitEvent(std::chrono::millis
 
 std::optional<MembershipEvent> RendezvousHandler::LookForEvents(
     Clock& clock, std::chrono::milliseconds time, const std::function<int64_t()>& count_waiting) {
-  const Instant until = After(clock.Now(), time);
+  const Instant began = clock.Now();
+  const Instant until = After(began, time);
   while (true) {
     if (!closed_told_ && IsClosed()) {
       closed_told_ = true;
@@ -49,6 +52,7 @@ std::optional<MembershipEvent> RendezvousHandler::LookForEvents(
     const Instant now = clock.Now();
     if (now >= until) return std::nullopt;
     clock.SleepUntil(std::min(until, now + kLook));
+    if (IsInterrupted()) Throw(Interrupted(began, clock.Now(), "waiting for a membership event"));
   }
 }
 

@@ -2,9 +2,11 @@
 
 #include <utility>
 
+#include "base/interruption.h"
 #include "base/planted.h"
 #include "base/probe.h"
 #include "base/text.h"
+#include "face/throw.h"
 #include "face/wait_report.h"
 
 namespace muster {
@@ -39,12 +41,14 @@ template <typename Ready>
 bool SessionClient::AwaitUntil(Lock& lock, Instant until, const Ready& ready) {
   while (!ready()) {
     if (until != Instant::Never() && clock_.Now() >= until) return false;
+    if (IsInterrupted()) return false;
     lock.mutex()->WaitUntil(until);
   }
   return true;
 }
 
 SessionClient::~SessionClient() {
+  const ScopedUninterrupted meanwhile;
   bool said = false;
   bool waits = false;
   thread_->RunAndWait([&] {
@@ -85,11 +89,15 @@ SessionClient::Outcome SessionClient::Join(Duration timeout) {
   // The time of a spare begins when it stops being one, or loses the server.
   const auto settled = [&] { return outcome_.has_value() || (is_spare_ && open_); };
   while (!outcome_) {
+    if (IsInterrupted()) {
+      GiveUp(lock);
+      return {.kind = Outcome::Kind::kInterrupted};
+    }
     if (is_spare_ && open_) {
       AwaitUntil(lock, Instant::Never(), [&] { return !settled() || outcome_; });
       join_by_ = clock_.Now() + timeout;
     } else if (!AwaitUntil(lock, join_by_, settled) &&
-               !(open_ && AwaitUntil(lock, join_by_ + kLastWord, settled))) {
+               !(open_ && AwaitUntil(lock, join_by_ + kLastWord, settled)) && !IsInterrupted()) {
       Finish({.kind = Outcome::Kind::kUnreachable,
               .why = trouble_.empty() ? "it does not answer" : trouble_});
     }
@@ -103,8 +111,32 @@ SessionClient::Outcome SessionClient::Join(Duration timeout) {
   return *std::exchange(outcome_, std::nullopt);
 }
 
+// The others are to know at once; and what is still said of this join must not be taken for the
+// answer to another one, so it is left in order or not at all.
+void SessionClient::GiveUp(Lock& lock) {
+  const ScopedUninterrupted once;
+  joining_ = false;
+  left_ = false;
+  thread_->loop().Post([this] {
+    if (link_) link_->Leave();
+  });
+  const auto over = [&] { return left_ || !open_; };
+  if (open_ && AwaitUntil(lock, clock_.Now() + kInterruptionGrace, over) && left_) return;
+  thread_->loop().Post([this] {
+    if (link_) link_->Abandon();
+  });
+}
+
+// `said`: what the other end hears of all the same.
+void SessionClient::ThrowIfInterrupted(Instant began, std::string_view said) const {
+  if (IsInterrupted())
+    Throw(
+        Interrupted(began, clock_.Now(), Concat("waiting for ", said, " (", options_.server, ")")));
+}
+
 bool SessionClient::Leave(Duration timeout) {
   Lock lock(*monitor_);
+  const Instant began = clock_.Now();
   assignment_.reset();
   events_.clear();
   waiting_ = 0;
@@ -113,16 +145,24 @@ bool SessionClient::Leave(Duration timeout) {
     if (link_) link_->Leave();
   });
   if (!open_) return false;
-  return AwaitUntil(lock, clock_.Now() + timeout, [&] { return left_ || !open_; }) && left_;
+  if (!AwaitUntil(lock, began + timeout, [&] { return left_ || !open_; })) {
+    ThrowIfInterrupted(began, "the end of its membership to be confirmed");
+    return false;
+  }
+  return left_;
 }
 
 bool SessionClient::Close(std::string reason, Duration timeout) {
   Lock lock(*monitor_);
+  const Instant began = clock_.Now();
   thread_->loop().Post([this, reason = std::move(reason)] {
     if (link_) link_->Close(reason);
   });
-  return AwaitUntil(lock, clock_.Now() + timeout, [&] { return closed_ || plain_ || refused_; }) &&
-         closed_;
+  if (!AwaitUntil(lock, began + timeout, [&] { return closed_ || plain_ || refused_; })) {
+    ThrowIfInterrupted(began, "the end of the rendezvous to be confirmed");
+    return false;
+  }
+  return closed_;
 }
 
 bool SessionClient::closed() const {
@@ -152,7 +192,9 @@ bool SessionClient::plain() const {
 
 std::optional<MembershipEvent> SessionClient::AwaitEvent(Instant until) {
   Lock lock(*monitor_);
-  AwaitUntil(lock, until, [&] { return stop_waiting_ || !events_.empty(); });
+  const Instant began = clock_.Now();
+  if (!AwaitUntil(lock, until, [&] { return stop_waiting_ || !events_.empty(); }))
+    ThrowIfInterrupted(began, "a membership event");
   stop_waiting_ = false;
   if (events_.empty()) return std::nullopt;
   MembershipEvent event = std::move(events_.front());

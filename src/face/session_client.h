@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "muster/rendezvous_handler.h"
 #include "ports/surroundings.h"
@@ -38,8 +39,9 @@ class SessionClient final : private RendezvousLinkOwner {
       kTimedOut,     ///< The server says so: who was missing.
       kUnreachable,  ///< Nobody said anything in time.
       kRefused,
-      kPlain,   ///< The server has no coordinator.
-      kFailed,  ///< `failure`: trying again would not help.
+      kInterrupted,  ///< As the caller wished; the node has given up its place.
+      kPlain,        ///< The server has no coordinator.
+      kFailed,       ///< `failure`: trying again would not help.
     };
     Kind kind{};
     Push assignment{};  ///< kComplete.
@@ -49,6 +51,7 @@ class SessionClient final : private RendezvousLinkOwner {
   /// Blocks until the node is in the next round, or cannot be.
   Outcome Join(Duration timeout);
 
+  // These three: InterruptedError.
   /// False: the server did not confirm it in time, and notices by itself.
   bool Leave(Duration timeout);
   bool Close(std::string reason, Duration timeout);
@@ -84,6 +87,8 @@ class SessionClient final : private RendezvousLinkOwner {
   bool AwaitUntil(Lock& lock, Instant until, const Ready& ready);
   void OnRefused(const Push& push);
   void OnClosed(const Push& push);
+  void GiveUp(Lock& lock);
+  void ThrowIfInterrupted(Instant began, std::string_view said) const;
   void AddEvent(MembershipEvent event);
   bool InRound(int64_t round) const;
   void LosePlace(const std::string& why);

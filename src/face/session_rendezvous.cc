@@ -3,8 +3,10 @@
 #include <utility>
 
 #include "adapters/posix/process.h"
+#include "base/interruption.h"
 #include "base/text.h"
 #include "face/bootstrap.h"
+#include "face/throw.h"
 #include "muster/rendezvous_error.h"
 
 namespace muster {
@@ -41,9 +43,16 @@ std::optional<RendezvousInfo> SessionRendezvous::Next() {
     return Concat("node '", session.node().ToString(),
                   "' wants to join the next round of rendezvous '", session_options_.run_id, "'");
   });
+  const Instant began = clock.Now();
   const SessionClient::Outcome outcome = session.Join(session_options_.join_timeout);
   if (outcome.kind == SessionClient::Outcome::Kind::kPlain) return std::nullopt;
   try {
+    if (outcome.kind == SessionClient::Outcome::Kind::kInterrupted) {
+      ThrowInterrupted(Concat("rendezvous '", session_options_.run_id, "', node '",
+                              session.node().ToString(),
+                              "': ", InterruptedAfter(began, clock.Now()),
+                              " while waiting for the next round (", server_, ")"));
+    }
     if (outcome.kind != SessionClient::Outcome::Kind::kComplete) Throw(outcome, session);
     return Enter(outcome.assignment, session);
   } catch (const std::exception& error) {

@@ -64,6 +64,8 @@ int64_t Arrive(Store& store, int64_t world_size, std::string_view prefix) {
 int64_t ArrivedBy(Store& store, std::string_view prefix, int64_t known) {
   try {
     return store.Add(CounterKey(prefix), 0);
+  } catch (const InterruptedError&) {
+    throw;
   } catch (const std::exception&) {
     return known;
   }
@@ -132,6 +134,8 @@ std::string AwaitFindings(Store& store, std::string_view prefix, const BarrierOp
     store.Set(TraceKey(prefix, *options.rank), kMarker);
     finding = *options.rank == 0 ? FindMissing(store, world_size, prefix, options)
                                  : AwaitFindings(store, prefix, options);
+  } catch (const InterruptedError&) {
+    throw;
   } catch (const DistError& lost) {
     // The store is gone: what went wrong first is still what the user should read first.
     finding = Concat("who did not come is unknown: ", lost.what());
@@ -167,6 +171,8 @@ void FindAbsent(Store& store, std::string_view prefix, int64_t first, int64_t en
   Names absent;
   try {
     FindAbsent(store, prefix, 0, world_size, absent);
+  } catch (const InterruptedError&) {
+    throw;
   } catch (const std::exception&) {
     // Then the error says less.
   }

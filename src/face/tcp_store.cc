@@ -91,7 +91,7 @@ struct TcpStore::Impl {
   template <typename Call>
   auto Ask(const Call& call) {
     const milliseconds limit = Timeout();
-    const std::lock_guard lock(mutex);
+    const auto lock = LockUnlessInterrupted(mutex, "TcpStore");
     return ValueOrThrow(call(*client, limit));
   }
 };
@@ -187,7 +187,7 @@ void TcpStore::QueuePush(std::string_view key, std::string_view value) {
 
 std::string TcpStore::QueuePop(std::string_view key, PopMode mode) {
   const milliseconds limit = Timeout();
-  const std::lock_guard lock(impl_->mutex);
+  const auto lock = LockUnlessInterrupted(impl_->mutex, "TcpStore");
   Result<std::string> element =
       mode == PopMode::kWait ? impl_->client->Pop(key, limit) : impl_->client->TryPop(key, limit);
   if (!element && element.error().code == Code::kNotFound)

@@ -14,6 +14,7 @@
 #include "adapters/posix/process.h"
 #include "adapters/uv/uv_connector.h"
 #include "adapters/uv/uv_loop.h"
+#include "base/interruption.h"
 #include "base/limits.h"
 #include "base/text.h"
 #include "face/throw.h"
@@ -33,6 +34,16 @@ class StdMonitor final : public Monitor {
   void unlock() override { mutex_.unlock(); }
   void WaitUntil(Instant until) override {
     std::unique_lock lock(mutex_, std::adopt_lock);
+    if (CanBeInterrupted()) {
+      const Instant now = clock_.Now();
+      if (IsQuestionDue(now)) {
+        lock.unlock();
+        AskWhetherInterrupted(now);
+        lock.lock();
+        until = now;  // what the caller waits for may have come meanwhile
+      }
+      until = UntilNextQuestion(until);
+    }
     if (until == Instant::Never()) {
       news_.wait(lock);
     } else if (const Duration left = until - clock_.Now(); left > 0s) {

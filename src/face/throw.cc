@@ -2,6 +2,9 @@
 
 #include <stdexcept>
 
+#include "adapters/posix/posix_clock.h"
+#include "base/interruption.h"
+#include "base/text.h"
 #include "muster/error.h"
 
 namespace muster {
@@ -20,11 +23,35 @@ void Throw(const Error& error) {
       throw std::out_of_range(error.message);
     case Code::kUnsupported:
       throw NotImplementedError(error.message);
+    case Code::kInterrupted:
+      ThrowInterrupted(error.message);
     case Code::kNotFound:
     case Code::kProtocol:
       throw StoreError(error.message);
   }
   throw StoreError(error.message);
+}
+
+void ThrowInterrupted(const std::string& message) {
+  FulfilInterruption();
+  throw InterruptedError(message);
+}
+
+std::unique_lock<std::mutex> LockUnlessInterrupted(std::mutex& mutex, std::string_view what) {
+  if (!CanBeInterrupted()) return std::unique_lock(mutex);
+  constexpr Duration kPause = 5ms;
+  std::unique_lock lock(mutex, std::try_to_lock);
+  PosixClock clock;
+  const Instant began = clock.Now();
+  while (!lock.owns_lock()) {
+    clock.SleepUntil(clock.Now() + kPause);
+    if (IsInterrupted()) {
+      Throw(Interrupted(began, clock.Now(),
+                        Concat("waiting for another thread's call on the same ", what)));
+    }
+    lock.try_lock();
+  }
+  return lock;
 }
 
 }  // namespace muster

@@ -1,6 +1,9 @@
 // Where values become exceptions: the public face's half of style rule 12.
 #pragma once
 
+#include <mutex>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/result.h"
@@ -9,6 +12,13 @@ namespace muster {
 
 /// Throws the public class that stands for the error's code.
 [[noreturn]] void Throw(const Error& error);
+
+/// InterruptedError. Every one of them is thrown here: with it the caller's wish is fulfilled.
+[[noreturn]] void ThrowInterrupted(const std::string& message);
+
+/// The lock of a store that serves one call at a time (`what`: "TcpStore"). InterruptedError if the
+/// caller wished to end while another thread had it.
+std::unique_lock<std::mutex> LockUnlessInterrupted(std::mutex& mutex, std::string_view what);
 
 template <typename T>
 T ValueOrThrow(Result<T> result) {

@@ -15,7 +15,8 @@ class Clock {
   /// The wall clock, to be written down for others. Any thread.
   virtual WallTime Wall() const = 0;
 
-  /// Blocks until `when`. Any thread.
+  /// Blocks until `when`, or until the thread is interrupted (base/interruption.h): whoever sleeps
+  /// in a loop looks whether it is. Any thread.
   virtual void SleepUntil(Instant when) = 0;
 };
 

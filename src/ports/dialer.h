@@ -13,7 +13,8 @@
 
 namespace muster {
 
-/// One connection. One thread at a time; every call is bounded by its deadline.
+/// One connection. One thread at a time; every call is bounded by its deadline. kInterrupted (from
+/// all of them): as kTimeout, but it was the caller's wish (base/interruption.h).
 class BlockingStream {
  public:
   virtual ~BlockingStream() = default;
@@ -35,7 +36,7 @@ class Dialer {
 
   /// One attempt at every address of `to`, IPv6 first. kUnavailable when nobody answers (yet):
   /// refused, reset, unresolvable; kTimeout when the deadline passed first; kInvalid when repeating
-  /// cannot help.
+  /// cannot help; kInterrupted as above.
   virtual Result<std::unique_ptr<BlockingStream>> Dial(const Endpoint& to, Instant deadline) = 0;
 };
 

@@ -22,7 +22,8 @@ class Monitor {
 
   virtual void lock() = 0;
   virtual void unlock() = 0;
-  /// Gives the lock back until there is news, or until then; or for no reason at all.
+  /// Gives the lock back until there is news, or until then; or for no reason at all, of which one
+  /// is that the thread is interrupted (base/interruption.h).
   virtual void WaitUntil(Instant until) = 0;
   virtual void NotifyAll() = 0;
 };

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/interruption.h"
 #include "base/text.h"
 
 namespace muster {
@@ -46,10 +47,15 @@ class Waiting final : public EtcdWatcher {
   }
 
   Status Result(Clock& clock, Instant deadline) {
+    const Instant began = clock.Now();
     Lock lock(*monitor_);
     while (!outcome_) {
       if (deadline != Instant::Never() && clock.Now() >= deadline) {
         outcome_ = Status(Error{Code::kTimeout, trouble_});
+        break;
+      }
+      if (IsInterrupted()) {
+        outcome_ = Status(Error{Code::kInterrupted, InterruptedAfter(began, clock.Now())});
         break;
       }
       monitor_->WaitUntil(deadline);
@@ -102,24 +108,41 @@ Result<std::shared_ptr<EtcdCalls>> EtcdCalls::Open(const EtcdConnector& connecto
 
 template <typename T>
 Result<T> EtcdCalls::Ask(const std::function<void(std::function<void(Result<T>)>)>& start) {
-  const std::unique_ptr<Monitor> monitor = around_.MakeMonitor();
-  std::optional<Result<T>> answer;
-  thread_->loop().Post([&] {
-    start([&](Result<T> result) {
-      const Lock lock(*monitor);
-      answer = std::move(result);
-      monitor->NotifyAll();
+  // Outlives a caller who does not wait for the answer.
+  struct Asked {
+    std::unique_ptr<Monitor> monitor;
+    std::atomic<bool> is_started = false;  // and needs nothing of the caller any more
+    std::optional<Result<T>> answer;
+  };
+  const auto asked = std::make_shared<Asked>();
+  asked->monitor = around_.MakeMonitor();
+  thread_->loop().Post([asked, &start] {
+    start([asked](Result<T> result) {
+      const Lock lock(*asked->monitor);
+      asked->answer = std::move(result);
+      asked->monitor->NotifyAll();
     });
+    asked->is_started = true;
   });
-  Lock lock(*monitor);
-  while (!answer) monitor->WaitUntil(Instant::Never());
-  return *std::move(answer);
+  const Instant began = clock_.Now();
+  Lock lock(*asked->monitor);
+  while (!asked->answer && !IsInterrupted()) asked->monitor->WaitUntil(Instant::Never());
+  if (asked->answer) return *std::move(asked->answer);
+  // What etcd owes at once is about to come, and may be worth having.
+  Error why{Code::kInterrupted, InterruptedAfter(began, clock_.Now())};
+  const ScopedUninterrupted once;
+  const Instant until = clock_.Now() + kInterruptionGrace;
+  while (!asked->answer && (!asked->is_started || clock_.Now() < until))
+    asked->monitor->WaitUntil(clock_.Now() + kQuestionInterval);
+  if (asked->answer) return *std::move(asked->answer);
+  return Error{why.code, Concat(why.message, " while waiting for an answer of ", name_)};
 }
 
 template <typename T>
 Result<T> EtcdCalls::Repeat(Instant deadline, bool repeat_unheard,
                             const std::function<Result<T>(Duration)>& attempt) {
   Backoff backoff(kFirstPause, kLongestPause, NextSeed());
+  const Instant began = clock_.Now();
   while (true) {
     const Duration left = deadline == Instant::Never() ? kAttempt : deadline - clock_.Now();
     Result<T> result = attempt(std::clamp<Duration>(left, 1ms, kAttempt));
@@ -129,6 +152,10 @@ Result<T> EtcdCalls::Repeat(Instant deadline, bool repeat_unheard,
     const Instant next = clock_.Now() + backoff.Next();
     if (next >= deadline) return result;
     clock_.SleepUntil(next);
+    if (IsInterrupted()) {
+      return Error{Code::kInterrupted, Concat(InterruptedAfter(began, clock_.Now()),
+                                              " while trying again: ", result.error().message)};
+    }
   }
 }
 

@@ -18,6 +18,7 @@ namespace muster {
 /// Whether it changes nothing, whatever its conditions: then it may be repeated at any time.
 bool OnlyReads(const EtcdTransaction& transaction);
 
+/// Every call may be kInterrupted (base/interruption.h); a write may have happened all the same.
 class EtcdCalls {
  public:
   /// Does not wait for etcd. What the connector returns; what Surroundings::StartLoop() throws.

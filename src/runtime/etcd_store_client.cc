@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/interruption.h"
 #include "base/text.h"
 
 namespace muster {
@@ -46,6 +47,15 @@ const EtcdPair* OnlyPair(const EtcdAnswer& answer) {
 /// One range from the first to the last of `keys`, which are sorted.
 EtcdRange Span(const std::vector<std::string>& keys) {
   return {.begin = keys.front(), .end = keys.back() + '\0'};
+}
+
+bool EndsWait(const Error& error) {
+  return error.code == Code::kTimeout || error.code == Code::kInterrupted;
+}
+
+Error Beaten(std::string_view what, std::string_view key, int64_t lost) {
+  return {Code::kInterrupted, Concat(what, " of '", Printable(key),
+                                     "': interrupted after others were faster ", lost, " times")};
 }
 
 Status MustFit(std::string_view what, std::string_view key, size_t bytes) {
@@ -106,7 +116,7 @@ Result<EtcdAnswer> EtcdStoreClient::Commit(const EtcdTransaction& transaction, I
   // To a caller, a timeout is a key that did not come. This is a cluster that did not answer.
   const Code code = answer.error().code;
   const bool unheard = code == Code::kTimeout;
-  const bool open = unheard && !OnlyReads(transaction);
+  const bool open = (unheard || code == Code::kInterrupted) && !OnlyReads(transaction);
   return Error{unheard ? Code::kUnavailable : code,
                Concat(what, " of '", Printable(key), "': ", answer.error().message,
                       open ? " (it may have happened all the same: look before repeating)" : "")};
@@ -117,6 +127,10 @@ Error EtcdStoreClient::TimedOut(Time limit, const Keys& keys, const Error& why) 
   for (const std::string& key : keys) {
     if (names.size() == kNamesShown) break;
     names.push_back(Printable(key));
+  }
+  if (why.code == Code::kInterrupted) {
+    return {why.code, Concat(why.message, " while waiting, keys: ",
+                             ListOf(names, kNamesShown, keys.size()), " (", calls_->name(), ")")};
   }
   return {Code::kTimeout, Concat("wait timeout after ", limit.count(), "ms, keys: ",
                                  ListOf(names, kNamesShown, keys.size()), " (", calls_->name(), ")",
@@ -166,6 +180,7 @@ Status EtcdStoreClient::Replace(std::string_view key, std::string_view what, Tim
                             " times; let fewer write it at once")};
       }
       calls_->clock().SleepUntil(pause);
+      if (IsInterrupted()) return Beaten(what, key, lost);
     }
   }
 }
@@ -195,8 +210,7 @@ Result<std::string> EtcdStoreClient::Get(std::string_view key, Time limit) {
           return !change.deleted;
         });
     if (come) return value;
-    if (come.error().code == Code::kTimeout)
-      return TimedOut(limit, {std::string(key)}, come.error());
+    if (EndsWait(come.error())) return TimedOut(limit, {std::string(key)}, come.error());
     if (come.error().code != Code::kNotFound) return come.error();
   }
 }
@@ -404,7 +418,7 @@ Status EtcdStoreClient::WaitFor(Missing missing, Time limit, Instant deadline) c
           return missing.keys.empty();
         });
     if (come) return Ok();
-    if (come.error().code == Code::kTimeout) return TimedOut(limit, missing.List(), come.error());
+    if (EndsWait(come.error())) return TimedOut(limit, missing.List(), come.error());
     if (come.error().code != Code::kNotFound) return come.error();
   }
 }
@@ -480,6 +494,7 @@ Status EtcdStoreClient::Push(std::string_view key, std::string_view value, Time 
                                           "ms, others were faster ", lost, " times")};
     }
     calls_->clock().SleepUntil(pause);
+    if (IsInterrupted()) return Beaten("QueuePush", key, lost);
   }
 }
 
@@ -539,8 +554,7 @@ Result<std::string> EtcdStoreClient::Pop(std::string_view key, Time limit) {
     const Status come = calls_->Await({layout_.QueueOf(key)}, revision + 1, deadline,
                                       [](const EtcdChange& change) { return !change.deleted; });
     if (come || come.error().code == Code::kNotFound) continue;
-    if (come.error().code == Code::kTimeout)
-      return TimedOut(limit, {std::string(key)}, come.error());
+    if (EndsWait(come.error())) return TimedOut(limit, {std::string(key)}, come.error());
     return come.error();
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/interruption.h"
 #include "base/probe.h"
 #include "base/text.h"
 #include "core/rendezvous/transitions.h"
@@ -60,11 +61,22 @@ Duration RendezvousDriver::FirstDelay() {
 Result<Decision> RendezvousDriver::Join(Instant deadline) {
   Result<Decision> joined = Run({.decide = DecideJoin, .deadline = deadline});
   if (joined && joined->action == Action::kFinish) last_round_ = document_.shared().round;
+  if (!joined && joined.error().code == Code::kInterrupted) GiveUp();
   return joined;
 }
 
+void RendezvousDriver::GiveUp() {
+  const ScopedUninterrupted once;
+  const auto snapshot = Snapshot();  // what was waited for, not what is left of it
+  static_cast<void>(Run({.decide = DecideGiveUp, .deadline = clock_.Now() + kInterruptionGrace}));
+  const std::lock_guard lock(mutex_);
+  snapshot_ = snapshot;
+}
+
 Result<Decision> RendezvousDriver::Exit(Instant deadline) {
-  return Run({.decide = DecideExit, .deadline = deadline});
+  Result<Decision> left = Run({.decide = DecideExit, .deadline = deadline});
+  if (!left && left.error().code == Code::kInterrupted) GiveUp();
+  return left;
 }
 
 Result<Decision> RendezvousDriver::Close(std::string_view reason) {
@@ -104,6 +116,7 @@ Result<Decision> RendezvousDriver::Run(Operation operation) {
       // next Sync() has written it again.
       if (now >= operation.deadline) return Decision{Action::kErrorTimeout, "no write was kept"};
       PauseAfterLoss(operation);
+      if (IsInterrupted()) return Error{Code::kInterrupted, "no write was kept"};
       continue;
     }
 
@@ -117,6 +130,7 @@ Result<Decision> RendezvousDriver::Run(Operation operation) {
     Decision decision = operation.decide(outlook);
     Publish(outlook, decision);
     if (IsFinal(decision.action)) return decision;
+    if (IsInterrupted()) return Error{Code::kInterrupted, decision.reason};
     if (lost) MUSTER_PROBE("a write lost to another");
     if (lost) {
       // What came back is what beat us. By the time the pause is over others have written, too.

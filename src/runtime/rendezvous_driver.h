@@ -49,7 +49,8 @@ class RendezvousDriver {
   RendezvousDriver(SharedDocument& document, StateBackend& backend, Node self,
                    const RendezvousRules& rules, Clock& clock, uint64_t seed, DriverHooks hooks);
 
-  /// The final decision: kFinish, or one of the errors. Backend errors are returned as such.
+  /// The final decision: kFinish, or one of the errors. Backend errors are returned as such;
+  /// kInterrupted (base/interruption.h): of a join or an exit, the node is out of it all the same.
   Result<Decision> Join(Instant deadline);
   Result<Decision> Exit(Instant deadline);
   /// `reason` is told to everybody, under this node's name.
@@ -84,6 +85,9 @@ class RendezvousDriver {
   };
 
   Result<Decision> Run(Operation operation);
+  /// Takes the node out of wherever it is, if the backend lets it; others notice by themselves,
+  /// too.
+  void GiveUp();
   void Perform(Action action, Operation& operation);
   /// Wakes those who wait for what the write that was just stored brought about.
   void AnnounceChange(int64_t round_before, bool complete_before, bool closed_before);

@@ -1,10 +1,10 @@
 #include "runtime/store_client.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/interruption.h"
 #include "base/text.h"
 #include "runtime/backoff.h"
 #include "wire/layout.h"
@@ -16,7 +16,6 @@ namespace {
 
 constexpr Duration kFirstRetry = 20ms;
 constexpr Duration kLongestRetry = 2s;
-constexpr size_t kReceiveBytes = 4 * 1024;  // larger values are received where they belong
 // The counter of joined workers: the one key without a leading '/'.
 constexpr std::string_view kWorkersKey = "init/";
 
@@ -44,7 +43,12 @@ Result<std::unique_ptr<StoreClient>> StoreClient::Connect(Dialer& dialer, Clock&
                                                           const Endpoint& server,
                                                           const StoreClientOptions& options,
                                                           Timeout timeout) {
-  const Instant deadline = DeadlineAfter(clock.Now(), timeout);
+  const Instant began = clock.Now();
+  const Instant deadline = DeadlineAfter(began, timeout);
+  const auto interrupted = [&] {
+    return Interrupted(began, clock.Now(),
+                       Concat("trying to connect to (", server.host, ", ", server.port, ")"));
+  };
   Backoff backoff(kFirstRetry, kLongestRetry, options.seed);
   bool with_ping = true;
   while (true) {
@@ -63,6 +67,7 @@ Result<std::unique_ptr<StoreClient>> StoreClient::Connect(Dialer& dialer, Clock&
     } else {
       failure = stream.error();
     }
+    if (failure->code == Code::kInterrupted) return interrupted();
     if (failure->code == Code::kInvalid) {
       return Error{Code::kUnavailable,
                    Concat("The client socket has failed to connect to any network address of (",
@@ -75,6 +80,7 @@ Result<std::unique_ptr<StoreClient>> StoreClient::Connect(Dialer& dialer, Clock&
                           "). The last attempt failed with: ", failure->message)};
     }
     clock.SleepUntil(std::min(clock.Now() + backoff.Next(), deadline));
+    if (IsInterrupted()) return interrupted();
   }
 }
 
@@ -138,8 +144,12 @@ Status StoreClient::Join(int world_size, bool owns_server, Timeout timeout) {
                           "/", world_size, " clients joined.")};
     }
     clock_.SleepUntil(next);
+    if (IsInterrupted()) {
+      return InterruptedIn(
+          call, Concat("waiting for clients, ", joined, "/", world_size, " clients joined"));
+    }
     // Whoever slept past the deadline still gets an answer: the others are late, not the server.
-    const Call look{call.op, call.timeout,
+    const Call look{call.op, call.timeout, call.began,
                     std::max(call.deadline, DeadlineAfter(clock_.Now(), options_.answer_grace))};
     MUSTER_CHECK_OK(Send(look, {.op = Op::kAdd, .key = kWorkersKey, .number = 0}));
     MUSTER_TRY(joined, ReadNumber(look));
@@ -259,21 +269,25 @@ Status StoreClient::Wait(Keys keys, Timeout timeout) {
 
 Status StoreClient::WaitOnWire(Keys wire_keys, const Call& call) {
   MUSTER_CHECK_OK(Send(call, {.op = Op::kWait, .keys = Views(wire_keys)}));
-  return AwaitStop(call, LateText(wire_keys, call));
+  return AwaitStop(call, "wait", NamesOf(wire_keys));
 }
 
 Status StoreClient::WaitBefore(Keys wire_keys, const Call& call) {
   MUSTER_CHECK_OK(WaitOnWire(wire_keys, call));
   if (clock_.Now() < call.deadline) return Ok();
   // The answer crossed with the cancel. To ask more now would be to give the connection up.
-  return Error{Code::kTimeout, LateText(wire_keys, call)};
+  return Error{Code::kTimeout, Late(call, "wait", NamesOf(wire_keys))};
 }
 
-std::string StoreClient::LateText(Keys wire_keys, const Call& call) {
-  std::string late = Concat("wait timeout after ", Milliseconds(call.timeout), ", keys: ");
+std::string StoreClient::NamesOf(Keys wire_keys) {
+  std::string names = "keys: ";
   for (size_t i = 0; i < wire_keys.size(); ++i)
-    late += Concat(i == 0 ? "" : ", ", Printable(wire_keys[i]));
-  return late;
+    names += Concat(i == 0 ? "" : ", ", Printable(wire_keys[i]));
+  return names;
+}
+
+std::string StoreClient::Late(const Call& call, std::string_view what, std::string_view names) {
+  return Concat(what, " timeout after ", Milliseconds(call.timeout), ", ", names);
 }
 
 Result<bool> StoreClient::Delete(std::string_view key, Timeout timeout) {
@@ -375,7 +389,7 @@ Result<int64_t> StoreClient::QueueLength(std::string_view key, Timeout timeout) 
 Status StoreClient::Barrier(std::string_view key, int64_t world_size, Timeout timeout) {
   const Call call = Begin(Op::kBarrier, timeout);
   MUSTER_CHECK_OK(Send(call, {.op = Op::kBarrier, .key = WireKey(key), .number = world_size}));
-  return AwaitStop(call, Concat("barrier timeout after ", Milliseconds(timeout), ", key: ", key));
+  return AwaitStop(call, "barrier", Concat("key: ", key));
 }
 
 Status StoreClient::Ping(Timeout timeout) {
@@ -387,177 +401,6 @@ Status StoreClient::Ping(Timeout timeout) {
     return Break({Code::kProtocol, "PING was answered with another number"});
   }
   return Ok();
-}
-
-// ------------------------------------------------------------------------------------------
-// sending, receiving
-
-StoreClient::Call StoreClient::Begin(Op op, Timeout timeout) {
-  return {op, timeout, DeadlineAfter(clock_.Now(), timeout)};
-}
-
-Status StoreClient::Judge(const Request& request) const {
-  const auto check = [&](std::string_view what, std::string_view bytes,
-                         uint64_t allowed) -> Status {
-    if (bytes.size() <= allowed) return Ok();
-    return Error{Code::kInvalid, Concat(Name(request.op), ": ", what, " of ", bytes.size(),
-                                        " bytes, limit ", allowed, ": ", Printable(bytes, 40))};
-  };
-  MUSTER_CHECK_OK(check("key", request.key, options_.key_bytes_max));
-  MUSTER_CHECK_OK(check("value", request.value, options_.value_bytes_max));
-  MUSTER_CHECK_OK(check("expected value", request.expected, options_.value_bytes_max));
-  for (const std::string_view key : request.keys)
-    MUSTER_CHECK_OK(check("key", key, options_.key_bytes_max));
-  for (const std::string_view value : request.values) {
-    MUSTER_CHECK_OK(check("value", value, options_.value_bytes_max));
-  }
-  if (request.keys.size() > kKeysPerRequestMax) {
-    return Error{Code::kInvalid, Concat(Name(request.op), ": ", request.keys.size(),
-                                        " keys, limit ", kKeysPerRequestMax, ": split the call")};
-  }
-  const uint64_t total = wire::RequestBytes(request);
-  if (total > options_.request_bytes_max) {
-    return Error{Code::kInvalid,
-                 Concat(Name(request.op), ": ", total, " bytes in ", request.keys.size(),
-                        " keys and their values, limit ", options_.request_bytes_max,
-                        " for one request: split the call")};
-  }
-  return Ok();
-}
-
-Status StoreClient::Send(const Call& call, const Request& request, const Request* also) {
-  MUSTER_CHECK_OK(Judge(request));
-  if (broken_) {
-    return Error{Code::kUnavailable,
-                 Concat("the connection to ", server_.ToString(), " was lost earlier: ", *broken_)};
-  }
-  std::string bytes;
-  wire::AppendRequest(bytes, request);
-  if (also != nullptr) wire::AppendRequest(bytes, *also);
-  Status sent = stream_->Send(bytes, call.deadline);
-  if (sent) return sent;
-  return Break(
-      sent.error().code == Code::kTimeout
-          ? Error{Code::kUnavailable, Concat(Name(call.op), ": the server took no bytes for ",
-                                             Milliseconds(call.timeout))}
-          : sent.error());
-}
-
-Status StoreClient::AwaitStop(const Call& call, const std::string& late) {
-  char answer = 0;
-  if (input_at_ < input_.size())
-    return Break({Code::kProtocol, "bytes came that nobody asked for"});
-  const Result<size_t> in_time = stream_->Receive({&answer, 1}, call.deadline);
-  if (in_time && answer == 0) return Ok();
-  if (in_time)
-    return Break({Code::kProtocol,
-                  Concat(Name(call.op), " was answered with byte ", static_cast<uint8_t>(answer))});
-  if (in_time.error().code != Code::kTimeout) return Break(in_time.error());
-
-  const Call cancel{Op::kCancelWait, options_.answer_grace,
-                    DeadlineAfter(clock_.Now(), options_.answer_grace)};
-  MUSTER_CHECK_OK(Send(cancel, {.op = Op::kCancelWait}));
-  MUSTER_TRY(uint8_t first, ReadByte(cancel));
-  // The answer and the cancel crossed: the wait did succeed, and only its news came late.
-  const bool crossed = first == 0;
-  if (crossed) {
-    MUSTER_TRY(first, ReadByte(cancel));
-  }
-  if (first != 1)
-    return Break({Code::kProtocol, Concat("CANCEL_WAIT was answered with byte ", first)});
-  if (crossed) return Ok();
-  return Error{Code::kTimeout, Concat(late, " (server ", server_.ToString(), ")")};
-}
-
-Status StoreClient::ReadExactly(char* into, size_t count, const Call& call) {
-  while (count > 0) {
-    if (input_at_ < input_.size()) {
-      const size_t part = std::min(count, input_.size() - input_at_);
-      std::memcpy(into, input_.data() + input_at_, part);
-      input_at_ += part;
-      into += part;
-      count -= part;
-      continue;
-    }
-    const bool direct = count >= kReceiveBytes;
-    input_.clear();
-    input_at_ = 0;
-    if (!direct) input_.resize(kReceiveBytes);
-    Result<size_t> got =
-        stream_->Receive(direct ? std::span(into, count) : std::span(input_), call.deadline);
-    if (!direct) input_.resize(got ? *got : 0);
-    if (!got && got.error().code == Code::kTimeout) {
-      return Break({Code::kUnavailable,
-                    Concat("no reply to ", Name(call.op), " from ", server_.ToString(), " within ",
-                           Milliseconds(call.timeout), ": the connection is given up")});
-    }
-    if (!got) {
-      ended_by_peer_ = true;
-      return Break(got.error());
-    }
-    if (direct) {
-      into += *got;
-      count -= *got;
-    }
-  }
-  return Ok();
-}
-
-Result<uint8_t> StoreClient::ReadByte(const Call& call) {
-  char byte = 0;
-  MUSTER_CHECK_OK(ReadExactly(&byte, 1, call));
-  return static_cast<uint8_t>(byte);
-}
-
-Result<int64_t> StoreClient::ReadNumber(const Call& call) {
-  char raw[8];
-  MUSTER_CHECK_OK(ReadExactly(raw, sizeof raw, call));
-  return LoadInt<int64_t>(raw);
-}
-
-Result<std::string> StoreClient::ReadBlob(const Call& call) {
-  uint64_t left = options_.reply_bytes_max;
-  return ReadBlob(call, left);
-}
-
-Result<std::vector<std::string>> StoreClient::ReadBlobs(size_t count, const Call& call) {
-  uint64_t left = options_.reply_bytes_max;
-  std::vector<std::string> blobs;
-  blobs.reserve(count);
-  for (size_t i = 0; i < count; ++i) {
-    MUSTER_TRY(std::string blob, ReadBlob(call, left));
-    blobs.push_back(std::move(blob));
-  }
-  return blobs;
-}
-
-Result<std::string> StoreClient::ReadBlob(const Call& call, uint64_t& left) {
-  MUSTER_TRY(const int64_t announced, ReadNumber(call));
-  const auto size = static_cast<uint64_t>(announced);
-  if (size > left) {
-    const uint64_t before = options_.reply_bytes_max - left;
-    const uint64_t total = size > UINT64_MAX - before ? UINT64_MAX : before + size;
-    return Break({Code::kProtocol,
-                  Concat(Name(call.op), ": the peer announces a reply of ", HumanBytes(total),
-                         ", limit ", HumanBytes(options_.reply_bytes_max))});
-  }
-  left -= size;
-  // Grows with what arrives, not with what was promised.
-  constexpr uint64_t kStep = 4u << 20;
-  std::string value;
-  while (value.size() < size) {
-    const size_t at = value.size();
-    value.resize(std::min<uint64_t>(size, at + kStep));
-    MUSTER_CHECK_OK(ReadExactly(value.data() + at, value.size() - at, call));
-  }
-  return value;
-}
-
-Error StoreClient::Break(Error error) {
-  if (!broken_) broken_ = error.message;
-  stream_.reset();
-  if (error.code != Code::kProtocol) error.code = Code::kUnavailable;
-  return error;
 }
 
 }  // namespace muster

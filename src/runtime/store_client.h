@@ -6,6 +6,9 @@
 // out of step (no reply in time, connection lost, nonsense received) ends the connection; every
 // later call says so. The one exception is a server that hangs up on whoever reads an absent key
 // (PyTorch's without libuv): it is connected to again, and asked more carefully from then on.
+//
+// Any call may be kInterrupted (base/interruption.h). A wait is cancelled, as when its time is up;
+// a reply that is due is still taken if it comes soon, and is then the call's result.
 #pragma once
 
 #include <chrono>
@@ -94,6 +97,7 @@ class StoreClient {
   struct Call {
     Op op;
     Timeout timeout;
+    Instant began;
     Instant deadline;
   };
   Call Begin(Op op, Timeout timeout);
@@ -101,12 +105,17 @@ class StoreClient {
   /// Checks the request against the limits and sends it, together with `also` if given.
   Status Send(const Call& call, const Request& request, const Request* also = nullptr);
   /// Waits for the "stop waiting" of the WAIT or BARRIER just sent; cancels it when the time is up.
-  /// kTimeout after a clean cancel, with `late` as its message.
-  Status AwaitStop(const Call& call, const std::string& late);
+  /// kTimeout or kInterrupted after a clean cancel; `what` was waited for: "wait", "keys: /k".
+  Status AwaitStop(const Call& call, std::string_view what, std::string_view names);
+  /// Ends the wait under way. False: its answer and the cancel crossed, it did succeed.
+  Result<bool> Cancel(std::chrono::milliseconds grace);
+  /// What a caller who no longer wants it is told.
+  Error InterruptedIn(const Call& call, std::string_view waiting_for) const;
   Status WaitOnWire(Keys wire_keys, const Call& call);
   /// For a wait that something follows: kTimeout, too, if the time was up when its answer came.
   Status WaitBefore(Keys wire_keys, const Call& call);
-  static std::string LateText(Keys wire_keys, const Call& call);
+  static std::string Late(const Call& call, std::string_view what, std::string_view names);
+  static std::string NamesOf(Keys wire_keys);
 
   /// Asks `read` (GET or MULTI_GET of `wire_keys`) and reads its `count` values. kNotFound: a key
   /// is not there.

@@ -15,6 +15,7 @@
 #include "rendezvous/agreement.h"
 #include "support/errors.h"
 #include "support/eventually.h"
+#include "support/wish.h"
 
 namespace muster::test {
 namespace {
@@ -70,6 +71,25 @@ class EtcdRendezvousTest : public EtcdTest {
   int64_t keep_alive_max_attempt = 3;
   std::unique_ptr<EtcdCluster> cluster;
 };
+
+TEST_F(EtcdRendezvousTest, ANodeThatWasInterruptedIsOutAndCanComeAgain) {
+  auto nodes = Nodes(1, 2, 2);
+  Wish wish;
+  for (int i = 0; i < 2; ++i) {
+    wish.Withdraw();
+    Background<void> waiter(wish.Within([&] { nodes[0]->NextRendezvous(); }));
+    EXPECT_TRUE(EventuallyTrue([&] { return nodes[0]->DescribeWait().here == 1; }));
+    wish.Make();
+    EXPECT_THAT(ErrorOf<InterruptedError>([&] { waiter.Result(); }),
+                AllOf(HasSubstr("'run'"), HasSubstr("interrupted after ")));
+  }
+  for (auto& each : Nodes(1, 2, 2)) nodes.push_back(std::move(each));
+  const auto joining = Next(*nodes[1]);
+  EXPECT_TRUE(EventuallyTrue([&] { return nodes[1]->DescribeWait().here == 1; }));
+  EXPECT_FALSE(joining->IsDone());
+  const auto again = Next(*nodes[0]);
+  ExpectAgreement({joining->Result(), again->Result()});
+}
 
 TEST_F(EtcdRendezvousTest, NodesMeetAndShareAStore) {
   const auto nodes = Nodes(3, 3, 3);

@@ -11,6 +11,8 @@
 #include <system_error>
 #include <thread>
 
+#include "adapters/posix/name_lookup.h"
+#include "base/interruption.h"
 #include "base/text.h"
 
 namespace muster {
@@ -77,8 +79,11 @@ Result<Addresses> Resolve(const Endpoint& endpoint, Instant now, Instant deadlin
     return Error{Code::kUnavailable, Concat("looking up '", endpoint.host, "': no thread for it: ",
                                             std::string_view(failure.what()))};
   }
-  if (deadline == Instant::Never()) return answer.get();
-  if (answer.wait_for(std::max<Duration>(deadline - now, 0ns)) != std::future_status::ready) {
+  const Duration limit = deadline == Instant::Never() ? Duration::max() : deadline - now;
+  if (!ComesWithin(answer, std::max<Duration>(limit, 0ns))) {
+    if (IsInterrupted())
+      return Error{Code::kInterrupted,
+                   Concat("interrupted while looking up '", endpoint.host, "'")};
     return Error{Code::kTimeout, Concat("looking up '", endpoint.host, "' took too long")};
   }
   return answer.get();

@@ -20,7 +20,9 @@
 #include <vector>
 
 #include "adapters/posix/address.h"
+#include "adapters/posix/name_lookup.h"
 #include "adapters/posix/posix_clock.h"
+#include "base/interruption.h"
 #include "base/text.h"
 
 namespace muster {
@@ -113,7 +115,7 @@ HostRecord LookUpInTime(const std::string& name) {
   } catch (const std::system_error&) {
     return {};  // out of threads: as good as a resolver that does not answer
   }
-  if (answer.wait_for(kNameLookupMax) != std::future_status::ready) return {};
+  if (!ComesWithin(answer, kNameLookupMax)) return {};
   return answer.get();
 }
 
@@ -227,6 +229,8 @@ Status CanBeResolved(const std::string& host) {
   int outcome = 0;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (attempt > 0) clock.SleepUntil(clock.Now() + 500ms);
+    if (IsInterrupted())
+      return Error{Code::kInterrupted, Concat("interrupted while looking up '", host, "'")};
     addrinfo* found = nullptr;
     outcome = getaddrinfo(host.c_str(), nullptr, nullptr, &found);
     if (found != nullptr) freeaddrinfo(found);

@@ -5,7 +5,31 @@
 #include <cerrno>
 #include <chrono>
 
+#include "base/interruption.h"
+
 namespace muster {
+
+namespace {
+
+timespec ToTimespec(Duration time) {
+  return {.tv_sec = time.count() / 1'000'000'000, .tv_nsec = time.count() % 1'000'000'000};
+}
+
+/// False: a signal ended it before its time.
+bool SleepOnce(const Clock& clock, Instant when) {
+  const timespec until = ToTimespec(when.since_start);
+  int failed = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr);
+  if (failed == 0 || failed == EINTR) return failed == 0;
+  // Some libraries that shift a process's time refuse absolute times. Not sleeping at all would
+  // make a busy loop of every wait.
+  const Duration left = when - clock.Now();
+  if (left <= 0s) return true;
+  const timespec span = ToTimespec(left);
+  failed = clock_nanosleep(CLOCK_MONOTONIC, 0, &span, nullptr);
+  return failed != EINTR;
+}
+
+}  // namespace
 
 Instant PosixClock::Now() const {
   return Instant{std::chrono::steady_clock::now().time_since_epoch()};
@@ -17,19 +41,13 @@ WallTime PosixClock::Wall() const {
 }
 
 void PosixClock::SleepUntil(Instant when) {
-  const auto count = when.since_start.count();
-  const timespec until{.tv_sec = count / 1'000'000'000, .tv_nsec = count % 1'000'000'000};
-  int failed = EINTR;
-  while (failed == EINTR) failed = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr);
-  if (failed == 0) return;
-  // Some libraries that shift a process's time refuse absolute times. Not sleeping at all would
-  // make a busy loop of every wait.
-  for (Duration left = when - Now(); left > 0s; left = when - Now()) {
-    const timespec span{.tv_sec = left.count() / 1'000'000'000,
-                        .tv_nsec = left.count() % 1'000'000'000};
-    failed = clock_nanosleep(CLOCK_MONOTONIC, 0, &span, nullptr);
-    if (failed != 0 && failed != EINTR) return;
-  }
+  bool by_signal = false;
+  do {
+    if (CanBeInterrupted() && AskWhetherInterrupted(Now(), by_signal)) return;
+    const Instant until = UntilNextQuestion(when);
+    by_signal = !SleepOnce(*this, until);
+    if (!by_signal && until == when) return;
+  } while (Now() < when);
 }
 
 }  // namespace muster

@@ -9,6 +9,7 @@ class PosixClock final : public Clock {
  public:
   Instant Now() const override;
   WallTime Wall() const override;
+  /// Returns early if the caller wishes to end (base/interruption.h).
   void SleepUntil(Instant when) override;
 };
 

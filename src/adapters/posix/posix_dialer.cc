@@ -13,6 +13,7 @@
 
 #include "adapters/posix/address.h"
 #include "adapters/posix/pacing.h"
+#include "base/interruption.h"
 #include "base/text.h"
 
 namespace muster {
@@ -26,21 +27,25 @@ constexpr Duration kShareMax = 10s;
 std::string_view ErrorText(int number) { return std::strerror(number); }
 
 // Waits for `events` on `fd`. kTimeout at the deadline, even if they are there: a peer that keeps
-// us busy must not keep us for ever. A signal does not end the wait.
+// us busy must not keep us for ever. A signal does not end the wait, unless somebody has asked for
+// it: kInterrupted.
 Status Await(int fd, short events, Clock& clock, Instant deadline) {
+  bool by_signal = false;
   while (true) {
     int wait_ms = -1;
-    if (deadline != Instant::Never()) {
-      const Duration left = deadline - clock.Now();
-      if (left <= 0ns) return Error{Code::kTimeout, "timed out"};
+    if (deadline != Instant::Never() || CanBeInterrupted()) {
+      const Instant now = clock.Now();
+      if (now >= deadline) return Error{Code::kTimeout, "timed out"};
+      if (AskWhetherInterrupted(now, by_signal)) return Error{Code::kInterrupted, "interrupted"};
+      const Duration left = UntilNextQuestion(deadline) - now;
       const auto left_ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
       wait_ms = static_cast<int>(std::min<int64_t>(left_ms, 1'000'000'000));
     }
     pollfd watched{.fd = fd, .events = events, .revents = 0};
     const int ready = poll(&watched, 1, wait_ms);
     if (ready > 0) return Ok();
-    if (ready < 0 && errno != EINTR)
-      return Error{Code::kUnavailable, std::string(ErrorText(errno))};
+    by_signal = ready < 0 && errno == EINTR;
+    if (ready < 0 && !by_signal) return Error{Code::kUnavailable, std::string(ErrorText(errno))};
   }
 }
 
@@ -147,7 +152,7 @@ Result<std::unique_ptr<BlockingStream>> ConnectToAny(std::span<const sockaddr_st
     const Duration share =
         std::min<Duration>((deadline - now) / untried, untried > 1 ? kShareMax : Duration::max());
     auto stream = ConnectOne(addresses[i], clock, now + share);
-    if (stream) return stream;
+    if (stream || stream.error().code == Code::kInterrupted) return stream;
     // One address worth another try makes the endpoint worth it.
     if (failure.code == Code::kInvalid || stream.error().code != Code::kInvalid)
       failure = stream.error();

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/interruption.h"
 #include "base/text.h"
 
 namespace muster {
@@ -146,6 +147,7 @@ Result<std::unique_ptr<LockedFile>> PosixFiles::Open(const std::string& path, Lo
                                                      Missing missing, Instant deadline) {
   const int flags = O_RDWR | O_CLOEXEC | (missing == Missing::kCreate ? O_CREAT : 0);
   const int how = (lock == Lock::kExclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
+  const Instant began = clock_.Now();
   Duration pause = kLockRetryFirst;
   std::unique_ptr<PosixLockedFile> file;
   while (true) {
@@ -169,6 +171,8 @@ Result<std::unique_ptr<LockedFile>> PosixFiles::Open(const std::string& path, Lo
       return Error{Code::kTimeout, Concat(path, ": somebody else has held its lock all the time")};
     }
     clock_.SleepUntil(next);
+    if (IsInterrupted())
+      return Interrupted(began, clock_.Now(), Concat("waiting for the lock of ", path));
     pause = std::min<Duration>(pause * 3 / 2, kLockRetryLongest);
   }
   file->set_identity(Identify(path, file->fd()));

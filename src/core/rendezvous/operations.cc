@@ -125,6 +125,14 @@ Decision DecideExit(const Outlook& o) {
   return {Action::kRemoveFromParticipants, "leaving"};
 }
 
+Decision DecideGiveUp(const Outlook& o) {
+  if (!Participates(o) && !Waits(o) && !IsSpare(o)) return {Action::kFinish, "out of it"};
+  if (Late(o)) return {Action::kErrorTimeout, "too late to clean up"};
+  if (IsSpare(o)) return {Action::kRemoveFromRedundancyList, "no longer wanted"};
+  if (Waits(o)) return {Action::kRemoveFromWaitList, "no longer wanted"};
+  return {Action::kRemoveFromParticipants, "no longer wanted"};
+}
+
 Decision DecideClose(const Outlook& o) {
   if (o.state.closed) return {Action::kFinish, "already closed"};
   if (Late(o)) return {Action::kErrorTimeout, "too late to close"};

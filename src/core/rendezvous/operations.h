@@ -58,6 +58,8 @@ struct Decision {
 
 Decision DecideJoin(const Outlook& outlook);
 Decision DecideExit(const Outlook& outlook);
+/// Of a join that its caller no longer wants: the node goes from wherever it is.
+Decision DecideGiveUp(const Outlook& outlook);
 Decision DecideClose(const Outlook& outlook);
 Decision DecideKeepAlive(const Outlook& outlook);
 

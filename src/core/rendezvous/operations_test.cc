@@ -41,6 +41,18 @@ TEST(ExitTest, Rdzv082AParticipantLeavesInTimeAndTimesOutLater) {
   EXPECT_EQ(view.At(100s + 1ns, DecideExit), Action::kErrorTimeout);
 }
 
+TEST(GiveUpTest, ANodeGoesFromWhereverItIs) {
+  const auto at = [](RendezvousState state, Duration time) {
+    return View{std::move(state), MinMax(1, 2)}.At(time, DecideGiveUp);
+  };
+  EXPECT_EQ(at(With({"b"}), 0s), Action::kFinish);
+  EXPECT_EQ(at(With({"a", "b"}), 0s), Action::kRemoveFromParticipants);
+  EXPECT_EQ(at(Complete(With({"a", "b"})), 0s), Action::kRemoveFromParticipants);
+  EXPECT_EQ(at(Waiting(Complete(With({"b"})), "a"), 0s), Action::kRemoveFromWaitList);
+  EXPECT_EQ(at(Spare(Complete(With({"b", "c"})), "a"), 0s), Action::kRemoveFromRedundancyList);
+  EXPECT_EQ(at(With({"a", "b"}), 100s + 1ns), Action::kErrorTimeout);
+}
+
 TEST(CloseTest, Rdzv083ClosesOnceAndInTime) {
   const View open{With({"a"}), MinMax(1, 2)};
   const View closed{Closed(With({"a"})), MinMax(1, 2)};

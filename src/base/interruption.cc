@@ -1,0 +1,76 @@
+#include "base/interruption.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace muster {
+
+constinit thread_local InterruptionScope* this_threads_interruption = nullptr;
+
+namespace {
+
+// What it throws would have to pass through code that puts things in order: it must not, and ends
+// the process if it does.
+bool Ask(const std::function<bool()>& is_asked) noexcept { return is_asked(); }
+
+}  // namespace
+
+bool IsInterrupted() {
+  for (const auto* scope = this_threads_interruption; scope != nullptr; scope = scope->outer) {
+    if (scope->is_pending) return true;
+  }
+  return false;
+}
+
+bool IsQuestionDue(Instant now) {
+  bool is_due = false;
+  for (auto* scope = this_threads_interruption; scope != nullptr; scope = scope->outer) {
+    // Most calls get their answer long before they would have to ask: the first question waits.
+    if (scope->next_question == Instant{}) scope->next_question = now + kQuestionInterval;
+    is_due = is_due || scope->next_question <= now;
+  }
+  return is_due;
+}
+
+bool AskWhetherInterrupted(Instant now, bool at_once) {
+  InterruptionScope* const innermost = this_threads_interruption;
+  if (innermost == nullptr) return false;
+  if (IsInterrupted()) return true;
+  if (!IsQuestionDue(now) && !at_once) return false;
+  // Whoever is asked may call us, and wait there.
+  const ScopedUninterrupted meanwhile;
+  for (auto* scope = innermost; scope != nullptr; scope = scope->outer) {
+    if (scope->next_question > now && !at_once) continue;
+    scope->next_question = now + kQuestionInterval;
+    scope->is_pending = Ask(scope->is_asked);
+    if (scope->is_pending) return true;
+  }
+  return false;
+}
+
+Instant UntilNextQuestion(Instant until) {
+  for (const auto* scope = this_threads_interruption; scope != nullptr; scope = scope->outer)
+    until = std::min(until, scope->next_question);
+  return until;
+}
+
+void FulfilInterruption() {
+  for (auto* scope = this_threads_interruption; scope != nullptr; scope = scope->outer)
+    scope->is_pending = false;
+}
+
+void KeepInterruption() {
+  if (this_threads_interruption != nullptr) this_threads_interruption->is_pending = true;
+}
+
+std::string InterruptedAfter(Instant began, Instant now) {
+  const int64_t tenths = Milliseconds(now - began) / 100;
+  return Concat("interrupted after ", tenths / 10, ".", tenths % 10, " s");
+}
+
+Error Interrupted(Instant began, Instant now, std::string_view waiting_for) {
+  return {Code::kInterrupted, Concat(InterruptedAfter(began, now), " while ", waiting_for)};
+}
+
+}  // namespace muster

@@ -1,0 +1,155 @@
+// Callers who no longer want what they wait for, on every store: the call ends, the store works on.
+#include "contracts/store_contract.h"
+#include "muster/interruption.h"
+#include "support/wish.h"
+
+namespace muster::test {
+
+using ::testing::ElementsAre;
+using ::testing::MatchesRegex;
+using Void = Background<void>;
+
+class InterruptionContract : public StoreContract {
+ protected:
+  /// Lets `call` wait until it has asked, then makes the wish. The error's message.
+  std::string Interrupt(const std::function<void()>& call) {
+    Wish wish;
+    Void waiter(wish.Within(call));
+    EXPECT_TRUE(EventuallyTrue([&] { return wish.questions() > 1 || waiter.IsDone(); }));
+    wish.Make();
+    return ErrorOf<InterruptedError>([&] { waiter.Result(); });
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Stores, InterruptionContract, ::testing::ValuesIn(AllStores()), KindName);
+
+class InterruptedPopContract : public InterruptionContract {};
+INSTANTIATE_TEST_SUITE_P(Stores, InterruptedPopContract, ::testing::ValuesIn(StoresWithQueues()),
+                         KindName);
+
+TEST_P(InterruptionContract, AGetEndsAndTheNextCallHasItsOwnAnswer) {
+  const auto store = Open();
+  const auto other = Open();
+  other->Set("present", "its value");
+  Settle(*other);
+  EXPECT_THAT(Interrupt([&] { store->Get("k"); }),
+              MatchesRegex("interrupted after [0-9]+\\.[0-9] s while .*k.*"));
+  other->Set("k", "late");
+  Settle(*other);
+  EXPECT_EQ(store->Get("present"), "its value");
+  EXPECT_EQ(store->Get("k"), "late");
+  EXPECT_EQ(store->Add("n", 7), 7);
+}
+
+TEST_P(InterruptionContract, AWaitEndsAgainAndAgain) {
+  const auto store = Open();
+  for (int i = 0; i < 3; ++i) {
+    Interrupt([&] { store->Wait({"a", "b"}); });
+    EXPECT_FALSE(store->Check({"a"}));
+  }
+  store->Set("a", "1");
+  store->Set("b", "2");
+  store->Wait({"a", "b"});
+}
+
+TEST_P(InterruptionContract, AMultiGetEnds) {
+  const auto store = Open();
+  store->Set("a", "1");
+  Interrupt([&] { store->MultiGet({"a", "b"}); });
+  store->Set("b", "2");
+  EXPECT_THAT(store->MultiGet({"a", "b"}), ElementsAre("1", "2"));
+}
+
+TEST_P(InterruptedPopContract, APopEndsAndTakesNothingLater) {
+  const auto store = Open();
+  const std::string queue = FreshQueue();
+  Interrupt([&] { store->QueuePop(queue); });
+  const auto other = Open();
+  other->QueuePush(queue, "element");
+  EXPECT_EQ(other->QueueLen(queue), 1);
+  EXPECT_EQ(store->QueuePop(queue), "element");
+}
+
+TEST_P(InterruptionContract, ABarrierEnds) {
+  const auto store = Open();
+  Interrupt([&] { store->Barrier("first", 2, kPatience); });
+  const auto other = Open();
+  Void waiter([&] { store->Barrier("second", 2, kPatience); });
+  other->Barrier("second", 2, kPatience);
+  waiter.Result();
+}
+
+TEST_P(InterruptionContract, AWishIsGoodForOneError) {
+  const auto store = Open();
+  Wish wish;
+  Background<std::string> waiter(wish.Within([&] {
+    EXPECT_THROW(store->Get("k"), InterruptedError);
+    wish.Withdraw();
+    return store->Get("k");
+  }));
+  wish.Make();
+  const int asked = wish.questions();
+  EXPECT_TRUE(EventuallyTrue([&] { return wish.questions() > asked + 2 || waiter.IsDone(); }));
+  Open()->Set("k", "v");
+  EXPECT_EQ(waiter.Result(), "v");
+}
+
+TEST_P(InterruptionContract, OtherThreadsAreNotAsked) {
+  const auto store = Open();
+  Wish wish;
+  wish.Make();
+  const ScopedInterruption scope(wish.Question());
+  Void waiter([&] { store->Wait({"k"}, milliseconds(200)); });
+  EXPECT_THROW(waiter.Result(), StoreTimeoutError);
+  EXPECT_EQ(wish.questions(), 0);
+}
+
+TEST_P(InterruptionContract, NobodyIsAskedAfterTheScope) {
+  const auto store = Open();
+  Wish wish;
+  { const ScopedInterruption scope(wish.Question()); }
+  wish.Make();
+  EXPECT_THROW(store->Wait({"k"}, milliseconds(200)), StoreTimeoutError);
+  EXPECT_EQ(wish.questions(), 0);
+}
+
+TEST_P(InterruptionContract, BothOfTwoNestedScopesCount) {
+  const auto store = Open();
+  for (const bool outer_wishes : {true, false}) {
+    Wish outer;
+    Wish inner;
+    Void waiter(outer.Within(inner.Within([&] { store->Get("k"); })));
+    EXPECT_TRUE(EventuallyTrue([&] { return outer.questions() > 0 && inner.questions() > 0; }));
+    (outer_wishes ? outer : inner).Make();
+    EXPECT_THROW(waiter.Result(), InterruptedError);
+  }
+}
+
+TEST_P(InterruptionContract, AThreadThatWaitsForAnothersCallIsAskedToo) {
+  const auto store = Open();
+  Void first([&] { store->Wait({"k"}); });
+  ASSERT_TRUE(first.UntilBlocked());
+  Interrupt([&] { store->Get("k"); });
+  EXPECT_FALSE(first.IsDone());
+  Open()->Set("k", "v");
+  first.Result();
+}
+
+TEST_P(InterruptionContract, ATimeoutStaysOne) {
+  const auto store = Open();
+  Wish wish;
+  const ScopedInterruption scope(wish.Question());
+  EXPECT_THROW(store->Wait({"k"}, milliseconds(300)), StoreTimeoutError);
+  EXPECT_GT(wish.questions(), 0);
+  EXPECT_FALSE(scope.is_pending());
+}
+
+TEST_P(InterruptionContract, AStoreIsDestroyedInOrderWhateverIsWished) {
+  Wish wish;
+  auto store = Open();
+  const ScopedInterruption scope(wish.Question());
+  wish.Make();
+  EXPECT_THROW(store->Get("k"), InterruptedError);
+  store.reset();
+}
+
+}  // namespace muster::test

@@ -1,0 +1,39 @@
+// A caller who wishes to end what it waits in, when the test says so.
+#pragma once
+
+#include <atomic>
+#include <functional>
+
+#include "muster/interruption.h"
+
+namespace muster::test {
+
+/// Any thread.
+class Wish {
+ public:
+  /// For a ScopedInterruption.
+  std::function<bool()> Question() {
+    return [this] {
+      ++questions_;
+      return is_made_.load();
+    };
+  }
+  /// `call` in a scope of this.
+  template <typename Call>
+  auto Within(Call call) {
+    return [this, call] {
+      const ScopedInterruption scope(Question());
+      return call();
+    };
+  }
+
+  void Make() { is_made_ = true; }
+  void Withdraw() { is_made_ = false; }
+  int questions() const { return questions_; }
+
+ private:
+  std::atomic<bool> is_made_ = false;
+  std::atomic<int> questions_ = 0;
+};
+
+}  // namespace muster::test
