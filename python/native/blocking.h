@@ -3,15 +3,45 @@
 
 #include <nanobind/nanobind.h>
 
+#include <type_traits>
 #include <utility>
+
+#include "muster/interruption.h"
 
 namespace muster::python {
 
-/// Runs `call` without the interpreter's lock. No Python object may be touched in it.
+/// Whether Python's signal handlers have something to raise; it is raised by who asks. Only the
+/// main thread is ever told of signals.
+inline bool IsSignalled() {
+  const nanobind::gil_scoped_acquire locked;
+  return PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
+}
+
+/// Runs `call` without the interpreter's lock. No Python object may be touched in it. nb::python_error
+/// (KeyboardInterrupt) if a signal's handler raised it meanwhile.
 template <typename Call>
 auto Blocking(Call&& call) {
-  const nanobind::gil_scoped_release unlocked;
-  return std::forward<Call>(call)();
+  const auto run = [&] {
+    const nanobind::gil_scoped_release unlocked;
+    const ScopedInterruption on_signals(&IsSignalled);
+    return std::forward<Call>(call)();
+  };
+  const auto raise_if_signalled = [] {
+    if (PyErr_Occurred() != nullptr) throw nanobind::python_error();
+  };
+  try {
+    if constexpr (std::is_void_v<decltype(run())>) {
+      run();
+      raise_if_signalled();
+    } else {
+      auto result = run();
+      raise_if_signalled();
+      return result;
+    }
+  } catch (const InterruptedError&) {
+    raise_if_signalled();
+    throw;
+  }
 }
 
 }  // namespace muster::python
