@@ -1,4 +1,4 @@
-"""What all tests of the package share: none hangs without saying where, none leaves a process behind."""
+"""What all tests share: none hangs without saying where, none leaves a process behind."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Loads muster._native, also where the system lacks what it was built with.
 
-A wheel carries the compiler's own libraries, but every program should have only one of each: they are
+A wheel carries the compiler's own libraries, but a program should have only one of each: they are
 loaded only where the system's are missing or too old. This module is imported before all others of
 the package.
 """
@@ -35,7 +35,7 @@ def _load_fallback(failure: ImportError) -> None:
             ctypes.CDLL(str(FALLBACK / name), mode=ctypes.RTLD_GLOBAL)
         except OSError as also:
             raise ImportError(
-                f"muster cannot be loaded: {failure}; and its own copy of {name} cannot be, either: "
+                f"muster cannot be loaded: {failure}; and its own copy of {name} cannot be: "
                 f"{also}. Please install libstdc++ (Debian: apt-get install libstdc++6)"
             ) from failure
 
