@@ -1,0 +1,7 @@
+#include "bindings.h"
+
+namespace muster::python {
+
+void BindStores(nb::module_&) {}
+
+}  // namespace muster::python
