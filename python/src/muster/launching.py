@@ -44,7 +44,7 @@ class WorkerFailure:
     signal: str | None
     """The name of that signal, as SIGKILL; None if it ended by itself."""
     message: str
-    """What it left behind: a traceback, most often. May be empty."""
+    """Its traceback; or its last lines on stderr, where that goes to a file (redirects="2")."""
 
     def __str__(self) -> str:
         how = f"was ended by {self.signal}" if self.signal else f"exit code {self.exitcode}"
@@ -147,8 +147,9 @@ def launch(
         job: a function, called as job(*args, **kwargs) in each worker; or a command: a list such as
             ["train.py", "--epochs", "3"], or the same as one string. A command that begins with a
             file *.py is run with this Python, one that begins with "-m" is one of its modules, and
-            anything else is a program. Functions of a notebook, or of the script that runs, travel
-            by cloudpickle, others by their name.
+            anything else is a program. As with torchrun, ${local_rank} stands for the worker's
+            local rank, and $$ for one $. Functions of a notebook, or of the script that runs,
+            travel by cloudpickle, others by their name.
         args, kwargs: what the function is called with.
         nproc_per_node: workers on this node: a number, "gpu", "xpu", "cpu" or "auto".
         nnodes: number of nodes, or "MIN:MAX" where they may come and go. Each calls launch().
@@ -326,6 +327,8 @@ def _error(status: int, report: pathlib.Path) -> LaunchError:
         others = [_failure(entry) for entry in told["failures"]]
     except (OSError, ValueError, KeyError, TypeError):
         return LaunchError(f"muster run {how}; what it said about it was printed to stderr", status)
+    if first.pid == 0:  # No worker was started.
+        return LaunchError(f"the job failed: {first.message}", status)
     failures = [first, *(entry for entry in others if entry != first)]
     text = f"the job failed; first, {first}"
     if len(failures) > 1:
@@ -336,6 +339,7 @@ def _error(status: int, report: pathlib.Path) -> LaunchError:
 
 def _failure(entry: Mapping[str, Any]) -> WorkerFailure:
     name = entry.get("signal")
+    message = entry["message"] if entry["error_file"] else entry["output"] or entry["message"]
     return WorkerFailure(
         rank=int(entry["rank"]),
         local_rank=int(entry["local_rank"]),
@@ -343,7 +347,7 @@ def _failure(entry: Mapping[str, Any]) -> WorkerFailure:
         pid=int(entry["pid"]),
         exitcode=int(entry["exitcode"]),
         signal=None if name is None else str(name),
-        message=str(entry.get("message") or entry.get("output") or ""),
+        message=str(message),
     )
 
 
