@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,8 @@ class EtcdServer {
   std::vector<std::string> endpoints() const;
   /// The members' process ids.
   std::vector<int> pids() const;
+  /// How each member ended, if it has: "exit status 1", "signal 9".
+  std::vector<std::optional<std::string>> ends() const;
 
  private:
   struct Impl;

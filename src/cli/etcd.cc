@@ -1,5 +1,8 @@
 // `muster etcd --dev`: an etcd of one's own, until it is told to stop.
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -10,6 +13,7 @@
 #include "cli/flags.h"
 #include "cli/process.h"
 #include "muster/etcd_server.h"
+#include "muster/interruption.h"
 
 namespace muster::cli {
 namespace {
@@ -34,6 +38,33 @@ void Announce(const EtcdServer& server, bool json) {
   std::fflush(stdout);
 }
 
+void TellOfAWrongPath() {
+  const char* const told = std::getenv("TORCHELASTIC_ETCD_BINARY_PATH");
+  std::error_code ignored;
+  if (told == nullptr || std::filesystem::exists(told, ignored)) return;
+  TellStderr(Concat("muster: TORCHELASTIC_ETCD_BINARY_PATH names '", Printable(told),
+                    "', which is not there: looking for 'etcd' on the PATH\n"));
+}
+
+/// Until a signal comes, or nobody is left. Who dies meanwhile is told of, once.
+int Serve(const EtcdServer& server, const StopSignals& signals) {
+  constexpr auto kLook = std::chrono::milliseconds(250);
+  const std::vector<std::string> endpoints = server.endpoints();
+  std::vector<bool> told(endpoints.size());
+  while (!signals.AwaitFor(kLook)) {
+    const auto ends = server.ends();
+    const auto left = std::ranges::count_if(ends, [](const auto& end) { return !end; });
+    for (size_t i = 0; i < ends.size(); ++i) {
+      if (!ends[i] || told[i]) continue;
+      told[i] = true;
+      TellStderr(Concat("muster: etcd at ", endpoints[i], " ended with ", *ends[i], "; ", left,
+                        " of ", ends.size(), " members are left\n"));
+    }
+    if (left == 0) return kFailed;
+  }
+  return kOk;
+}
+
 int Etcd(EtcdFlags& flags) {
   if (!flags.dev) {
     throw std::invalid_argument(
@@ -41,13 +72,20 @@ int Etcd(EtcdFlags& flags) {
         "etcd itself on three or five machines");
   }
   const StopSignals signals;
+  TellOfAWrongPath();
   EtcdServer server(flags.options);
-  // Somebody who names a port wants that one: another attempt would not get it either.
-  server.Start(ToMilliseconds(flags.start_seconds), flags.options.port == 0 ? 3 : 0);
+  try {
+    const ScopedInterruption on_signals(
+        [&] { return signals.AwaitFor(std::chrono::milliseconds(0)).has_value(); });
+    // Somebody who names a port wants that one: another attempt would not get it either.
+    server.Start(ToMilliseconds(flags.start_seconds), flags.options.port == 0 ? 3 : 0);
+  } catch (const InterruptedError&) {
+    return kOk;
+  }
   Announce(server, flags.json);
-  signals.Await();
+  const int status = Serve(server, signals);
   server.Stop();
-  return kOk;
+  return status;
 }
 
 }  // namespace
@@ -63,7 +101,9 @@ void AddEtcd(CLI::App& app, Run* run) {
       "prints one\n"
       "line with its endpoints once it is healthy, and runs until SIGINT or SIGTERM, which end it "
       "with status 0\n"
-      "and remove its data. It dies with this process, also by kill -9.\n"
+      "and remove its data. It dies with this process, also by kill -9. A member that ends by "
+      "itself is told of;\n"
+      "when the last one has, so does this, with status 1.\n"
       "\n"
       "  muster etcd --dev                       one member, on a free port\n"
       "  muster etcd --dev --members 3           a cluster that survives the loss of one of them\n"

@@ -16,6 +16,7 @@
 #include "cli/flags.h"
 #include "cli/process.h"
 #include "cli/progress.h"
+#include "core/agent/rendezvous_keys.h"
 #include "muster/rendezvous.h"
 
 namespace muster::cli {
@@ -64,6 +65,10 @@ std::pair<int64_t, int64_t> ParseNodes(const std::string& text) {
 RendezvousParameters Parameters(const RendezvousFlags& flags) {
   const auto [min_nodes, max_nodes] = ParseNodes(flags.nodes);
   RendezvousConfig config = ParseRendezvousConfig(flags.config);
+  for (const auto& [key, value] : config) {
+    if (const auto warning = WarningOfKey(flags.backend, key))
+      TellStderr(Concat("muster: --conf: ", *warning, "\n"));
+  }
   config.try_emplace("join_timeout", flags.timeout_seconds);
   config.try_emplace("timeout", flags.timeout_seconds);  // of the static rendezvous
   config.try_emplace("last_call_timeout", flags.last_call_seconds);

@@ -272,4 +272,10 @@ std::vector<int> EtcdServer::pids() const {
   return all;
 }
 
+std::vector<std::optional<std::string>> EtcdServer::ends() const {
+  std::vector<std::optional<std::string>> all;
+  for (const MemberOf& member : impl_->members) all.push_back(member.process->end());
+  return all;
+}
+
 }  // namespace muster

@@ -320,6 +320,12 @@ void EtcdLeader::OpenSession(Seat& seat, Instant now, Pushes& out) {
   }
 }
 
+// Not who only leads because those in whose run it wants to be are dead.
+bool EtcdLeader::IsMember() const {
+  const auto key = by_key_.find(keys_.Member(options_.node));
+  return key != by_key_.end() && seats_.at(key->second).key.token != 0;
+}
+
 void EtcdLeader::Heed(Seat& seat, Instant now, Pushes& out) {
   if (seat.key.token == 0) return;  // it was refused, and comes again or not at all
   const wire::EtcdMember& record = seat.record;
@@ -401,6 +407,7 @@ void EtcdLeader::Note(Seat& seat, const Push& push) const {
     case Kind::kEnded:
       return;
     case Kind::kRefused:
+      notice.for_good = push.refusal == Push::Refusal::kSettings && IsMember();
       return reach(Stage::kRefused);
     case Kind::kAdmitted:
       return reach(Stage::kAdmitted);

@@ -28,6 +28,7 @@ namespace muster {
 struct EtcdLeaderOptions {
   wire::EtcdKeys keys;
   std::string run_id;
+  Node node;                 ///< Who leads.
   int64_t epoch = 0;         ///< The revision at which the leader's key was created.
   Duration run_kept = 600s;  ///< How long what belongs to the run stays after its last node.
   uint64_t seed = 0;
@@ -80,6 +81,7 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
   /// By its record; nullptr: what is there is none.
   Seat* Seated(const EtcdPair& pair);
   void OpenSession(Seat& seat, Instant now, Pushes& out);
+  bool IsMember() const;
   void Heed(Seat& seat, Instant now, Pushes& out);
   void Gone(const std::string& key, Instant now, Pushes& out);
 

@@ -133,8 +133,13 @@ void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
   const auto& leader = answer->results[1].pairs;
   if (!leader.empty() && !IsLeaders(leader.front())) return;
   if (leader.empty()) CampaignSoon();
-  owner_.OnPush({.kind = Push::Kind::kOpened, .addr = options_.hello.node.addr});
+  // Who was refused is not through yet: should its time run out, that is the reason.
+  if (!refused_since_) Opened();
   if (dirty_) WriteRecord();
+}
+
+void EtcdLink::Opened() {
+  owner_.OnPush({.kind = Push::Kind::kOpened, .addr = options_.hello.node.addr});
 }
 
 void EtcdLink::Renew(Instant until) {
@@ -392,7 +397,7 @@ void EtcdLink::OnNotice(const EtcdChange& change) {
 void EtcdLink::Hear(const wire::EtcdNotice& notice) {
   Recovered();
   const wire::EtcdNotice before = std::exchange(heard_, notice);
-  if (notice.stage != Stage::kRefused) refused_since_.reset();
+  if (notice.stage != Stage::kRefused && std::exchange(refused_since_, std::nullopt)) Opened();
   HearPlace(before);
   const bool is_new = notice.said != before.said || notice.stage != before.stage ||
                       notice.stage_round != before.stage_round || notice.count != before.count;
@@ -480,12 +485,12 @@ void EtcdLink::HearStage() {
   owner_.OnPush(push);
 }
 
-// Those who are in the way may be dead, and etcd not know it yet.
+// Those who are in the way may be dead, and etcd not know it yet; unless one of them says so.
 void EtcdLink::Refused() {
   const Instant now = loop_.Now();
   if (!refused_since_) refused_since_ = now;
   const wire::EtcdNotice told = heard_;
-  if (now - *refused_since_ < ttl_ + 2s) return LoseLease(told.why);
+  if (!told.for_good && now - *refused_since_ < ttl_ + 2s) return LoseLease(told.why);
   Stop();
   owner_.OnPush({.kind = Push::Kind::kRefused, .refusal = told.refusal, .why = told.why});
 }
@@ -564,6 +569,7 @@ void EtcdLink::Lead(int64_t epoch) {
   leader_ = std::make_unique<EtcdLeader>(*etcd_, loop_,
                                          EtcdLeaderOptions{.keys = keys_,
                                                            .run_id = options_.hello.run_id,
+                                                           .node = options_.hello.node,
                                                            .epoch = epoch,
                                                            .run_kept = options_.run_kept,
                                                            .seed = prng_.Next()},

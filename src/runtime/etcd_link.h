@@ -81,6 +81,7 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   void Enter();
   void Register(Instant asked_at, const EtcdLease& lease);
   void OnRegistered(Result<EtcdAnswer> answer);
+  void Opened();
   void KeepAlive();
   void Renew(Instant until);
   /// Out of everything, and begins anew.

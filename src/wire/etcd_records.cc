@@ -187,6 +187,7 @@ std::string Write(const EtcdNotice& notice) {
       .Number("count", notice.count)
       .Text("why", notice.why)
       .Text("refusal", WordOf(kRefusals, notice.refusal))
+      .Truth("for_good", notice.for_good)
       .Number("round", notice.round, -1)
       .Number("rank", notice.rank, notice.round < 0 ? 0 : -1)
       .Number("world_size", notice.world_size)
@@ -213,6 +214,7 @@ Result<EtcdNotice> ReadEtcdNotice(std::string_view key, std::string_view json) {
   notice.count = in.Number("count");
   notice.why = in.Text("why");
   notice.refusal = ReadWord<Push::Refusal>(in, "refusal", kRefusals);
+  notice.for_good = in.Truth("for_good");
   notice.round = in.Number("round", -1);
   notice.rank = in.Number("rank");
   notice.world_size = in.Number("world_size");
@@ -328,6 +330,12 @@ std::string WriteStatus(const RunReport& report) {
     }
     out.Texts(kRoles[role], names);
   }
+  std::vector<std::string> ranks;  // of those in "joined", in their order
+  for (const MemberReport& member : report.members) {
+    if (member.role == MemberReport::Role::kParticipant && member.rank >= 0)
+      ranks.push_back(Concat(member.rank));
+  }
+  out.Texts("ranks", ranks);
   return out.Take();
 }
 
@@ -351,6 +359,12 @@ Result<RunReport> ReadStatus(std::string_view key, std::string_view run_id, std:
         report.members.push_back({.node = *node, .role = static_cast<MemberReport::Role>(role)});
     }
   }
+  const std::vector<std::string> ranks = in.Texts("ranks");
+  const auto joined =
+      std::ranges::count(report.members, MemberReport::Role::kParticipant, &MemberReport::role);
+  // A round that forms has none yet; nor have earlier versions written any.
+  for (size_t i = 0; std::ssize(ranks) == joined && i < ranks.size(); ++i)
+    report.members[i].rank = ParseWholeNumber(ranks[i]).value_or(-1);
   return Checked(in, std::move(report));
 }
 

@@ -73,6 +73,8 @@ struct EtcdNotice {
   int64_t count = 0;  ///< Nodes in the round that forms.
   std::string why{};
   Push::Refusal refusal = Push::Refusal::kNone;
+  /// Of a refusal: who refuses is itself one of those in the way, and lives.
+  bool for_good = false;
   // The node's place, if it was ever given one.
   int64_t round = -1;
   int64_t rank = 0;

@@ -73,6 +73,7 @@ TEST(EtcdRecordsTest, NoticesAreReadAsTheyWereWritten) {
                     .count = 8,
                     .why = "w",
                     .refusal = Push::Refusal::kPast,
+                    .for_good = true,
                     .round = 4,
                     .rank = 0,
                     .world_size = 8,
@@ -148,6 +149,27 @@ TEST(EtcdRecordsTest, StatusIsReadAsItWasWritten) {
   const auto read = ReadStatus("key", "run", WriteStatus(report));
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(*read, report);
+}
+
+TEST(EtcdRecordsTest, StatusOfACompleteRoundHasItsRanks) {
+  const RunReport report{
+      .id = "run",
+      .phase = RunReport::Phase::kComplete,
+      .settings = SomeMember().hello.settings,
+      .world_size = 2,
+      .participants = 2,
+      .waiting = 1,
+      .members = {{.node = {"b", 1, 0}, .role = MemberReport::Role::kParticipant, .rank = 1},
+                  {.node = {"a", 1, 0}, .role = MemberReport::Role::kParticipant, .rank = 0},
+                  {.node = {"c", 1, 0}, .role = MemberReport::Role::kWaiting}}};
+  std::string json = WriteStatus(report);
+  EXPECT_EQ(*ReadStatus("key", "run", json), report);
+  // Whoever writes fewer, or none, is believed in all else.
+  json.replace(json.find(R"(["1", "0"])"), 10, R"(["1"])");
+  const auto read = ReadStatus("key", "run", json);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->members.size(), 3u);
+  EXPECT_EQ(read->members[0].rank, -1);
 }
 
 TEST(EtcdRecordsTest, WhatSomebodyElseWroteIsRefusedWithItsKey) {

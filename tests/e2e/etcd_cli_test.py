@@ -7,12 +7,22 @@ import pathlib
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 from etcd_nodes import missing, skip_or_fail
 from fleet_of_agents import PATIENCE, until
 from ports import free_port
 from processes import MUSTER, Processes
+
+# As etcd begins: its ports are open, and nobody answers there.
+SILENT = """#!/usr/bin/env python3
+import socket, sys, time
+port = int(sys.argv[sys.argv.index("--listen-client-urls") + 1].rsplit(":", 1)[1])
+listener = socket.create_server(("127.0.0.1", port))
+print("listens", flush=True)
+time.sleep(600)
+"""
 
 
 class Etcd(Processes, unittest.TestCase):
@@ -22,8 +32,9 @@ class Etcd(Processes, unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def etcd(self, *arguments):
-        return self.start("etcd", "--dev", *arguments, env={**os.environ, "TMPDIR": str(self.folder)})
+    def etcd(self, *arguments, **variables):
+        return self.start("etcd", "--dev", *arguments,
+                          env={**os.environ, "TMPDIR": str(self.folder), **variables})
 
     def etcdctl(self, endpoints, *words):
         done = subprocess.run(["etcdctl", "--endpoints", ",".join(endpoints), *words], capture_output=True, text=True,
@@ -60,6 +71,37 @@ class Etcd(Processes, unittest.TestCase):
         self.assertEqual(etcd.wait(PATIENCE), 0)
         for pid in report["pids"]:
             self.assertFalse(self.is_there(pid))
+
+    def test_a_member_that_dies_is_told_of(self):
+        etcd = self.etcd("--members", "3", "--json")
+        report = json.loads(etcd.stdout.readline())
+        for left in (2, 1, 0):
+            os.kill(report["pids"][left], signal.SIGKILL)
+            self.assertEqual(etcd.stderr.readline(), f"muster: etcd at {report['endpoints'][left]} ended with signal 9; "
+                             f"{left} of 3 members are left\n")
+        self.assertEqual(etcd.wait(PATIENCE), 1)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_while_it_starts_it_can_be_told_to_stop(self):
+        silent = self.folder / "silent"
+        silent.write_text(SILENT, encoding="ascii")
+        silent.chmod(0o700)
+        data = self.folder / "data"
+        etcd = self.etcd("--data-dir", str(data), TORCHELASTIC_ETCD_BINARY_PATH=str(silent))
+        until(lambda: any("listens" in log.read_text(encoding="ascii") for log in data.glob("0/m0/etcd.log")),
+              "the program does not start")
+        told_at = time.monotonic()
+        etcd.send_signal(signal.SIGTERM)
+        self.assertEqual(etcd.wait(PATIENCE), 0)
+        self.assertLess(time.monotonic() - told_at, 5)  # of 60 s, four times
+        self.assertFalse(data.exists())
+
+    def test_a_program_that_is_not_where_it_should_be_is_told_of(self):
+        etcd = self.etcd(TORCHELASTIC_ETCD_BINARY_PATH="/no/such/etcd")
+        self.assertIn("TORCHELASTIC_ETCD_BINARY_PATH names '/no/such/etcd', which is not there", etcd.stderr.readline())
+        self.assertRegex(etcd.stdout.readline(), r"^muster: etcd is at ")
+        etcd.send_signal(signal.SIGTERM)
+        self.assertEqual(etcd.wait(PATIENCE), 0)
 
     def test_it_does_not_outlive_a_killed_owner(self):
         etcd = self.etcd("--json")

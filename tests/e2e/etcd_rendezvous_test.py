@@ -59,6 +59,7 @@ class Deaths(OnEtcd):
         other = self.node(nodes="2")
         self.agree(node, other)
         until(lambda: status()[0]["phase"] == "complete", "the leader has written that the round is complete")
+        self.assertEqual(sorted(each["rank"] for each in status()[0]["participants"]), [0, 1])
         # What somebody else wrote hides no other run, and what a dead leader wrote is not true any more.
         self.etcd.put("/muster/foreign/status", "surely not")
         node.kill()
@@ -283,9 +284,11 @@ class BadInput(OnEtcd):
     def test_other_settings_than_those_of_the_others_are_named(self):
         node = self.node(nodes="2:3")
         node.error("1 of 3 nodes are here")
-        status, errors = self.node(nodes="2:4").outcome()
+        # At once, not when the leases of the others would be over: 3 s, and its own time before.
+        status, errors = self.node("--timeout", "2", nodes="2:4").outcome()
         self.assertEqual(status, 1, errors)
         self.assertIn("max_nodes", errors.splitlines()[-1])
+        self.assertIn("may not join", errors.splitlines()[-1])
 
 
 class Permissions(OnEtcd):

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <thread>
 
 #include "etcd/certificates.h"
 #include "etcd/patron.h"
+#include "support/raw_socket.h"
 
 namespace muster::test {
 namespace {
@@ -125,6 +127,18 @@ TEST_F(EtcdTlsTest, AServerThatWantsTlsIsUnavailableWithAHint) {
   EXPECT_THAT(error.message, ::testing::HasSubstr("does it want TLS?"));
 }
 
+// No etcd is needed: a server that ends a connection, and is silent from then on.
+TEST(EtcdHintTest, OutlastsAnAttemptThatHadNoTimeLeft) {
+  RawListener listener;
+  Patron patron({.endpoints = {{"127.0.0.1", listener.port()}}});
+  std::thread server([&] { listener.Accept().Close(); });
+  const auto put = patron.Put("k", "v", 0, 1s);  // shorter than the time to connect
+  server.join();
+  ASSERT_FALSE(put);
+  EXPECT_EQ(put.error().code, Code::kUnavailable);
+  EXPECT_THAT(put.error().message, ::testing::HasSubstr("does it want TLS?"));
+}
+
 TEST_F(EtcdTlsTest, FilesThatCannotBeReadAreNamedAtOnce) {
   auto thread = *UvThread::Open();
   access_.endpoints = {{"127.0.0.1", 1}};
@@ -216,7 +230,13 @@ TEST_F(EtcdUserTest, ATokenThatTheServerForgotIsRenewed) {
   ASSERT_TRUE(hearer.HasHeard({"free/k=1"}));
   cluster_->Kill(0);  // its tokens live in memory
   cluster_->Start(0);
-  ASSERT_TRUE(EventuallyTrue([&] { return patron.Value("free/k") == "1"; }));
+  std::string value;
+  ASSERT_TRUE(EventuallyTrue([&] {
+    value = patron.Value("free/k");
+    return value == "1";
+  })) << value
+      << "\n"
+      << cluster_->Logs();
   ASSERT_TRUE(patron.Put("free/k", "2"));
   EXPECT_TRUE(hearer.HasHeard({"free/k=1", "free/k=2"}));
   EXPECT_FALSE(hearer.end());

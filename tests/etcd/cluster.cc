@@ -3,11 +3,14 @@
 #include <arpa/inet.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <random>
 #include <stdexcept>
+#include <string_view>
 
 #include "base/text.h"
 #include "support/eventually.h"
@@ -54,10 +57,19 @@ Ran RunCommand(const std::vector<std::string>& command) {
   return {process.Wait(), output};
 }
 
-bool HasEtcd() {
-  static const bool has = RunCommand({"etcd", "--version"}).status == 0 &&
-                          RunCommand({"etcdctl", "version"}).status == 0;
-  return has;
+Need EtcdNeed() {
+  return {.what = "etcd",
+          .missing =
+              [] {
+                static const bool has = RunCommand({"etcd", "--version"}).status == 0 &&
+                                        RunCommand({"etcdctl", "version"}).status == 0;
+                return has ? "" : "there is no 'etcd' with its 'etcdctl' on the PATH";
+              },
+          .is_required =
+              [] {
+                const char* value = std::getenv("MUSTER_REQUIRE_ETCD");
+                return value != nullptr && std::string_view(value) == "1";
+              }};
 }
 
 EtcdCluster::EtcdCluster(ClusterOptions options) : options_(std::move(options)) {
@@ -124,7 +136,13 @@ void EtcdCluster::Start(int member) {
 void EtcdCluster::Kill(int member) { members_.at(static_cast<size_t>(member)).process.reset(); }
 
 void EtcdCluster::Signal(int member, int signal) {
-  kill(members_.at(static_cast<size_t>(member)).process->pid(), signal);
+  const pid_t pid = members_.at(static_cast<size_t>(member)).process->pid();
+  if (kill(pid, signal) != 0) throw std::runtime_error("etcd cannot be signalled");
+  // Until one of its threads gets round to it, the others go on: on a busy machine for 20 ms, which
+  // is time enough to answer.
+  siginfo_t stopped{};
+  if (signal == SIGSTOP && waitid(P_PID, static_cast<id_t>(pid), &stopped, WSTOPPED) != 0)
+    throw std::runtime_error("etcd does not stop");
 }
 
 bool EtcdCluster::IsHealthy() const {

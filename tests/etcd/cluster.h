@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "contracts/need.h"
 #include "ports/etcd.h"
 #include "support/child_process.h"
 #include "support/temp_dir.h"
@@ -16,8 +17,9 @@ namespace muster::test {
 /// A port that nobody uses now, and that the system gives to nobody who asks for any.
 uint16_t QuietPort();
 
-/// Whether etcd and etcdctl can be run here.
-bool HasEtcd();
+/// That etcd and etcdctl can be run here. Without them tests are skipped, unless
+/// MUSTER_REQUIRE_ETCD=1.
+Need EtcdNeed();
 
 struct ClusterOptions {
   int members = 1;
@@ -46,11 +48,14 @@ class EtcdCluster {
   void Kill(int member);
   /// Again, where and as it was.
   void Start(int member);
+  /// After SIGSTOP it has stopped.
   void Signal(int member, int signal);
   bool IsHealthy() const;
 
   /// Runs etcdctl; throws if it fails. Its output.
   std::string Control(const std::vector<std::string>& words) const;
+  /// What all members have said, for a test that fails.
+  std::string Logs() const;
 
  private:
   struct Member {
@@ -60,7 +65,6 @@ class EtcdCluster {
   };
   std::string Scheme() const { return options_.cert_file.empty() ? "http" : "https"; }
   std::string InitialCluster() const;
-  std::string Logs() const;
 
   const ClusterOptions options_;
   const TempDir dir_;

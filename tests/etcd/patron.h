@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
-#include <cstdlib>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -140,15 +139,10 @@ class Hearer final : public EtcdWatcher {
   std::optional<Error> end_;
 };
 
-/// Without etcd these tests are reported as skipped, unless MUSTER_REQUIRE_ETCD=1.
+/// Of tests that need etcd.
 class EtcdTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (HasEtcd()) return;
-    const char* const required = std::getenv("MUSTER_REQUIRE_ETCD");
-    ASSERT_STRNE(required == nullptr ? "" : required, "1") << "no etcd, and MUSTER_REQUIRE_ETCD=1";
-    GTEST_SKIP() << "no etcd: install etcd-server and etcd-client to run this test";
-  }
+  void SetUp() override { MUSTER_REQUIRE(EtcdNeed()); }
 };
 
 }  // namespace muster::test

@@ -399,14 +399,43 @@ TEST_F(EtcdLinkTest, ACrashedRunIsOutlived) {
   EXPECT_EQ(Ranks(1), (std::multiset<int64_t>{0, 1, 2}));
 }
 
-TEST_F(EtcdLinkTest, WhoWasToldOtherwiseIsRefused) {
+TEST_F(EtcdLinkTest, WhoWasToldOtherwiseIsRefusedAtOnce) {
   Joining();
   Run(1s);
   settings.max_nodes = 5;
   LinkNode& other = Joining();
-  Run(10s);
+  Run(1s);
   ASSERT_EQ(other.Count(Kind::kRefused), 1u);
   EXPECT_THAT(other.Last(Kind::kRefused)->why, HasSubstr("max_nodes 5 against 4"));
+}
+
+TEST_F(EtcdLinkTest, WhoIsHeldUpByTheDeadKnowsWhy) {
+  for (int i = 0; i < 3; ++i) Joining();
+  Run(3s);
+  LinkNode* leader = Leader();
+  ASSERT_NE(leader, nullptr);
+  // The leader's lease ends first, and nobody is left to follow it.
+  leader->Kill();
+  Run(1500ms);
+  for (LinkNode* node : Others(leader)) node->Kill();
+  Bury();
+  settings.max_nodes = 3;
+  LinkNode& late = Joining();
+  // Until it leads, and is in its own way.
+  const auto refused = [&] {
+    return !late.troubles.empty() &&
+           late.troubles.back().find("max_nodes 3 against 4") != std::string::npos;
+  };
+  for (int i = 0; i < 100 && !refused(); ++i) Run(100ms);
+  ASSERT_TRUE(refused());
+  const size_t opened = late.Count(Kind::kOpened);
+  Run(300ms);
+  EXPECT_EQ(late.Count(Kind::kOpened), opened) << "it is not through yet";
+  EXPECT_EQ(late.Count(Kind::kRefused), 0u) << "the dead go, with their leases";
+  for (int i = 0; i < 2; ++i) Joining();
+  Run(10s);
+  EXPECT_EQ(Ranks(1), (std::multiset<int64_t>{0, 1, 2}));
+  EXPECT_EQ(late.Count(Kind::kRefused), 0u);
 }
 
 TEST_F(EtcdLinkTest, WhatOthersWroteIsNamed) {

@@ -49,12 +49,14 @@ ChildProcess ChildProcess::Fork(const std::function<int(int input, int output)>&
 }
 
 ChildProcess ChildProcess::Run(const std::vector<std::string>& command) {
-  return Fork([&command](int input, int output) {
+  std::vector<char*> arguments;
+  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  // Nothing here may want memory: another thread may have held a lock of the allocator's when we
+  // forked, and AddressSanitizer's stay locked in the child for good.
+  return Fork([&arguments](int input, int output) {
     dup2(input, STDIN_FILENO);
     dup2(output, STDOUT_FILENO);
-    std::vector<char*> arguments;
-    for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
     execvp(arguments[0], arguments.data());
     return 127;
   });

@@ -14,7 +14,8 @@ namespace muster::test {
 
 class ChildProcess {
  public:
-  /// Runs a program with pipes to its input and from its output. Throws if it cannot be started.
+  /// Runs a program with pipes to its input and from its output; there may be other threads. Throws
+  /// if no process is to be had; a program that is not there ends with 127.
   static ChildProcess Run(const std::vector<std::string>& command);
 
   /// Runs `body` in a fork of this process, which must have no other threads; its result is the

@@ -102,7 +102,10 @@ void Client::OnEnd(const std::shared_ptr<Exchange>& exchange) {
 }
 
 void Client::OnFailure(const std::shared_ptr<Exchange>& exchange, Verdict verdict) {
-  exchange->trouble = verdict.error.message;
+  // That the time was over says less than why it did not work before.
+  const bool says_little = verdict.outcome == Outcome::kNothing &&
+                           exchange->status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+  if (!says_little || exchange->trouble.empty()) exchange->trouble = verdict.error.message;
   exchange->distrusted += verdict.distrust;  // also where other troubles come between
   switch (verdict.outcome) {
     case Outcome::kBusy:

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "base/trim.h"
 #include "core/agent/arguments.h"
+#include "core/agent/rendezvous_keys.h"
 
 namespace muster {
 
@@ -240,6 +241,10 @@ Status ReadRendezvous(const Settings& given, LaunchOptions& options) {
   auto pairs = ParsePairs(given.Text("rdzv-conf"));
   if (!pairs) return given.Wrong("rdzv-conf", pairs.error().message);
   options.rendezvous = *std::move(pairs);
+  for (const auto& [key, value] : options.rendezvous) {
+    if (const auto warning = WarningOfKey(options.backend, key))
+      options.warnings.push_back(*warning);
+  }
   options.endpoint = Trim(given.Text("rdzv-endpoint"));
   options.run_id = given.Text("rdzv-id");
   options.node_rank = given.Whole("node-rank");

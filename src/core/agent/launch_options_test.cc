@@ -21,6 +21,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing::Pair;
+using testing::SizeIs;
 using testing::StartsWith;
 
 using Words = std::vector<std::string>;
@@ -272,6 +273,34 @@ TEST(LaunchOptionsTest, Launch026RendezvousOptionsWithFlagsOfTheirOwnAreRefused)
   for (const std::string key :
        {"backend", "endpoint", "run_id", "min_nodes", "max_nodes", "local_addr"})
     ExpectRefused({"--rdzv-conf=" + key + "=x", "W"}, "'" + key + "' has an option of its own");
+}
+
+TEST(LaunchOptionsTest, ARendezvousOptionThatNobodyKnowsIsToldOfOnce) {
+  EXPECT_THAT(Options({"--rdzv-conf=join_timout=5,grace=1", "W"}).warnings,
+              ElementsAre("the rendezvous backend 'muster' does not know the option "
+                          "'join_timout', which has no effect; did you mean 'join_timeout'?"));
+  EXPECT_THAT(Options({"--rdzv-backend=etcd", "--rdzv-conf=Ca_Cert=x,timeout=5", "W"}).warnings,
+              ElementsAre(HasSubstr("'etcd' does not know the option 'Ca_Cert', which has no "
+                                    "effect; did you mean 'ca_cert'?")));
+  EXPECT_THAT(Options({"--rdzv-conf=banana=1", "W"}).warnings,
+              ElementsAre(EndsWith("the option 'banana', which has no effect")));
+  EXPECT_THAT(Options({"--rdzv-conf=" + std::string(5000, 'x') + "=1", "W"}).warnings, SizeIs(1));
+}
+
+TEST(LaunchOptionsTest, ARendezvousOptionOfAnotherBackendIsToldOf) {
+  EXPECT_THAT(Options({"--rdzv-backend=c10d", "--rdzv-conf=grace=1,store_type=tcp", "W"}).warnings,
+              Contains(HasSubstr("'c10d' does not know the option 'grace'")));
+}
+
+TEST(LaunchOptionsTest, RendezvousOptionsThatAreKnownAreNotToldOf) {
+  EXPECT_THAT(Options({"--rdzv-backend=etcd",
+                       "--rdzv-conf=join_timeout=1,timeout=1,last_call_timeout=1,close_timeout=1,"
+                       "keep_alive_interval=1,keep_alive_max_attempt=3,rank_policy=text,label=a,"
+                       "protocol=https,cacert=a,cert=b,key=c,user=d,password=e,etcd_prefix=/f,"
+                       "read_timeout=1,contact_timeout=1",
+                       "W"})
+                  .warnings,
+              IsEmpty());
 }
 
 TEST(LaunchOptionsTest, Launch027AnUnknownBackendIsRefused) {

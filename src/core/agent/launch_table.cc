@@ -251,6 +251,8 @@ come or go, the workers of all nodes start again. Takes torchrun's command line 
       Two to four nodes that come and go. The same line on each; host0 serves the rendezvous.
   muster run --nnodes=2 --node-rank=1 --master-addr=host0 --nproc-per-node=8 -m package.train
       The second of two fixed nodes.
+  muster run --nnodes=2:4 --rdzv-id=job7 --rdzv-backend=etcd --rdzv-endpoint=etcd://h1,h2 train.py
+      The same line on each node; they meet in etcd, and no machine of the job is special.
 
 Options stand before the script; what stands behind it is the script's. Dashes in names may be
 underscores, and names may be cut short where that is clear. A value on the command line goes before

@@ -1,11 +1,8 @@
 // One real etcd for a whole test program: a prefix of its own for each test keeps them apart.
 #pragma once
 
-#include <cstdlib>
 #include <string>
-#include <string_view>
 
-#include "contracts/need.h"
 #include "etcd/cluster.h"
 
 namespace muster::test {
@@ -14,17 +11,6 @@ namespace muster::test {
 inline EtcdCluster& SharedEtcd() {
   static EtcdCluster cluster;
   return cluster;
-}
-
-inline Need EtcdNeed() {
-  return {.what = "etcd",
-          .missing =
-              [] { return HasEtcd() ? "" : "there is no 'etcd' with its 'etcdctl' on the PATH"; },
-          .is_required =
-              [] {
-                const char* value = std::getenv("MUSTER_REQUIRE_ETCD");
-                return value != nullptr && std::string_view(value) == "1";
-              }};
 }
 
 /// A name that no other test of this program has, nor this one when it runs again.
