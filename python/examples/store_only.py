@@ -35,7 +35,8 @@ def work(rank: int, size: int, port: int) -> None:
 
 def main() -> None:
     size = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-    server = muster.StoreServer()  # On a free port; PyTorch's TCPStore could be its client, too.
+    # On a free port, for this machine alone. TCPStores of PyTorch could be its clients, too.
+    server = muster.StoreServer("127.0.0.1")
     # A store cannot be used by a fork of the process that opened it: start processes afresh.
     processes = [
         multiprocessing.get_context("spawn").Process(target=work, args=(rank, size, server.port))
