@@ -90,7 +90,16 @@ std::string Text(nb::handle given, const char* argument) {
 }
 
 std::string Bytes(nb::handle given, const char* argument) {
-  if (PyUnicode_Check(given.ptr())) return Utf8(given, argument);
+  if (PyUnicode_Check(given.ptr())) {
+    // What list_keys() made of a key that was not UTF-8 is that key again.
+    const nb::object bytes =
+        nb::steal(PyUnicode_AsEncodedString(given.ptr(), "utf-8", "surrogateescape"));
+    if (!bytes.is_valid()) {
+      PyErr_Clear();
+      RaiseValue(std::string(argument) + " must be text that UTF-8 can hold");
+    }
+    return Bytes(bytes, argument);
+  }
   Py_buffer buffer{};
   if (PyObject_GetBuffer(given.ptr(), &buffer, PyBUF_SIMPLE) != 0) {
     PyErr_Clear();

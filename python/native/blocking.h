@@ -38,7 +38,8 @@ auto Blocking(Call&& call) {
       raise_if_signalled();
       return result;
     }
-  } catch (const InterruptedError&) {
+  } catch (...) {
+    // The signal ended the call, or came while it failed: what its handler raised goes first.
     raise_if_signalled();
     throw;
   }

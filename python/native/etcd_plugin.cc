@@ -3,9 +3,24 @@
 #include "muster/etcd_store.h"
 #include "muster/etcd_v2_rendezvous.h"
 
-extern "C" const muster::python::EtcdPlugin muster_etcd_plugin = {
+namespace {
+
+std::shared_ptr<muster::Store> OpenStore(const muster::EtcdOptions& options) {
+  return std::make_shared<muster::EtcdStore>(options);
+}
+
+std::optional<std::string> StorePrefix(const muster::Store& store) {
+  const auto* const its = dynamic_cast<const muster::EtcdStore*>(&store);
+  return its == nullptr ? std::nullopt : std::optional(its->prefix());
+}
+
+}  // namespace
+
+extern "C" {
+extern const muster::python::EtcdPlugin muster_etcd_plugin;
+const muster::python::EtcdPlugin muster_etcd_plugin = {
     .enable = &muster::EnableEtcd,
-    .open_store = [](const muster::EtcdOptions& options) -> std::shared_ptr<muster::Store> {
-      return std::make_shared<muster::EtcdStore>(options);
-    },
+    .open_store = &OpenStore,
+    .store_prefix = &StorePrefix,
 };
+}  // extern "C"

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "muster/etcd.h"
 #include "muster/store.h"
@@ -12,6 +14,8 @@ struct EtcdPlugin {
   /// From now on the registry makes the backends "etcd" and "etcd-v2".
   void (*enable)();
   std::shared_ptr<Store> (*open_store)(const EtcdOptions& options);
+  /// Of an EtcdStore; nullopt for all others.
+  std::optional<std::string> (*store_prefix)(const Store& store);
 };
 
 inline constexpr const char* kEtcdPluginSymbol = "muster_etcd_plugin";

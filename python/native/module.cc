@@ -1,13 +1,6 @@
 #include "bindings.h"
 #include "etcd_plugin.h"
 
-namespace muster::python {
-
-// Until native/rendezvous.cc is there.
-__attribute__((weak)) void BindRendezvous(nb::module_&) {}
-
-}  // namespace muster::python
-
 NB_MODULE(_native, module) {
   using namespace muster::python;
   module.doc() = "The native core of muster; its names are found in muster and muster.rendezvous.";
