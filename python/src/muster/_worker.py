@@ -56,7 +56,7 @@ def _keep(value: Any, file: pathlib.Path) -> None:
             f"the {type(value).__name__} that the function returned on rank {rank} cannot be "
             f"pickled, so launch() cannot return it: {failure}"
         ) from failure
-    unfinished = file.with_suffix(".new")
+    unfinished = file.with_name(file.name + ".new")
     unfinished.write_bytes(data)
     unfinished.replace(file)
 
