@@ -23,7 +23,7 @@ NARRATION_S = 10.0  # Between two lines about a wait.
 LOOK_S = 1.0  # Between two looks whether the server is still there.
 SLICE = timedelta(milliseconds=200)  # Of waiting for others, to hear what happens meanwhile.
 UNCOUNTED_S = 10.0  # Longer than it takes to notice any loss.
-SEE_OFF_S = 3.0  # For others to hear of the end before the server goes that this node has hosted.
+SEE_OFF_S = 2.0  # For others to hear of the end before the server goes that this node has hosted.
 
 # Keys of a round. The first two are the plug-in's own, the third is shared with `muster run`.
 HERE = "muster/here"

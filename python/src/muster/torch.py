@@ -139,7 +139,7 @@ class _AdaptedStore(dist.Store):
 # Torch's C++ may hold a store longer than anybody in Python does, without holding the Python half
 # of it; there is no way to hear when it lets go. So each store that was adapted stays, once.
 _kept: dict[int, tuple[muster.Store, dist.Store]] = {}
-_kept_lock = threading.Lock()
+_kept_lock = threading.RLock()  # A PrefixStore keeps its inner store, too.
 atexit.register(_kept.clear)
 
 
@@ -151,9 +151,12 @@ def _keep(store: muster.Store) -> dist.Store:
 
 
 def _adapted(store: muster.Store, timeout: timedelta | None = None) -> dist.Store:
-    """A new adapter, which lives as long as Python holds it. ``timeout``: not the store's own."""
+    """A new adapter. With a ``timeout`` of its own it is not kept, nor is what it stands on."""
     if isinstance(store, muster.PrefixStore):
-        return dist.PrefixStore(store.prefix, _adapted(store.underlying_store, timeout))
+        inner = store.underlying_store
+        return dist.PrefixStore(
+            store.prefix, _keep(inner) if timeout is None else _adapted(inner, timeout)
+        )
     if isinstance(store, muster.TCPStore):
         # Its server speaks to torch's client, too: no Python between torch and its store.
         with _network_errors(store):
