@@ -11,6 +11,8 @@
 #include <string>
 #include <utility>
 
+#include "interpreter.h"
+
 namespace muster::python {
 
 /// Whether an object may be used in a fork of the process that made it.
@@ -49,8 +51,9 @@ class AtHome {
       return;
     }
     // It may wait: for threads of its own, which may want Python's lock.
+    const InterpreterVisit visit;
     std::optional<nanobind::gil_scoped_release> unlocked;
-    if (PyGILState_Check() != 0) unlocked.emplace();
+    if (visit && PyGILState_Check() != 0) unlocked.emplace();
     object_.reset();
   }
 

@@ -44,12 +44,16 @@ void CloseGate() {
 
 }  // namespace
 
+bool PythonEnds() {
+  const Gate& gate = TheGate();
+  return gate.is_closed && gate.closed_by.load() != std::this_thread::get_id();
+}
+
 InterpreterVisit::InterpreterVisit() {
-  Gate& gate = TheGate();
   // First in, then a look at the gate: whoever closes it does the same in the other order.
-  ++gate.visitors;
-  admitted_ = !gate.is_closed || gate.closed_by.load() == std::this_thread::get_id();
-  if (!admitted_) --gate.visitors;
+  ++TheGate().visitors;
+  admitted_ = !PythonEnds();
+  if (!admitted_) --TheGate().visitors;
 }
 
 InterpreterVisit::~InterpreterVisit() {

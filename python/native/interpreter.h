@@ -25,6 +25,9 @@ class InterpreterVisit {
   bool admitted_;
 };
 
+/// Whether Python ends, and this thread is not the one that ends it.
+bool PythonEnds();
+
 /// Python's pending exception is put aside, and comes back in the end. Holds the lock.
 class PendingError {
  public:

@@ -21,6 +21,16 @@ std::string Repr(const std::string& text) {
   return nb::repr(ToText(text)).c_str();
 }
 
+/// std::invalid_argument comes from our core; here it is told which argument it was.
+template <typename Call>
+auto Naming(const char* argument, Call&& call) {
+  try {
+    return call();
+  } catch (const std::invalid_argument& error) {
+    throw nb::value_error((std::string(argument) + ": " + error.what()).c_str());
+  }
+}
+
 // --- TCPStore ------------------------------------------------------------------------------------
 
 struct TcpArguments {
@@ -63,7 +73,6 @@ void InitTcp(TcpStoreObject* self, nb::handle host_name, nb::handle port, nb::ha
 }
 
 void BindTcpStore(nb::module_& module) {
-  using nb::arg;
   nb::class_<TcpStoreObject, StoreObject> tcp(
       module, "TCPStore",
       "A client of a store server: of a StoreServer, of torch's TCPStore, or of its own.\n\n"
@@ -75,10 +84,10 @@ void BindTcpStore(nb::module_& module) {
       "when all are there, unless wait_for_workers=False. `timeout` limits connecting, and is the\n"
       "store's timeout afterwards. There is one server: use_libuv changes nothing.\n\n"
       "Raises DistNetworkError if nobody answers, StoreTimeoutError if the others do not come.");
-  tcp.def("__init__", &InitTcp, arg("host_name"), arg("port"), arg("world_size") = nb::none(),
-          arg("is_master") = false, arg("timeout") = nb::none(), arg("wait_for_workers") = true,
-          arg("multi_tenant") = false, arg("master_listen_fd") = nb::none(),
-          arg("use_libuv") = true,
+  tcp.def("__init__", &InitTcp, Any("host_name"), Any("port"), Any("world_size") = nb::none(),
+          Any("is_master") = false, Any("timeout") = nb::none(), Any("wait_for_workers") = true,
+          Any("multi_tenant") = false, Any("master_listen_fd") = nb::none(),
+          Any("use_libuv") = true,
           nb::sig("def __init__(self, host_name: str, port: int, world_size: int | None = None, "
                   "is_master: bool = False, "
                   "timeout: datetime.timedelta | float | None = datetime.timedelta(seconds=300), "
@@ -133,10 +142,12 @@ void BindFileStore(nb::module_& module) {
       [](FileStoreObject* self, nb::handle file_name, nb::handle world_size) {
         const std::string path = Path(file_name, "file_name");
         const auto size = static_cast<int>(Integer(world_size, "world_size", -1, INT_MAX));
-        const auto store = Blocking([&] { return std::make_shared<FileStore>(path, size); });
+        const auto store = Naming("file_name", [&] {
+          return Blocking([&] { return std::make_shared<FileStore>(path, size); });
+        });
         new (self) FileStoreObject(store, store->path());
       },
-      nb::arg("file_name"), nb::arg("world_size") = -1,
+      Any("file_name"), Any("world_size") = -1,
       nb::sig("def __init__(self, file_name: str | os.PathLike[str], world_size: int = -1) -> None"));
   file.def_prop_ro(
       "path", [](const FileStoreObject& self) { return ToText(self.path); },
@@ -200,7 +211,7 @@ void BindPrefixStore(nb::module_& module) {
         StoreOf(store, "store");  // is it one, and usable here?
         new (self) PrefixStoreObject(std::move(text), nb::borrow(store));
       },
-      nb::arg("prefix"), nb::arg("store"),
+      Any("prefix"), Any("store"),
       nb::sig("def __init__(self, prefix: str, store: Store) -> None"));
   prefix.def_prop_ro(
       "prefix", [](const PrefixStoreObject& self) { return ToText(self.prefix); },
@@ -230,16 +241,6 @@ std::string Endpoints(nb::handle given) {
   std::string joined;
   for (const std::string& one : Texts(given, "endpoint")) joined += (joined.empty() ? "" : ",") + one;
   return joined;
-}
-
-/// std::invalid_argument comes from our core; here it is told which argument it was.
-template <typename Call>
-auto Naming(const char* argument, Call&& call) {
-  try {
-    return call();
-  } catch (const std::invalid_argument& error) {
-    throw nb::value_error((std::string(argument) + ": " + error.what()).c_str());
-  }
 }
 
 EtcdOptions OptionsOfEtcd(const EtcdArguments& given) {
@@ -279,7 +280,6 @@ void InitEtcd(EtcdStoreObject* self, nb::handle endpoint, nb::handle protocol, n
 }
 
 void BindEtcdStore(nb::module_& module) {
-  using nb::arg;
   nb::class_<EtcdStoreObject, StoreObject> etcd(
       module, "EtcdStore",
       "A store in a cluster of etcd (v3), which survives any machine of the job.\n\n"
@@ -289,10 +289,10 @@ void BindEtcdStore(nb::module_& module) {
       "user, password, and the prefix of all its keys (\"/muster/store\"). `timeout` limits\n"
       "connecting, and is the store's timeout afterwards.\n\n"
       "One object serves many threads at a time. Raises DistNetworkError if no endpoint answers.");
-  etcd.def("__init__", &InitEtcd, arg("endpoint") = "localhost:2379", nb::kw_only(),
-           arg("protocol") = nb::none(), arg("cacert") = nb::none(), arg("cert") = nb::none(),
-           arg("key") = nb::none(), arg("user") = nb::none(), arg("password") = nb::none(),
-           arg("prefix") = nb::none(), arg("timeout") = nb::none(),
+  etcd.def("__init__", &InitEtcd, Any("endpoint") = "localhost:2379", nb::kw_only(),
+           Any("protocol") = nb::none(), Any("cacert") = nb::none(), Any("cert") = nb::none(),
+           Any("key") = nb::none(), Any("user") = nb::none(), Any("password") = nb::none(),
+           Any("prefix") = nb::none(), Any("timeout") = nb::none(),
            nb::sig("def __init__(self, "
                    "endpoint: str | collections.abc.Sequence[str] = 'localhost:2379', *, "
                    "protocol: str | None = None, cacert: str | os.PathLike[str] | None = None, "
