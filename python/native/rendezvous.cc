@@ -64,11 +64,13 @@ struct Turns {
 
 class NativeHandler {
  public:
-  explicit NativeHandler(std::shared_ptr<Turns> turns)
-      : home_(std::move(turns), "RendezvousHandler") {}
+  explicit NativeHandler(std::shared_ptr<Turns> turns,
+                         std::shared_ptr<BackendReference> backend = nullptr)
+      : home_(std::move(turns), "RendezvousHandler"), backend_(std::move(backend)) {}
 
   RendezvousHandler& handler() const { return *home_->handler; }
   Turns& turns() const { return **home_; }
+  BackendReference* backend() const { return backend_.get(); }
 
   /// `work` of the handler, when it is this thread's turn.
   template <typename Work>
@@ -82,10 +84,35 @@ class NativeHandler {
 
  private:
   AtHome<Turns> home_;
+  std::shared_ptr<BackendReference> backend_;  ///< Null unless it is Python's.
 };
 
-nb::object Wrapped(std::shared_ptr<Turns> turns) {
-  return nb::cast(new NativeHandler(std::move(turns)), nb::rv_policy::take_ownership);
+// --- For the garbage collector -------------------------------------------------------------------
+
+int VisitBackend(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  const BackendReference* const backend = nb::inst_ptr<NativeHandler>(self)->backend();
+  if (backend != nullptr) Py_VISIT(backend->get());
+  return 0;
+}
+
+int ClearBackend(PyObject* self) {
+  if (!nb::inst_ready(self)) return 0;
+  if (BackendReference* const backend = nb::inst_ptr<NativeHandler>(self)->backend()) {
+    backend->Clear();
+  }
+  return 0;
+}
+
+PyType_Slot handler_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&VisitBackend)},
+                               {Py_tp_clear, reinterpret_cast<void*>(&ClearBackend)},
+                               {0, nullptr}};
+
+nb::object Wrapped(std::shared_ptr<Turns> turns,
+                   std::shared_ptr<BackendReference> backend = nullptr) {
+  return nb::cast(new NativeHandler(std::move(turns), std::move(backend)),
+                  nb::rv_policy::take_ownership);
 }
 
 // --- Making them ---------------------------------------------------------------------------------
@@ -120,12 +147,14 @@ nb::object CreateDynamic(nb::handle settings, nb::handle store, nb::handle backe
   std::shared_ptr<Store> its_store = StoreOf(store, "store");
   DynamicRendezvousOptions options;
   if (!local_addr.is_none()) options.local_addr = Text(local_addr, "local_addr");
-  std::unique_ptr<RendezvousBackend> its_backend = BackendOf(backend);
+  GivenBackend given = BackendOf(backend);
   // Looks up this machine's name.
-  return Wrapped(CallingBackend([&] {
-    return std::make_shared<Turns>(std::make_unique<DynamicRendezvousHandler>(
-        std::move(its_settings), std::move(its_store), std::move(its_backend), std::move(options)));
-  }));
+  auto turns = CallingBackend([&] {
+    return std::make_shared<Turns>(
+        std::make_unique<DynamicRendezvousHandler>(std::move(its_settings), std::move(its_store),
+                                                   std::move(given.backend), std::move(options)));
+  });
+  return Wrapped(std::move(turns), std::move(given.reference));
 }
 
 // --- Using them ----------------------------------------------------------------------------------
@@ -230,7 +259,7 @@ nb::dict ParseConfig(nb::handle text) {
 }
 
 void BindHandler(nb::module_& module) {
-  nb::class_<NativeHandler>(module, "NativeRendezvousHandler")
+  nb::class_<NativeHandler>(module, "NativeRendezvousHandler", nb::type_slots(handler_slots))
       .def("get_backend", [](const NativeHandler& self) { return self.handler().GetBackend(); })
       .def("get_run_id", [](const NativeHandler& self) { return self.handler().GetRunId(); })
       .def("node", &NodeOf)

@@ -40,15 +40,15 @@ nb::bytes AsBytes(std::string_view bytes) { return nb::bytes(bytes.data(), bytes
 
 class PythonBackend final : public RendezvousBackend {
  public:
-  PythonBackend(nb::handle object, std::string name)
-      : object_(Share(nb::borrow(object))), name_(std::move(name)) {}
+  PythonBackend(std::shared_ptr<BackendReference> reference, std::string name)
+      : reference_(std::move(reference)), name_(std::move(name)) {}
 
   using RendezvousBackend::SetState;
   std::string Name() const override { return name_; }
 
   std::optional<StoredState> GetState() override {
     return InPython("get_state", [&]() -> std::optional<StoredState> {
-      const nb::object answer = nb::handle(object_.get()).attr("get_state")();
+      const nb::object answer = Object().attr("get_state")();
       if (answer.is_none()) return std::nullopt;
       const nb::tuple parts = Parts(answer, 2, "get_state() must return None or (bytes, token)");
       return StoredState{StateIn(parts, "get_state()"), TokenIn(parts)};
@@ -57,8 +57,7 @@ class PythonBackend final : public RendezvousBackend {
 
   std::optional<SetStateResult> SetState(std::string_view bytes, const std::any& token) override {
     return InPython("set_state", [&]() -> std::optional<SetStateResult> {
-      const nb::object answer =
-          nb::handle(object_.get()).attr("set_state")(AsBytes(bytes), FromToken(token));
+      const nb::object answer = Object().attr("set_state")(AsBytes(bytes), FromToken(token));
       if (answer.is_none()) return std::nullopt;
       const nb::tuple parts =
           Parts(answer, 3, "set_state() must return None or (bytes, token, bool)");
@@ -69,6 +68,13 @@ class PythonBackend final : public RendezvousBackend {
   }
 
  private:
+  nb::object Object() const {
+    if (reference_->get() == nullptr) {
+      throw RendezvousConnectionError("the rendezvous backend '" + name_ + "' is gone");
+    }
+    return nb::borrow(reference_->get());
+  }
+
   static nb::tuple Parts(nb::handle answer, size_t size, const char* wanted) {
     if (PyTuple_Check(answer.ptr()) && nb::len(answer) == size) {
       return nb::borrow<nb::tuple>(answer);
@@ -130,7 +136,7 @@ class PythonBackend final : public RendezvousBackend {
     throw RendezvousStateError(text);
   }
 
-  const SharedObject object_;
+  const std::shared_ptr<BackendReference> reference_;
   const std::string name_;
 };
 
@@ -247,20 +253,31 @@ void BackendFailures::RaiseCause(const RendezvousError& error) const {
   const bool out_of_reach = dynamic_cast<const RendezvousConnectionError*>(&error) != nullptr;
   const nb::object type =
       NativeType(out_of_reach ? "RendezvousConnectionError" : "RendezvousStateError");
-  const nb::object surfaced = type(text_);
+  const nb::object surfaced = type(nb::str(text_.data(), text_.size()));
   PyException_SetCause(surfaced.ptr(), nb::object(raised_).release().ptr());
   PyErr_SetObject(type.ptr(), surfaced.ptr());
   throw nb::python_error();
 }
 
-std::unique_ptr<RendezvousBackend> BackendOf(nb::handle given) {
+BackendReference::~BackendReference() {
+  const InterpreterVisit visit;
+  if (!visit) return;  // goes with the process
+  const nb::gil_scoped_acquire locked;
+  const PendingError kept;
+  Clear();
+}
+
+GivenBackend BackendOf(nb::handle given) {
   if (nb::isinstance<C10dBackend>(given)) {
-    return std::make_unique<BackendInPython>(nb::cast<const C10dBackend&>(given).shared());
+    return {std::make_unique<BackendInPython>(nb::cast<const C10dBackend&>(given).shared()),
+            nullptr};
   }
   for (const char* const needed : {"name", "get_state", "set_state"}) {
     if (!nb::hasattr(given, needed)) RaiseWrongType("backend", kWantedBackend, given);
   }
-  return std::make_unique<PythonBackend>(given, Text(given.attr("name"), "backend.name"));
+  auto reference = std::make_shared<BackendReference>(nb::borrow(given));
+  std::string name = Text(given.attr("name"), "backend.name");
+  return {std::make_unique<PythonBackend>(reference, std::move(name)), reference};
 }
 
 void BindRendezvousBackends(nb::module_& module) {

@@ -17,9 +17,32 @@ namespace nb = nanobind;
 
 void BindRendezvousBackends(nb::module_& module);
 
+/// The one reference to a Python backend, where Python's garbage collector finds it: a backend may
+/// well refer to its handler, if only by the traceback of an error. Any thread may drop it; all
+/// else needs the lock.
+class BackendReference {
+ public:
+  explicit BackendReference(nb::object object) : object_(object.release().ptr()) {}
+  ~BackendReference();
+  BackendReference(const BackendReference&) = delete;
+  BackendReference& operator=(const BackendReference&) = delete;
+
+  /// Borrowed; null after Clear().
+  PyObject* get() const { return object_; }
+  void Clear() { Py_XDECREF(std::exchange(object_, nullptr)); }
+
+ private:
+  PyObject* object_;
+};
+
+struct GivenBackend {
+  std::unique_ptr<RendezvousBackend> backend;
+  std::shared_ptr<BackendReference> reference;  ///< Null if the backend is one of ours.
+};
+
 /// One of ours, or any object with `name`, `get_state()` and `set_state()`. TypeError if it is
 /// neither.
-std::unique_ptr<RendezvousBackend> BackendOf(nb::handle given);
+GivenBackend BackendOf(nb::handle given);
 
 /// While it lives, what a Python backend raises on this thread is kept, so that the caller gets
 /// that and not only its text. Holds the lock when it is made and destroyed.
