@@ -15,6 +15,10 @@ namespace muster::python {
 namespace nb = nanobind;
 using std::chrono::milliseconds;
 
+/// An argument that our own converter is to see, whatever it is: nanobind would refuse None, and
+/// not say which argument it was.
+inline auto Any(const char* name) { return nb::arg(name).none(); }
+
 /// nb::python_error (TypeError): "timeout must be a datetime.timedelta or a number of seconds, not
 /// str".
 [[noreturn]] void RaiseWrongType(const char* argument, const char* wanted, nb::handle given);

@@ -189,65 +189,63 @@ nb::object Clone(Object self) {
 }
 
 void BindValues(nb::class_<StoreObject>& store) {
-  using nb::arg;
   using nb::sig;
-  store.def("set", &Set, arg("key"), arg("value"),
+  store.def("set", &Set, Any("key"), Any("value"),
             sig("def set(self, key: str | bytes, value: str | bytes) -> None"),
             "Creates or overwrites a value, and wakes everybody who waits for the key.");
-  store.def("get", &Get, arg("key"), sig("def get(self, key: str | bytes) -> bytes"),
+  store.def("get", &Get, Any("key"), sig("def get(self, key: str | bytes) -> bytes"),
             "Waits for the key, then returns its value.\n\n"
             "Raises StoreTimeoutError (a DistStoreError) if it does not come within `timeout`.");
-  store.def("add", &Add, arg("key"), arg("value"),
+  store.def("add", &Add, Any("key"), Any("value"),
             sig("def add(self, key: str | bytes, value: int) -> int"),
             "Adds to a counter, atomically, and returns the sum. A key that is not there counts as\n"
             "0; the counter is kept as decimal text.");
-  store.def("compare_set", &CompareSet, arg("key"), arg("expected_value"), arg("desired_value"),
+  store.def("compare_set", &CompareSet, Any("key"), Any("expected_value"), Any("desired_value"),
             sig("def compare_set(self, key: str | bytes, expected_value: str | bytes, "
                 "desired_value: str | bytes) -> bytes"),
             "If the value is `expected_value`, it becomes `desired_value`; an empty expectation\n"
             "also means a key that is not there. Returns the value afterwards. If there is none,\n"
             "because another one was expected, `expected_value` itself is returned.");
-  store.def("check", &Check, arg("keys"),
+  store.def("check", &Check, Any("keys"),
             sig("def check(self, keys: collections.abc.Sequence[str | bytes]) -> bool"),
             "Whether all keys are there. Does not wait.");
-  store.def("wait", &Wait, arg("keys"), arg("timeout") = nb::none(),
+  store.def("wait", &Wait, Any("keys"), Any("timeout") = nb::none(),
             sig("def wait(self, keys: collections.abc.Sequence[str | bytes], "
                 "timeout: datetime.timedelta | float | None = None) -> None"),
             "Waits until all keys are there: for at most `timeout` (a timedelta or seconds; zero:\n"
             "without limit), or the store's own. Raises StoreTimeoutError after that.");
-  store.def("delete_key", &DeleteKey, arg("key"),
+  store.def("delete_key", &DeleteKey, Any("key"),
             sig("def delete_key(self, key: str | bytes) -> bool"),
             "Removes a value. Whether there was one; a FileStore cannot tell and says True.");
   store.def("num_keys", &NumKeys, sig("def num_keys(self) -> int"),
             "How many values there are in the whole store, some of its own included.");
   store.def("list_keys", &ListKeys, sig("def list_keys(self) -> list[str]"),
             "All keys that have values, in no particular order.");
-  store.def("append", &Append, arg("key"), arg("value"),
+  store.def("append", &Append, Any("key"), Any("value"),
             sig("def append(self, key: str | bytes, value: str | bytes) -> None"),
             "Adds to the end of a value, or creates it.");
-  store.def("multi_get", &MultiGet, arg("keys"),
+  store.def("multi_get", &MultiGet, Any("keys"),
             sig("def multi_get(self, keys: collections.abc.Sequence[str | bytes]) -> list[bytes]"),
             "Waits for all keys, then returns their values in the order given.");
-  store.def("multi_set", &MultiSet, arg("keys"), arg("values"),
+  store.def("multi_set", &MultiSet, Any("keys"), Any("values"),
             sig("def multi_set(self, keys: collections.abc.Sequence[str | bytes], "
                 "values: collections.abc.Sequence[str | bytes]) -> None"),
             "Sets each key to the value at the same place.");
 }
 
 void BindRest(nb::class_<StoreObject>& store) {
-  using nb::arg;
   using nb::sig;
-  store.def("queue_push", &QueuePush, arg("key"), arg("value"),
+  store.def("queue_push", &QueuePush, Any("key"), Any("value"),
             sig("def queue_push(self, key: str | bytes, value: str | bytes) -> None"),
             "Puts an element at the end of a queue. Queues are apart from values; a FileStore has\n"
             "none: NotImplementedError.");
-  store.def("queue_pop", &QueuePop, arg("key"), arg("block") = true,
+  store.def("queue_pop", &QueuePop, Any("key"), Any("block") = true,
             sig("def queue_pop(self, key: str | bytes, block: bool = True) -> bytes"),
             "Takes the oldest element of a queue. Waits for one; with block=False raises\n"
             "QueueEmptyError instead.");
-  store.def("queue_len", &QueueLen, arg("key"), sig("def queue_len(self, key: str | bytes) -> int"),
+  store.def("queue_len", &QueueLen, Any("key"), sig("def queue_len(self, key: str | bytes) -> int"),
             "How many elements a queue has.");
-  store.def("barrier", &Barrier, arg("key"), arg("world_size"), arg("timeout") = nb::none(),
+  store.def("barrier", &Barrier, Any("key"), Any("world_size"), Any("timeout") = nb::none(),
             sig("def barrier(self, key: str | bytes, world_size: int, "
                 "timeout: datetime.timedelta | float | None = None) -> None"),
             "Returns when `world_size` participants have called it with this key; a key serves\n"
@@ -258,7 +256,7 @@ void BindRest(nb::class_<StoreObject>& store) {
   store.def("has_extended_api", &HasExtendedApi, sig("def has_extended_api(self) -> bool"),
             "Whether append, multi_get and multi_set are one operation each. They work in any\n"
             "case.");
-  store.def("set_timeout", &SetTimeout, arg("timeout"),
+  store.def("set_timeout", &SetTimeout, Any("timeout"),
             sig("def set_timeout(self, timeout: datetime.timedelta | float) -> None"),
             "Sets `timeout`: a timedelta, or seconds. Zero: without limit.");
   store.def_prop_ro("timeout", &Timeout, nb::for_getter(sig("def timeout(self) -> datetime.timedelta")),

@@ -100,7 +100,6 @@ void Exit(ServerObject& self, const nb::args&) {
 }  // namespace
 
 void BindStoreServer(nb::module_& module) {
-  using nb::arg;
   nb::class_<ServerObject> server(
       module, "StoreServer",
       "The server that TCPStores connect to, muster's and torch's, and that runs the rendezvous of\n"
@@ -111,8 +110,8 @@ void BindStoreServer(nb::module_& module) {
       "that exceeds one of the limits is disconnected: sizes in bytes, times as timedelta or\n"
       "seconds. Raises DistNetworkError if it cannot listen.");
   server.def(
-      "__init__", &Init, arg("host") = "", arg("port") = 0, nb::kw_only(), arg("threads") = 0,
-      arg("listen_fd") = nb::none(), arg("limits"),
+      "__init__", &Init, Any("host") = "", Any("port") = 0, nb::kw_only(), Any("threads") = 0,
+      Any("listen_fd") = nb::none(), nb::arg("limits"),
       nb::sig("def __init__(self, host: str = '', port: int = 0, *, threads: int = 0, "
               "listen_fd: int | None = None, key_bytes_max: int | None = 8192, "
               "value_bytes_max: int | None = 8388608, keys_per_request_max: int | None = 131072, "

@@ -95,10 +95,9 @@ nb::object CreateStore(nb::handle is_server, nb::handle server_addr, nb::handle 
 }  // namespace
 
 void BindStoreUtilities(nb::module_& module) {
-  using nb::arg;
-  module.def("barrier", &BarrierOf, arg("store"), arg("world_size"), arg("key_prefix"),
-             arg("barrier_timeout") = 300, arg("rank") = nb::none(),
-             arg("rank_tracing_decoder") = nb::none(), arg("trace_timeout") = 10,
+  module.def("barrier", &BarrierOf, Any("store"), Any("world_size"), Any("key_prefix"),
+             Any("barrier_timeout") = 300, Any("rank") = nb::none(),
+             Any("rank_tracing_decoder") = nb::none(), Any("trace_timeout") = 10,
              nb::sig("def barrier(store: Store, world_size: int, key_prefix: str, "
                      "barrier_timeout: datetime.timedelta | float = 300, rank: int | None = None, "
                      "rank_tracing_decoder: collections.abc.Callable[[int], str] | None = None, "
@@ -107,19 +106,19 @@ void BindStoreUtilities(nb::module_& module) {
              "once. If they do not come in time, StoreTimeoutError says how many came and, where\n"
              "all members give their rank, on rank 0 who is missing: by number, or by the name\n"
              "that rank_tracing_decoder(rank) gives. trace_timeout limits finding out.");
-  module.def("get_all", &GetAllOf, arg("store"), arg("rank"), arg("prefix"), arg("world_size"),
+  module.def("get_all", &GetAllOf, Any("store"), Any("rank"), Any("prefix"), Any("world_size"),
              nb::sig("def get_all(store: Store, rank: int, prefix: str, world_size: int) "
                      "-> list[bytes]"),
              "The values that `world_size` members have set under prefix + rank, by rank. Rank 0\n"
              "returns last: it may be the one that serves the store.");
-  module.def("synchronize", &SynchronizeOf, arg("store"), arg("data"), arg("rank"),
-             arg("world_size"), arg("key_prefix"), arg("timeout") = 300,
+  module.def("synchronize", &SynchronizeOf, Any("store"), Any("data"), Any("rank"),
+             Any("world_size"), Any("key_prefix"), Any("timeout") = 300,
              nb::sig("def synchronize(store: Store, data: str | bytes, rank: int, world_size: int, "
                      "key_prefix: str, timeout: datetime.timedelta | float = 300) -> list[bytes]"),
              "Every member gives a value and gets those of all, by rank.");
-  module.def("create_c10d_store", &CreateStore, arg("is_server"), arg("server_addr"),
-             arg("server_port") = -1, arg("world_size") = 1, arg("timeout") = 600,
-             arg("wait_for_workers") = true, arg("retries") = 3, arg("use_libuv") = nb::none(),
+  module.def("create_c10d_store", &CreateStore, Any("is_server"), Any("server_addr"),
+             Any("server_port") = -1, Any("world_size") = 1, Any("timeout") = 600,
+             Any("wait_for_workers") = true, Any("retries") = 3, Any("use_libuv") = nb::none(),
              nb::sig("def create_c10d_store(is_server: bool, server_addr: str, "
                      "server_port: int = -1, world_size: int = 1, "
                      "timeout: datetime.timedelta | float = 600, wait_for_workers: bool = True, "
