@@ -202,21 +202,26 @@ def test_an_agent_that_is_asked_to_end_leaves_the_others_to_go_on(
         job.finish(a, b)
 
 
-def test_an_agent_that_waits_for_others_ends_when_asked_to(make_job: Callable[..., Job]) -> None:
+def test_an_agent_that_waits_for_others_hears_ctrl_c(make_job: Callable[..., Job]) -> None:
     with muster_server() as port:
-        job = make_job(f"127.0.0.1:{port}", 0, "hang")
+        job = make_job(f"127.0.0.1:{port}", 0)
         agent = job.start()
         until(lambda: "Rendezvous'ing worker group" in agent.log(), job.story)
         time.sleep(0.3)  # it may or may not wait by now
         agent.process.send_signal(signal.SIGINT)
         agent.process.wait(20)
         assert "KeyboardInterrupt" in agent.log()
-        # torchrun has its own handlers of signals from its first workers on.
-        alone, victim = job.start(), job.start()
-        job.trains_together(0, alone, victim)
+
+
+# torchrun has its own handlers of signals from its first workers on.
+def test_an_agent_that_waits_for_others_ends_when_asked_to(make_job: Callable[..., Job]) -> None:
+    with muster_server() as port:
+        job = make_job(f"127.0.0.1:{port}", 0, "hang")
+        agent, victim = job.start(), job.start()
+        job.trains_together(0, agent, victim)
         victim.kill()
-        until(lambda: alone.log().count("Rendezvous'ing worker group") == 2, job.story)
+        until(lambda: agent.log().count("Rendezvous'ing worker group") == 2, job.story)
         time.sleep(0.3)
-        alone.process.send_signal(signal.SIGTERM)
-        alone.process.wait(20)
-        assert "SignalException" in alone.log(), job.story()
+        agent.process.send_signal(signal.SIGTERM)
+        agent.process.wait(20)
+        assert "SignalException" in agent.log(), job.story()

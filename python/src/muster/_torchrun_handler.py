@@ -14,7 +14,7 @@ from torch.distributed.elastic.utils.logging import get_logger
 
 import muster
 from muster import rendezvous
-from muster.torch import _adapted
+from muster.torch import AdaptedStore
 
 logger = get_logger("muster.torchrun")
 
@@ -72,6 +72,7 @@ class MusterRendezvousHandler(api.RendezvousHandler):
                 )
             )
         self._info: rendezvous.RendezvousInfo | None = None
+        self._store: dist.Store | None = None  # of that; torch's C++ alone would not keep it
         self._loss: str | None = None  # of a member, or of this node's own place
         self._looked_at = 0.0
         self._out_of_reach_since: float | None = None
@@ -150,11 +151,15 @@ class MusterRendezvousHandler(api.RendezvousHandler):
     # ------------------------------------------------------------------------------------------
 
     def _agents_store(self, info: rendezvous.RendezvousInfo) -> dist.Store:
-        """A new client each time: torch's do not come back after the server was started anew."""
-        try:
-            return _adapted(info.store, self._read_timeout)
-        except dist.DistError as error:
-            raise api.RendezvousConnectionError(str(error)) from error
+        """Muster's own, behind torch's interface.
+
+        A client of torch's would do as well, but looks up the name of the server's address in the
+        DNS each time: with 64 nodes at once, or a name server that is gone, that takes seconds. It
+        does not hear signals, either, while an agent waits in it for others to finish.
+        """
+        self._store = AdaptedStore(info.store)
+        self._store.set_timeout(self._read_timeout)
+        return self._store
 
     def _listen(self) -> None:
         kinds = rendezvous.MembershipEvent.Kind

@@ -36,10 +36,11 @@ def _torch_errors() -> Iterator[None]:
         raise dist.DistError(str(error)) from error
 
 
-class _AdaptedStore(dist.Store):
+class AdaptedStore(dist.Store):
     """A muster store behind torch's interface, called from Python and from torch's C++.
 
-    Torch's C++ asks for ``getNumKeys`` and ``deleteKey`` by these names.
+    Torch's C++ asks for ``getNumKeys`` and ``deleteKey`` by these names; and it does so in vain
+    when nobody in Python holds the object any more. :func:`as_torch_store` does.
     """
 
     def __init__(self, store: muster.Store) -> None:
@@ -58,7 +59,7 @@ class _AdaptedStore(dist.Store):
 
     def set(self, key: str, value: Value) -> None:
         with _torch_errors():
-            self._muster_store.set(key, value)
+            self._told().set(key, value)
 
     def get(self, key: str) -> bytes:
         with _torch_errors():
@@ -66,42 +67,39 @@ class _AdaptedStore(dist.Store):
 
     def add(self, key: str, value: int) -> int:
         with _torch_errors():
-            return self._muster_store.add(key, value)
+            return self._told().add(key, value)
 
     def compare_set(self, key: str, expected_value: Value, desired_value: Value) -> bytes:
         with _torch_errors():
-            return self._muster_store.compare_set(key, expected_value, desired_value)
+            return self._told().compare_set(key, expected_value, desired_value)
 
     def check(self, keys: Sequence[str]) -> bool:
         with _torch_errors():
-            return self._muster_store.check(list(keys))
+            return self._told().check(list(keys))
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:  # type: ignore[override]
         with _torch_errors():
-            if timeout is None:
-                self._told().wait(list(keys))
-            else:
-                self._muster_store.wait(list(keys), timeout)
+            self._told().wait(list(keys), timeout)
 
     def delete_key(self, key: str) -> bool:
         with _torch_errors():
-            return self._muster_store.delete_key(key)
+            return self._told().delete_key(key)
 
     deleteKey = delete_key
 
     def num_keys(self) -> int:
         with _torch_errors():
-            return self._muster_store.num_keys()
+            return self._told().num_keys()
 
     getNumKeys = num_keys
 
     def list_keys(self) -> list[str]:
         with _torch_errors():
-            return self._muster_store.list_keys()
+            return self._told().list_keys()
 
     def append(self, key: str, value: Value) -> None:
         with _torch_errors():
-            self._muster_store.append(key, value)
+            self._told().append(key, value)
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
         with _torch_errors():
@@ -109,14 +107,14 @@ class _AdaptedStore(dist.Store):
 
     def multi_set(self, keys: Sequence[str], values: Sequence[Value]) -> None:
         with _torch_errors():
-            self._muster_store.multi_set(list(keys), list(values))
+            self._told().multi_set(list(keys), list(values))
 
     def has_extended_api(self) -> bool:
         return self._muster_store.has_extended_api()
 
     def queue_push(self, key: str, value: Value) -> None:
         with _torch_errors():
-            self._muster_store.queue_push(key, value)
+            self._told().queue_push(key, value)
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:
         with _torch_errors():
@@ -124,12 +122,11 @@ class _AdaptedStore(dist.Store):
 
     def queue_len(self, key: str) -> int:
         with _torch_errors():
-            return self._muster_store.queue_len(key)
+            return self._told().queue_len(key)
 
     def barrier(self, key: str, world_size: int, timeout: timedelta | None = None) -> None:
         with _torch_errors():
-            store = self._told()
-            store.barrier(key, world_size, self.timeout if timeout is None else timeout)
+            self._told().barrier(key, world_size, timeout)
 
     def clone(self) -> dist.Store:
         with _torch_errors():
@@ -150,13 +147,9 @@ def _keep(store: muster.Store) -> dist.Store:
         return _kept[id(store)][1]
 
 
-def _adapted(store: muster.Store, timeout: timedelta | None = None) -> dist.Store:
-    """A new adapter. With a ``timeout`` of its own it is not kept, nor is what it stands on."""
+def _adapted(store: muster.Store) -> dist.Store:
     if isinstance(store, muster.PrefixStore):
-        inner = store.underlying_store
-        return dist.PrefixStore(
-            store.prefix, _keep(inner) if timeout is None else _adapted(inner, timeout)
-        )
+        return dist.PrefixStore(store.prefix, _keep(store.underlying_store))
     if isinstance(store, muster.TCPStore):
         # Its server speaks to torch's client, too: no Python between torch and its store.
         with _network_errors(store):
@@ -165,12 +158,9 @@ def _adapted(store: muster.Store, timeout: timedelta | None = None) -> dist.Stor
                 store.port,
                 is_master=False,
                 wait_for_workers=False,
-                timeout=store.timeout if timeout is None else timeout,
+                timeout=store.timeout,
             )
-    adapted = _AdaptedStore(store)
-    if timeout is not None:
-        adapted.set_timeout(timeout)
-    return adapted
+    return AdaptedStore(store)
 
 
 @contextmanager
