@@ -153,7 +153,8 @@ milliseconds Time(nb::handle given, const char* argument) {
   }
   // Away from zero: a wait of 0.1 ms is not one without a limit.
   const double exact = seconds * 1000;
-  return milliseconds(static_cast<int64_t>(exact < 0 ? std::floor(exact) : std::ceil(exact - 1e-6)));
+  return milliseconds(
+      static_cast<int64_t>(exact < 0 ? std::floor(exact) : std::ceil(exact - 1e-6)));
 }
 
 std::vector<std::string> Texts(nb::handle given, const char* argument) {

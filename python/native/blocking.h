@@ -26,8 +26,8 @@ inline bool IsSignalled() {
   throw nanobind::python_error();
 }
 
-/// Runs `call` without the interpreter's lock. No Python object may be touched in it. nb::python_error
-/// (KeyboardInterrupt) if a signal's handler raised it meanwhile.
+/// Runs `call` without the interpreter's lock. No Python object may be touched in it.
+/// nb::python_error (KeyboardInterrupt) if a signal's handler raised it meanwhile.
 template <typename Call>
 auto Blocking(Call&& call) {
   const InterpreterVisit visit;  // Python's end waits for us

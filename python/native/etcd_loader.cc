@@ -14,7 +14,8 @@ namespace {
 /// The folder of this module's file.
 std::string OwnFolder() {
   Dl_info self{};
-  if (dladdr(reinterpret_cast<void*>(&LoadEtcd), &self) == 0 || self.dli_fname == nullptr) return ".";
+  if (dladdr(reinterpret_cast<void*>(&LoadEtcd), &self) == 0 || self.dli_fname == nullptr)
+    return ".";
   const std::string file = self.dli_fname;
   return file.substr(0, file.rfind('/'));
 }

@@ -1,4 +1,5 @@
-// What libmuster_etcd.so offers: the parts of muster that need gRPC, behind one symbol to be looked up.
+// What libmuster_etcd.so offers: the parts of muster that need gRPC, behind one symbol to be looked
+// up.
 #pragma once
 
 #include <memory>

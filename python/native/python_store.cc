@@ -75,7 +75,8 @@ void Call(PyObject* its, const char* method, const Arguments&... arguments) {
 // The arguments are functions: they make Python's objects when the lock is held.
 
 void PythonStore::Set(std::string_view key, std::string_view value) {
-  Call(object_.get(), "set", [&] { return Key(key); }, [&] { return Value(value); });
+  Call(
+      object_.get(), "set", [&] { return Key(key); }, [&] { return Value(value); });
 }
 
 std::string PythonStore::Get(std::string_view key) {
@@ -83,7 +84,8 @@ std::string PythonStore::Get(std::string_view key) {
 }
 
 int64_t PythonStore::Add(std::string_view key, int64_t delta) {
-  return CallForInteger(object_.get(), "add", [&] { return Key(key); }, [&] { return delta; });
+  return CallForInteger(
+      object_.get(), "add", [&] { return Key(key); }, [&] { return delta; });
 }
 
 std::string PythonStore::CompareSet(std::string_view key, std::string_view expected,
@@ -98,7 +100,8 @@ bool PythonStore::Check(const std::vector<std::string>& keys) {
 }
 
 void PythonStore::Wait(const std::vector<std::string>& keys, milliseconds timeout) {
-  Call(object_.get(), "wait", [&] { return Keys(keys); }, [&] { return ToTimedelta(timeout); });
+  Call(
+      object_.get(), "wait", [&] { return Keys(keys); }, [&] { return ToTimedelta(timeout); });
 }
 
 bool PythonStore::DeleteKey(std::string_view key) {
@@ -110,7 +113,8 @@ int64_t PythonStore::GetNumKeys() { return CallForInteger(object_.get(), "num_ke
 std::vector<std::string> PythonStore::ListKeys() { return CallForList(object_.get(), "list_keys"); }
 
 void PythonStore::Append(std::string_view key, std::string_view suffix) {
-  Call(object_.get(), "append", [&] { return Key(key); }, [&] { return Value(suffix); });
+  Call(
+      object_.get(), "append", [&] { return Key(key); }, [&] { return Value(suffix); });
 }
 
 std::vector<std::string> PythonStore::MultiGet(const std::vector<std::string>& keys) {
@@ -119,19 +123,20 @@ std::vector<std::string> PythonStore::MultiGet(const std::vector<std::string>& k
 
 void PythonStore::MultiSet(const std::vector<std::string>& keys,
                            const std::vector<std::string>& values) {
-  Call(object_.get(), "multi_set", [&] { return Keys(keys); }, [&] { return ToList(values); });
+  Call(
+      object_.get(), "multi_set", [&] { return Keys(keys); }, [&] { return ToList(values); });
 }
 
 bool PythonStore::HasExtendedApi() const { return CallForFlag(object_.get(), "has_extended_api"); }
 
 void PythonStore::QueuePush(std::string_view key, std::string_view value) {
-  Call(object_.get(), "queue_push", [&] { return Key(key); }, [&] { return Value(value); });
+  Call(
+      object_.get(), "queue_push", [&] { return Key(key); }, [&] { return Value(value); });
 }
 
 std::string PythonStore::QueuePop(std::string_view key, PopMode mode) {
   return CallForBytes(
-      object_.get(), "queue_pop", [&] { return Key(key); },
-      [&] { return mode == PopMode::kWait; });
+      object_.get(), "queue_pop", [&] { return Key(key); }, [&] { return mode == PopMode::kWait; });
 }
 
 int64_t PythonStore::QueueLen(std::string_view key) {

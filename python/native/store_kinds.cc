@@ -17,9 +17,7 @@ namespace muster::python {
 
 namespace {
 
-std::string Repr(const std::string& text) {
-  return nb::repr(ToText(text)).c_str();
-}
+std::string Repr(const std::string& text) { return nb::repr(ToText(text)).c_str(); }
 
 /// std::invalid_argument comes from our core; here it is told which argument it was.
 template <typename Call>
@@ -107,10 +105,14 @@ void BindTcpStore(nb::module_& module) {
       "libuvBackend", [](const TcpStoreObject&) { return true; },
       nb::for_getter(nb::sig("def libuvBackend(self) -> bool")),
       "True: there is one kind of server.");
-  tcp.def("__repr__", [](const TcpStoreObject& self) {
-    return ToText("TCPStore(host_name=" + Repr(self.host) + ", port=" + std::to_string(self.port) +
-                  ", is_master=" + (self.is_master ? "True" : "False") + ")");
-  });
+  tcp.def(
+      "__repr__",
+      [](const TcpStoreObject& self) {
+        return ToText("TCPStore(host_name=" + Repr(self.host) +
+                      ", port=" + std::to_string(self.port) +
+                      ", is_master=" + (self.is_master ? "True" : "False") + ")");
+      },
+      nb::sig("def __repr__(self) -> str"));
 }
 
 // --- FileStore, HashStore ------------------------------------------------------------------------
@@ -148,13 +150,15 @@ void BindFileStore(nb::module_& module) {
         new (self) FileStoreObject(store, store->path());
       },
       Any("file_name"), Any("world_size") = -1,
-      nb::sig("def __init__(self, file_name: str | os.PathLike[str], world_size: int = -1) -> None"));
+      nb::sig(
+          "def __init__(self, file_name: str | os.PathLike[str], world_size: int = -1) -> None"));
   file.def_prop_ro(
       "path", [](const FileStoreObject& self) { return ToText(self.path); },
       nb::for_getter(nb::sig("def path(self) -> str")), "The file.");
-  file.def("__repr__", [](const FileStoreObject& self) {
-    return ToText("FileStore(" + Repr(self.path) + ")");
-  });
+  file.def(
+      "__repr__",
+      [](const FileStoreObject& self) { return ToText("FileStore(" + Repr(self.path) + ")"); },
+      nb::sig("def __repr__(self) -> str"));
 }
 
 void BindHashStore(nb::module_& module) {
@@ -202,7 +206,8 @@ PyType_Slot prefix_store_slots[] = {
 void BindPrefixStore(nb::module_& module) {
   nb::class_<PrefixStoreObject, StoreObject> prefix(
       module, "PrefixStore", nb::type_slots(prefix_store_slots),
-      "A part of another store: key \"k\" under prefix \"p\" is \"p/k\" there. The timeout is that\n"
+      "A part of another store: key \"k\" under prefix \"p\" is \"p/k\" there. The timeout is "
+      "that\n"
       "of the other store, num_keys() counts all that is in it.");
   prefix.def(
       "__init__",
@@ -222,9 +227,13 @@ void BindPrefixStore(nb::module_& module) {
   prefix.def_prop_ro("underlying_non_prefix_store", &UnderlyingNonPrefix,
                      nb::for_getter(nb::sig("def underlying_non_prefix_store(self) -> Store")),
                      "The innermost store that is not a PrefixStore.");
-  prefix.def("__repr__", [](const PrefixStoreObject& self) {
-    return ToText("PrefixStore(" + Repr(self.prefix) + ", " + nb::repr(self.inner).c_str() + ")");
-  });
+  prefix.def(
+      "__repr__",
+      [](const PrefixStoreObject& self) {
+        return ToText("PrefixStore(" + Repr(self.prefix) + ", " + nb::repr(self.inner).c_str() +
+                      ")");
+      },
+      nb::sig("def __repr__(self) -> str"));
 }
 
 // --- EtcdStore -----------------------------------------------------------------------------------
@@ -239,7 +248,8 @@ std::string Endpoints(nb::handle given) {
     RaiseWrongType("endpoint", "a str or a list of str", given);
   }
   std::string joined;
-  for (const std::string& one : Texts(given, "endpoint")) joined += (joined.empty() ? "" : ",") + one;
+  for (const std::string& one : Texts(given, "endpoint"))
+    joined += (joined.empty() ? "" : ",") + one;
   return joined;
 }
 
@@ -249,8 +259,7 @@ EtcdOptions OptionsOfEtcd(const EtcdArguments& given) {
   if (!given.protocol.is_none()) {
     const std::string protocol = Text(given.protocol, "protocol");
     if (protocol != "http" && protocol != "https") {
-      throw nb::value_error(
-          ("protocol must be 'http' or 'https', not '" + protocol + "'").c_str());
+      throw nb::value_error(("protocol must be 'http' or 'https', not '" + protocol + "'").c_str());
     }
     options.tls = protocol == "https";
   }
@@ -284,7 +293,8 @@ void BindEtcdStore(nb::module_& module) {
       module, "EtcdStore",
       "A store in a cluster of etcd (v3), which survives any machine of the job.\n\n"
       "`endpoint` is \"etcd://h1:2379,h2:2379/prefix\", the same with http:// or https:// (TLS),\n"
-      "\"user:password@\" before the hosts, plain \"h1:2379,h2\", or a list of such hosts. What is\n"
+      "\"user:password@\" before the hosts, plain \"h1:2379,h2\", or a list of such hosts. What "
+      "is\n"
       "given by name counts more: protocol (\"http\", \"https\"), cacert, cert and key (files),\n"
       "user, password, and the prefix of all its keys (\"/muster/store\"). `timeout` limits\n"
       "connecting, and is the store's timeout afterwards.\n\n"
@@ -304,9 +314,12 @@ void BindEtcdStore(nb::module_& module) {
   etcd.def_prop_ro(
       "prefix", [](const EtcdStoreObject& self) { return ToText(self.prefix); },
       nb::for_getter(nb::sig("def prefix(self) -> str")), "Of all its keys in etcd.");
-  etcd.def("__repr__", [](const EtcdStoreObject& self) {
-    return ToText("EtcdStore(prefix=" + Repr(self.prefix) + ")");
-  });
+  etcd.def(
+      "__repr__",
+      [](const EtcdStoreObject& self) {
+        return ToText("EtcdStore(prefix=" + Repr(self.prefix) + ")");
+      },
+      nb::sig("def __repr__(self) -> str"));
 }
 
 }  // namespace

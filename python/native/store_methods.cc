@@ -20,8 +20,9 @@ std::shared_ptr<Store> Native(Object self, const char* method) {
   const std::shared_ptr<Store>& store = self.store();
   if (store) return store;
   const std::string type = Py_TYPE(nb::find(self).ptr())->tp_name;
-  PyErr_SetString(PyExc_NotImplementedError,
-                  (type + " has no " + method + "(): a subclass of muster.Store defines it").c_str());
+  PyErr_SetString(
+      PyExc_NotImplementedError,
+      (type + " has no " + method + "(): a subclass of muster.Store defines it").c_str());
   throw nb::python_error();
 }
 
@@ -144,7 +145,8 @@ nb::object Timeout(Object self) {
 void Barrier(Object self, nb::handle key, nb::handle world_size, nb::handle timeout) {
   const std::string its_key = Bytes(key, "key");
   const int64_t size = Integer(world_size, "world_size", 1);
-  const milliseconds time = Time(timeout.is_none() ? Timeout(self) : nb::borrow(timeout), "timeout");
+  const milliseconds time =
+      Time(timeout.is_none() ? Timeout(self) : nb::borrow(timeout), "timeout");
   NativeOrGeneral(
       self, [&](Store& store) { store.Barrier(its_key, size, time); },
       [&](PythonStore& store) { store.Store::Barrier(its_key, size, time); });
@@ -175,8 +177,8 @@ void QueuePush(Object self, nb::handle key, nb::handle value) {
 nb::bytes QueuePop(Object self, nb::handle key, nb::handle block) {
   const std::string its_key = Bytes(key, "key");
   const PopMode mode = Flag(block, "block") ? PopMode::kWait : PopMode::kDoNotWait;
-  return ToBytes(Blocking(
-      [&, store = Native(self, "queue_pop")] { return store->QueuePop(its_key, mode); }));
+  return ToBytes(
+      Blocking([&, store = Native(self, "queue_pop")] { return store->QueuePop(its_key, mode); }));
 }
 
 int64_t QueueLen(Object self, nb::handle key) {
@@ -196,10 +198,11 @@ void BindValues(nb::class_<StoreObject>& store) {
   store.def("get", &Get, Any("key"), sig("def get(self, key: str | bytes) -> bytes"),
             "Waits for the key, then returns its value.\n\n"
             "Raises StoreTimeoutError (a DistStoreError) if it does not come within `timeout`.");
-  store.def("add", &Add, Any("key"), Any("value"),
-            sig("def add(self, key: str | bytes, value: int) -> int"),
-            "Adds to a counter, atomically, and returns the sum. A key that is not there counts as\n"
-            "0; the counter is kept as decimal text.");
+  store.def(
+      "add", &Add, Any("key"), Any("value"),
+      sig("def add(self, key: str | bytes, value: int) -> int"),
+      "Adds to a counter, atomically, and returns the sum. A key that is not there counts as\n"
+      "0; the counter is kept as decimal text.");
   store.def("compare_set", &CompareSet, Any("key"), Any("expected_value"), Any("desired_value"),
             sig("def compare_set(self, key: str | bytes, expected_value: str | bytes, "
                 "desired_value: str | bytes) -> bytes"),
@@ -259,7 +262,8 @@ void BindRest(nb::class_<StoreObject>& store) {
   store.def("set_timeout", &SetTimeout, Any("timeout"),
             sig("def set_timeout(self, timeout: datetime.timedelta | float) -> None"),
             "Sets `timeout`: a timedelta, or seconds. Zero: without limit.");
-  store.def_prop_ro("timeout", &Timeout, nb::for_getter(sig("def timeout(self) -> datetime.timedelta")),
+  store.def_prop_ro("timeout", &Timeout,
+                    nb::for_getter(sig("def timeout(self) -> datetime.timedelta")),
                     "How long get, multi_get and queue_pop may wait, and wait and barrier where\n"
                     "they are not told otherwise.");
 }

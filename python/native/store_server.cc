@@ -16,7 +16,9 @@ namespace {
 
 struct ServerObject {
   explicit ServerObject(const std::shared_ptr<StoreServer>& its_server)
-      : server(its_server, "StoreServer"), port(its_server->port()), address(its_server->address()) {}
+      : server(its_server, "StoreServer"),
+        port(its_server->port()),
+        address(its_server->address()) {}
 
   AtHome<StoreServer> server;
   const uint16_t port;
@@ -26,7 +28,7 @@ struct ServerObject {
 
 struct NamedLimit {
   const char* name;
-  uint64_t StoreServerOptions::* limit;
+  uint64_t StoreServerOptions::*limit;
 };
 constexpr NamedLimit kLimits[] = {
     {"key_bytes_max", &StoreServerOptions::key_bytes_max},
@@ -42,7 +44,7 @@ constexpr NamedLimit kLimits[] = {
 
 struct NamedTime {
   const char* name;
-  milliseconds StoreServerOptions::* time;
+  milliseconds StoreServerOptions::*time;
 };
 constexpr NamedTime kTimes[] = {
     {"handshake_max", &StoreServerOptions::handshake_max},
@@ -102,10 +104,12 @@ void Exit(ServerObject& self, const nb::args&) {
 void BindStoreServer(nb::module_& module) {
   nb::class_<ServerObject> server(
       module, "StoreServer",
-      "The server that TCPStores connect to, muster's and torch's, and that runs the rendezvous of\n"
+      "The server that TCPStores connect to, muster's and torch's, and that runs the rendezvous "
+      "of\n"
       "the backend \"muster\". It serves on threads of its own until close(), or the end of a\n"
       "`with` block.\n\n"
-      "`host` is the address to listen on (empty: all), `port` 0 any that is free, `threads` 0 one\n"
+      "`host` is the address to listen on (empty: all), `port` 0 any that is free, `threads` 0 "
+      "one\n"
       "for each core; `listen_fd` is a bound socket to use instead, which is taken over. A client\n"
       "that exceeds one of the limits is disconnected: sizes in bytes, times as timedelta or\n"
       "seconds. Raises DistNetworkError if it cannot listen.");
@@ -135,9 +139,12 @@ void BindStoreServer(nb::module_& module) {
       "__enter__", [](nb::handle self) { return nb::borrow(self); },
       nb::sig("def __enter__(self) -> StoreServer"));
   server.def("__exit__", &Exit, nb::sig("def __exit__(self, *args: object) -> None"));
-  server.def("__repr__", [](const ServerObject& self) {
-    return ToText("<StoreServer at " + self.address + (self.is_closed ? ", closed>" : ">"));
-  });
+  server.def(
+      "__repr__",
+      [](const ServerObject& self) {
+        return ToText("<StoreServer at " + self.address + (self.is_closed ? ", closed>" : ">"));
+      },
+      nb::sig("def __repr__(self) -> str"));
 }
 
 }  // namespace muster::python

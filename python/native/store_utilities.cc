@@ -57,8 +57,7 @@ nb::list GetAllOf(nb::handle store, nb::handle rank, nb::handle prefix, nb::hand
   const std::shared_ptr<Store> its = StoreOf(store, "store");
   const Place place(rank, world_size);
   const std::string its_prefix = Text(prefix, "prefix");
-  return ToList(
-      Blocking([&] { return GetAll(*its, place.rank, its_prefix, place.world_size); }));
+  return ToList(Blocking([&] { return GetAll(*its, place.rank, its_prefix, place.world_size); }));
 }
 
 nb::list SynchronizeOf(nb::handle store, nb::handle data, nb::handle rank, nb::handle world_size,

@@ -85,13 +85,11 @@ std::shared_ptr<Store> StoreOf(nb::handle given, const char* argument) {
   return std::make_shared<PrefixStore>(its.prefix, StoreOf(its.inner, argument));
 }
 
-nb::bytes ToBytes(const std::string& value) {
-  return nb::bytes(value.data(), value.size());
-}
+nb::bytes ToBytes(const std::string& value) { return nb::bytes(value.data(), value.size()); }
 
 nb::object ToText(const std::string& key) {
-  nb::object text = nb::steal(PyUnicode_DecodeUTF8(
-      key.data(), static_cast<Py_ssize_t>(key.size()), "surrogateescape"));
+  nb::object text = nb::steal(
+      PyUnicode_DecodeUTF8(key.data(), static_cast<Py_ssize_t>(key.size()), "surrogateescape"));
   if (!text.is_valid()) throw nb::python_error();
   return text;
 }

@@ -110,7 +110,10 @@ FUNCTIONS: dict[str, tuple[Call, dict[str, Any]]] = {
             "trace_timeout": 1,
         },
     ),
-    "get_all": (utils.get_all, {"store": muster.HashStore(), "rank": 0, "prefix": "p", "world_size": 1}),
+    "get_all": (
+        utils.get_all,
+        {"store": muster.HashStore(), "rank": 0, "prefix": "p", "world_size": 1},
+    ),
     "synchronize": (
         utils.synchronize,
         {
@@ -163,10 +166,19 @@ def test_wrong_types_are_named(store: muster.Store, function: str, argument: str
 
 # Where None stands for the default.
 OPTIONAL = {
-    *("Store.wait.timeout", "Store.barrier.timeout", "barrier.rank", "barrier.rank_tracing_decoder"),
+    *(
+        "Store.wait.timeout",
+        "Store.barrier.timeout",
+        "barrier.rank",
+        "barrier.rank_tracing_decoder",
+    ),
     *("TCPStore.world_size", "TCPStore.timeout", "TCPStore.master_listen_fd", "TCPStore.use_libuv"),
     *(f"EtcdStore.{name}" for name in FUNCTIONS["EtcdStore"][1] if name != "endpoint"),
-    *(f"StoreServer.{name}" for name in FUNCTIONS["StoreServer"][1] if name.endswith(("_max", "_fd"))),
+    *(
+        f"StoreServer.{name}"
+        for name in FUNCTIONS["StoreServer"][1]
+        if name.endswith(("_max", "_fd"))
+    ),
     "create_c10d_store.use_libuv",
 }
 
@@ -233,7 +245,12 @@ WRONG_TYPES: list[tuple[str, str, object, str]] = [
     ("Store.queue_pop", "block", 1, "block must be a bool, not int"),
     ("Store.check", "keys", "abc", "keys must be a list of str or bytes, not str"),
     ("Store.check", "keys", ["a", 1], r"keys\[1\] must be a str or bytes, not int"),
-    ("Store.wait", "timeout", "1", "timeout must be a datetime.timedelta or a number of seconds, not str"),
+    (
+        "Store.wait",
+        "timeout",
+        "1",
+        "timeout must be a datetime.timedelta or a number of seconds, not str",
+    ),
     ("Store.wait", "timeout", True, "timeout must be .* not bool"),
     ("Store.set_timeout", "timeout", None, "timeout must be .* not NoneType"),
     ("TCPStore", "host_name", b"h", "host_name must be a str, not bytes"),

@@ -1,4 +1,4 @@
-"""After a fork: a clear error for what has threads and connections, no hang, no harm to the parent."""
+"""After a fork: clear errors for what has threads and connections, no hang, an unharmed parent."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def refused(call: Callable[[], object], kind: str) -> None:
     with pytest.raises(RuntimeError) as raised:
         call()
     message = str(raised.value)
-    assert f"this {kind} was made in process" in message and "make a new one after the fork" in message
+    assert (
+        f"this {kind} was made in process" in message and "make a new one after the fork" in message
+    )
     assert not isinstance(raised.value, muster.DistError)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import pathlib
 import socket
@@ -108,7 +109,9 @@ def store(request: pytest.FixtureRequest, make: Callable[[str], muster.Store]) -
 
 
 @pytest.fixture(params=WITH_QUEUES)
-def with_queues(request: pytest.FixtureRequest, make: Callable[[str], muster.Store]) -> muster.Store:
+def with_queues(
+    request: pytest.FixtureRequest, make: Callable[[str], muster.Store]
+) -> muster.Store:
     return make(request.param)
 
 
@@ -224,7 +227,8 @@ def test_others_run_while_one_waits(store: muster.Store) -> None:
 
 
 def test_all_meet_at_a_barrier(store: muster.Store) -> None:
-    members = [in_thread(lambda own=store.clone(): own.barrier("meet", 3, PATIENCE_S)) for _ in range(3)]
+    stores = [store, store.clone(), store.clone()]
+    members = [in_thread(lambda own=own: own.barrier("meet", 3, PATIENCE_S)) for own in stores]
     for thread, results in members:
         thread.join(PATIENCE_S)
         assert results == [None]
@@ -235,7 +239,10 @@ def test_many_threads_on_one_object_and_on_clones(store: muster.Store) -> None:
         for _ in range(20):
             own.add("sum", 1)
 
-    members = [in_thread(lambda own=own: count(own)) for own in [store] * 3 + [store.clone(), store.clone()]]
+    members = [
+        in_thread(lambda own=own: count(own))
+        for own in [store] * 3 + [store.clone(), store.clone()]
+    ]
     for thread, results in members:
         thread.join(PATIENCE_S)
         assert results == [None]
@@ -246,7 +253,9 @@ def test_many_threads_on_one_object_and_on_clones(store: muster.Store) -> None:
 
 
 def test_tcp_store_with_its_own_server() -> None:
-    host = muster.TCPStore("localhost", 0, 2, True, timedelta(seconds=PATIENCE_S), wait_for_workers=False)
+    host = muster.TCPStore(
+        "localhost", 0, 2, True, timedelta(seconds=PATIENCE_S), wait_for_workers=False
+    )
     assert host.port > 0 and host.host == "localhost" and host.libuvBackend and host.is_master
     client = muster.TCPStore("localhost", host.port, 2, False, use_libuv=False)
     client.set("k", "v")
@@ -295,7 +304,9 @@ def test_tcp_stores_share_a_server() -> None:
 
 
 def test_server_closes_once_and_forever() -> None:
-    server = muster.StoreServer("127.0.0.1", threads=1, value_bytes_max=100, stall_max=timedelta(seconds=9))
+    server = muster.StoreServer(
+        "127.0.0.1", threads=1, value_bytes_max=100, stall_max=timedelta(seconds=9)
+    )
     store = tcp(server)
     store.set("k", "v")
     assert server.address == f"127.0.0.1:{server.port}"
@@ -368,7 +379,9 @@ def test_a_class_in_python_lacks_what_it_does_not_define() -> None:
     half = Half()
     with pytest.raises(NotImplementedError, match=r"Half has no set\(\)"):
         half.set("k", "v")
-    with pytest.raises(TypeError, match=r"what Half.get\(\) returns must be a str or bytes, not int"):
+    with pytest.raises(
+        TypeError, match=r"what Half.get\(\) returns must be a str or bytes, not int"
+    ):
         muster.PrefixStore("p", half).get("k")
 
 
@@ -438,7 +451,9 @@ def test_a_timeout_for_a_while() -> None:
 
 def test_created_store_finds_its_port() -> None:
     store = utils.create_c10d_store(True, "localhost")
-    other = utils.create_c10d_store(False, "localhost", store.port, timeout=PATIENCE_S, wait_for_workers=False)
+    other = utils.create_c10d_store(
+        False, "localhost", store.port, timeout=PATIENCE_S, wait_for_workers=False
+    )
     other.set("k", "v")
     assert store.get("k") == b"v"
 
@@ -491,6 +506,33 @@ def test_everything_says_what_it_is_for() -> None:
         for member in vars(described):
             if not member.startswith("_"):
                 assert getattr(described, member).__doc__, f"{name}.{member}"
+
+
+def test_the_stub_has_all_that_is_there() -> None:
+    stub = pathlib.Path(muster.__file__).with_name("_native.pyi")
+    described: set[str] = set()
+
+    def describe(body: list[ast.stmt], before: str) -> None:
+        for each in body:
+            if isinstance(each, (ast.FunctionDef, ast.ClassDef)):
+                described.add(before + each.name)
+            if isinstance(each, ast.ClassDef):
+                describe(each.body, f"{before}{each.name}.")
+
+    describe(ast.parse(stub.read_text(encoding="utf-8")).body, "")
+    native = muster._native
+    for name in dir(native):
+        thing = getattr(native, name)
+        if name.startswith("_"):
+            continue
+        assert name in described, name
+        for member in vars(thing) if isinstance(thing, type) else ():
+            if not member.startswith("_") and not hasattr(thing, "__members__"):
+                assert f"{name}.{member}" in described, f"{name}.{member}"
+    for name in described:
+        thing = native
+        for part in name.split("."):
+            thing = getattr(thing, part)
 
 
 @pytest.mark.parametrize("ending", ["", "raise SystemExit(3)", "raise LookupError"])
