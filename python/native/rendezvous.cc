@@ -58,6 +58,8 @@ struct Turns {
   Lock TakeTurnIfNeeded() { return takes_many ? Lock() : TakeTurn(); }
 
   RendezvousHandlerPtr handler;
+  // Decided when it is made; later, others may be changing what it is read from.
+  const bool is_host = handler->IsHost();
   std::timed_mutex mutex;
   std::atomic<bool> takes_many = false;
 };
@@ -263,7 +265,7 @@ void BindHandler(nb::module_& module) {
       .def("get_backend", [](const NativeHandler& self) { return self.handler().GetBackend(); })
       .def("get_run_id", [](const NativeHandler& self) { return self.handler().GetRunId(); })
       .def("node", &NodeOf)
-      .def("is_host", [](const NativeHandler& self) { return self.handler().IsHost(); })
+      .def("is_host", [](const NativeHandler& self) { return self.turns().is_host; })
       .def("use_agent_store",
            [](const NativeHandler& self) { return self.handler().UseAgentStore(); })
       .def("next_rendezvous", &NextRendezvous)

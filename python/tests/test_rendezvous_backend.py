@@ -113,7 +113,6 @@ def test_handler_and_backend_go_while_heartbeats_run() -> None:
         token = weakref.ref(backend.cell[1]) if backend.cell else None
         time.sleep(0.005)
         del handler, backend
-        gc.collect()
         assert gone() is None
         assert token is not None and token() is None
 

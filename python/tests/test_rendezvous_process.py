@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pathlib
 import select
@@ -12,15 +13,17 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import servers
-from rendezvous_nodes import PATIENCE_S, Meeting, store_server
+from rendezvous_nodes import PATIENCE_S, Meeting, etcd_endpoint, store_server
 
+import muster
 from muster import rendezvous
 from muster.rendezvous import RendezvousParameters
 
-__all__ = ["store_server"]
+__all__ = ["etcd_endpoint", "store_server"]
 
 PYTHON_BACKEND = """
 import threading
@@ -44,9 +47,9 @@ def handler(nodes=1, interval=0.01):
 """
 
 
-def python(program: str, *arguments: str) -> subprocess.Popen[str]:
+def python(program: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", sys.executable, "-c", textwrap.dedent(program), *arguments],
+        ["setpriv", "--pdeathsig", "KILL", sys.executable, "-c", textwrap.dedent(program)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -54,9 +57,9 @@ def python(program: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def output_of(program: str, *arguments: str) -> str:
+def output_of(program: str) -> str:
     """What it says until it ends, in order and without complaints."""
-    with python(program, *arguments) as process:
+    with python(program) as process:
         out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, err) == (0, "")
     return out
@@ -71,11 +74,17 @@ def output_of(program: str, *arguments: str) -> str:
         ("muster", "is_host=False"),
         ("c10d", "is_host=False"),
         ("static", "rank=0"),
+        ("etcd", ""),
+        ("etcd-v2", ""),
         ("own", ""),
     ],
 )
-def test_ctrl_c_ends_a_wait_for_a_round(backend: str, options: str, store_server: str) -> None:
+def test_ctrl_c_ends_a_wait_for_a_round(
+    backend: str, options: str, store_server: str, request: pytest.FixtureRequest
+) -> None:
     endpoint = f"127.0.0.1:{servers.free_port()}" if backend == "static" else store_server
+    if backend.startswith("etcd"):
+        endpoint = request.getfixturevalue("etcd_endpoint")
     make = (
         "handler(nodes=2)"
         if backend == "own"
@@ -88,12 +97,13 @@ def test_ctrl_c_ends_a_wait_for_a_round(backend: str, options: str, store_server
             while handler.describe_wait().phase != WaitReport.Phase.FORMING:
                 threading.Event().wait(0.01)
             print("waits", flush=True)
-        threading.Thread(target=when_it_waits, daemon=True).start()
-        import time
+        watching = threading.Thread(target=when_it_waits, daemon=True)
+        watching.start()
         try:
             handler.next_rendezvous()
         except KeyboardInterrupt:
             print("interrupted", flush=True)
+        watching.join()
         print(handler.describe_wait().phase.name, handler.get_backend(), flush=True)
     """
     with python(PYTHON_BACKEND + textwrap.dedent(program)) as process:
@@ -112,7 +122,7 @@ def test_ctrl_c_ends_a_wait_for_a_round(backend: str, options: str, store_server
             process.kill()
     assert "interrupted\n" in out, err
     assert (process.returncode, err) == (0, "")
-    assert took < 10  # Below a second on a machine with nothing else to do.
+    assert took < 5  # With the end of the process, and on a busy machine; else well below 1 s.
 
 
 def test_ctrl_c_ends_a_wait_for_events(store_server: str) -> None:
@@ -181,11 +191,51 @@ def test_a_fork_drops_a_handler_without_hanging_and_makes_its_own(store_server: 
 
     def drop_and_make() -> int:
         handlers.clear()
-        other = RendezvousParameters("muster", store_server, "own-2", 1, 1, "127.0.0.1", is_host=False)
+        other = RendezvousParameters(
+            "muster", store_server, "own-2", 1, 1, "127.0.0.1", is_host=False
+        )
         return rendezvous.get_rendezvous_handler(other).next_rendezvous().rank
 
     assert in_fork(drop_and_make) == "0"
     assert handlers[0].next_rendezvous().round == 1
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_python_backend_does_not_hold_a_fork_up() -> None:
+    names: dict[str, Any] = {}
+    exec(PYTHON_BACKEND, names)
+    kept = [names["handler"](interval=0.001)]
+    kept[0].next_rendezvous()
+    c10d = [rendezvous.C10dRendezvousBackend(muster.HashStore(), "run")]
+    assert "cannot be used in its fork" in in_fork(kept[0].is_closed)
+    assert "cannot be used in its fork" in in_fork(c10d[0].get_state)
+    assert in_fork(lambda: (kept.clear(), c10d.clear(), gc.collect()) and "dropped") == "'dropped'"
+    assert kept[0].next_rendezvous().round == 1
+
+
+def test_a_member_that_is_killed_is_an_event(store_server: str) -> None:
+    program = f"""
+        from muster.rendezvous import *
+        params = RendezvousParameters(
+            "muster", "{store_server}", "killed", 2, 2, "127.0.0.1", is_host=False)
+        handler = get_rendezvous_handler(params)
+        handler.next_rendezvous()
+        print(handler.node, flush=True)
+        handler.await_event(600)
+    """
+    handler = rendezvous.get_rendezvous_handler(
+        RendezvousParameters("muster", store_server, "killed", 2, 2, "127.0.0.1", is_host=False)
+    )
+    with python(program) as process:
+        try:
+            handler.next_rendezvous()
+            assert process.stdout is not None
+            node = process.stdout.readline().strip()
+        finally:
+            process.kill()
+    event = handler.await_event(PATIENCE_S)
+    assert event is not None and event.kind == rendezvous.MembershipEvent.Kind.MEMBER_LOST
+    assert event.who == node
 
 
 # --- The end of Python ----------------------------------------------------------------------------
@@ -229,35 +279,35 @@ def test_a_cycle_of_handler_and_backend_is_collected() -> None:
 # --- Threads and memory ---------------------------------------------------------------------------
 
 
-def test_many_threads_ask_one_handler_meanwhile(store_server: str) -> None:
-    for backend in ("muster", "c10d"):
-        meeting = Meeting(backend, store_server)
-        handler = meeting.node(1, 1)
-        stop = threading.Event()
-        errors: list[BaseException] = []
+@pytest.mark.parametrize("backend", ["muster", "c10d"])
+def test_many_threads_ask_one_handler_meanwhile(backend: str, store_server: str) -> None:
+    meeting = Meeting(backend, store_server)
+    handler = meeting.node(1, 1)
+    stop = threading.Event()
+    errors: list[BaseException] = []
 
-        def ask(asked: rendezvous.RendezvousHandler = handler, stop: threading.Event = stop) -> None:
-            try:
-                while not stop.is_set():
-                    asked.describe_wait()
-                    asked.is_closed()
-                    asked.num_nodes_waiting()
-                    asked.await_event(0)
-            except BaseException as error:  # noqa: BLE001  Told below.
-                errors.append(error)
-
-        threads = [threading.Thread(target=ask) for _ in range(4)]
-        for thread in threads:
-            thread.start()
+    def ask() -> None:
         try:
-            rounds = [handler.next_rendezvous().round for _ in range(5)]
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join(PATIENCE_S)
-        assert rounds == [0, 1, 2, 3, 4]
-        assert errors == []
-        meeting.end()
+            while not stop.is_set():
+                handler.describe_wait()
+                handler.is_closed()
+                handler.num_nodes_waiting()
+                handler.await_event(0)
+        except BaseException as error:  # noqa: BLE001  Told below.
+            errors.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        rounds = [handler.next_rendezvous().round for _ in range(5)]
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+    assert rounds == [0, 1, 2, 3, 4]
+    assert errors == []
+    meeting.end()
 
 
 def resident_kib() -> int:

@@ -1,4 +1,4 @@
-"""How the nodes of a job find each other, with the names of ``torch.distributed.elastic.rendezvous``.
+"""How the nodes of a job find each other; the names are those of torchelastic's rendezvous.
 
 ::
 
@@ -100,7 +100,7 @@ def _duration(given: object, argument: str) -> timedelta:
     try:
         return timedelta(seconds=given)
     except (OverflowError, ValueError):
-        raise ValueError(f"{argument} must be a number of seconds that time has, not {given}") from None
+        raise ValueError(f"{argument} must be a possible number of seconds, not {given}") from None
 
 
 def _check_node_counts(min_nodes: int, max_nodes: int) -> None:
@@ -576,8 +576,8 @@ class C10dRendezvousBackend(RendezvousBackend):
 def create_backend(params: RendezvousParameters) -> tuple[C10dRendezvousBackend, Store]:
     """A c10d backend, and another connection to its store for everything else.
 
-    Options: ``store_type`` (tcp, file), ``is_host`` (default: whether the endpoint is this machine),
-    ``read_timeout`` (seconds, 60).
+    Options: ``store_type`` (tcp, file), ``is_host`` (default: whether the endpoint is this
+    machine), ``read_timeout`` (seconds, 60).
     """
     native, store = _native.create_c10d_backend(params)
     return C10dRendezvousBackend._of(native), store
