@@ -138,8 +138,9 @@ void MultiSet(Object self, nb::handle keys, nb::handle values) {
 }
 
 nb::object Timeout(Object self) {
-  const std::shared_ptr<Store>& store = self.store();
-  return ToTimedelta(store ? store->Timeout() : self.python_timeout.load());
+  const std::shared_ptr<Store>& its = self.store();
+  if (!its) return ToTimedelta(self.python_timeout.load());
+  return ToTimedelta(Blocking([store = its] { return store->Timeout(); }));
 }
 
 void Barrier(Object self, nb::handle key, nb::handle world_size, nb::handle timeout) {
@@ -153,8 +154,8 @@ void Barrier(Object self, nb::handle key, nb::handle world_size, nb::handle time
 }
 
 bool HasExtendedApi(Object self) {
-  const std::shared_ptr<Store>& store = self.store();
-  return store && Blocking([&] { return store->HasExtendedApi(); });
+  const std::shared_ptr<Store>& its = self.store();
+  return its && Blocking([store = its] { return store->HasExtendedApi(); });
 }
 
 void SetTimeout(StoreObject& self, nb::handle timeout) {
