@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 
 namespace muster::python {
@@ -21,6 +23,9 @@ struct Gate {
   std::atomic<std::thread::id> closed_by{};  // ends the interpreter, and may enter to the last
   pid_t home = getpid();
   void (*last)() = nullptr;
+  // For the last visitor to tell that it has left. Nobody else takes it: a fork may come any time.
+  std::mutex mutex;
+  std::condition_variable left;
 };
 
 // Never destroyed: threads of ours may outlast static objects.
@@ -36,10 +41,15 @@ void CloseGate() {
   gate.is_closed = true;
   if (getpid() != gate.home) return;  // a fork: whoever was inside then is not here
   const nb::gil_scoped_release unlocked;
-  const auto until = std::chrono::steady_clock::now() + kVisitMax;
-  while (gate.visitors > 0 && std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(1ms);
-  }
+  std::unique_lock lock(gate.mutex);
+  gate.left.wait_for(lock, kVisitMax, [&] { return gate.visitors == 0; });
+}
+
+void Leave() {
+  Gate& gate = TheGate();
+  if (--gate.visitors > 0 || !gate.is_closed) return;
+  const std::lock_guard lock(gate.mutex);
+  gate.left.notify_one();
 }
 
 }  // namespace
@@ -53,11 +63,11 @@ InterpreterVisit::InterpreterVisit() {
   // First in, then a look at the gate: whoever closes it does the same in the other order.
   ++TheGate().visitors;
   admitted_ = !PythonEnds();
-  if (!admitted_) --TheGate().visitors;
+  if (!admitted_) Leave();
 }
 
 InterpreterVisit::~InterpreterVisit() {
-  if (admitted_) --TheGate().visitors;
+  if (admitted_) Leave();
 }
 
 SharedObject Share(nb::object object) {
