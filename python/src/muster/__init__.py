@@ -53,6 +53,7 @@ __all__ = [
     "EtcdStore",
     "FileStore",
     "HashStore",
+    "LaunchError",
     "PrefixStore",
     "QueueEmptyError",
     "Store",
@@ -70,12 +71,10 @@ __all__ = [
 ]
 
 # Tracebacks, help() and pickles name them as users do.
-for _name in __all__[:12]:
-    getattr(_native, _name).__module__ = "muster"
-for _name in dir(_native):
-    if _name.startswith("Rendezvous") and _name.endswith("Error"):
-        getattr(_native, _name).__module__ = "muster.rendezvous"
-del _name
+for _name, _thing in vars(_native).items():
+    if isinstance(_thing, type):
+        _thing.__module__ = "muster" if _name in __all__ else "muster.rendezvous"
+del _name, _thing
 
 # Loaded when they are first asked for: what does not need them starts sooner, and without torch.
 _LAUNCHING = ("LaunchError", "WorkerFailure", "launch")
