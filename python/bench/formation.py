@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed.elastic.rendezvous import RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
@@ -154,7 +155,7 @@ def main() -> None:
     print(f"{'handlers':>8}  {'backend':<8}{'median ms':>10}{'min ms':>10}{'max ms':>10}   faster")
     rows = measure(options.handlers, options.repetitions)
     if options.json:
-        about = {"torch": dist.__file__ and __import__("torch").__version__, "cpus": os.cpu_count()}
+        about = {"torch": torch.__version__, "cpus": os.cpu_count()}
         options.json.write_text(json.dumps({**about, "formation": rows}, indent=1) + "\n")
 
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import json
 import os
+import pathlib
 import subprocess
 import sys
 import threading
@@ -450,7 +452,12 @@ def test_who_dies_as_the_round_is_complete_is_not_waited_for(our_kind: Kind, nod
     assert {join.result(PATIENCE_S).world_size for join in joins} == {2}
 
 
-def test_nodes_of_other_launchers_need_not_count_themselves(our_kind: Kind, nodes: Nodes) -> None:
+def test_nodes_of_other_launchers_need_not_count_themselves(
+    our_kind: Kind, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from muster import _torchrun_handler as plugin
+
+    monkeypatch.setattr(plugin, "UNCOUNTED_S", 2)
     run = our_kind.new_run()
     members = [nodes.add(our_kind.handler(run, 2, 3, **LOSABLE)) for _ in range(2)]
     with node_that_can_die(our_kind, run, LOSABLE) as other:
@@ -459,7 +466,7 @@ def test_nodes_of_other_launchers_need_not_count_themselves(our_kind: Kind, node
         assert other.stdout.readline() == "3\n"
         began = time.monotonic()
         assert {join.result(PATIENCE_S).world_size for join in joins} == {3}
-        assert time.monotonic() - began > 5
+        assert time.monotonic() - began > 1
         assert {handler.num_nodes_waiting() for handler in members} == {0}
 
 
@@ -587,3 +594,15 @@ def test_long_waits_say_whom_they_are_for(
     handler.set_closed()
     with pytest.raises(RendezvousClosedError):
         waiting.result(PATIENCE_S)
+
+
+def test_rounds_form_ten_times_faster_than_with_c10d(tmp_path: pathlib.Path) -> None:
+    bench = pathlib.Path(__file__).parents[1] / "bench" / "formation.py"
+    figures = tmp_path / "figures.json"
+    words = ["--handlers", "16", "--repetitions", "3", "--json", str(figures)]
+    done = subprocess.run(
+        [sys.executable, str(bench), *words], capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert done.returncode == 0, done.stderr
+    print(done.stdout)
+    assert json.loads(figures.read_text())["formation"][0]["ratio"] >= 10
