@@ -41,7 +41,7 @@ void BindMembershipEvent(nb::module_& module) {
           },
           nb::arg("kind").none(), nb::arg("round").none() = 0, nb::arg("waiting").none() = 0,
           nb::arg("who").none() = "", nb::arg("why").none() = "",
-          nb::sig("def __init__(self, kind: MembershipEvent.Kind, round: int = 0, "
+          nb::sig("def __init__(self, kind: Kind, round: int = 0, "
                   "waiting: int = 0, who: str = '', why: str = '') -> None"))
       .def_ro("kind", &MembershipEvent::kind)
       .def_ro("round", &MembershipEvent::round)

@@ -396,12 +396,7 @@ class MembershipEvent:
     """What happens to a round while its workers run."""
 
     def __init__(
-        self,
-        kind: object | None,
-        round: object | None = 0,
-        waiting: object | None = 0,
-        who: object | None = "",
-        why: object | None = "",
+        self, kind: Kind, round: int = 0, waiting: int = 0, who: str = "", why: str = ""
     ) -> None: ...
 
     class Kind(enum.Enum):
