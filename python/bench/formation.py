@@ -107,14 +107,18 @@ def form(backend: str, port: int, count: int, run_id: str) -> float:
         os.read(leave, 1)
 
     nodes = [Child(node) for _ in range(count)]
-    for each in nodes:
-        each.told(1)
-    released = time.monotonic()
-    os.close(opens)
-    reports = [REPORT.unpack(each.told(REPORT.size)) for each in nodes]
-    os.close(leaves)
-    for each in nodes:
-        each.end()
+    is_done = False
+    try:
+        for each in nodes:
+            each.told(1)
+        released = time.monotonic()
+        os.close(opens)
+        reports = [REPORT.unpack(each.told(REPORT.size)) for each in nodes]
+        os.close(leaves)
+        is_done = True
+    finally:
+        for each in nodes:
+            each.end(is_asked=is_done)
     os.close(gate)
     os.close(leave)
     ranks = sorted(rank for _, rank, _ in reports)
@@ -130,8 +134,10 @@ def measure(counts: list[int], repetitions: int) -> list[dict[str, Any]]:
         for repetition in range(repetitions):
             for backend in BACKENDS:
                 server, port = serve(backend)
-                times[backend].append(form(backend, port, count, f"bench-{count}-{repetition}"))
-                server.end(is_asked=False)
+                try:
+                    times[backend].append(form(backend, port, count, f"{count}-{repetition}"))
+                finally:  # it would outlive us
+                    server.end(is_asked=False)
         c10d, ours = (statistics.median(times[backend]) for backend in BACKENDS)
         rows.append({"handlers": count, "seconds": times, "ratio": c10d / ours})
         for backend in BACKENDS:
