@@ -6,6 +6,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 TORCH_VERSION=2.13.0
 TORCH_VENV=${MUSTER_TORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/torch-$TORCH_VERSION}
+# What builds and checks the Python package; another list is another folder.
+PYTHON_TOOLS=python/tools.txt
+PYTHON_VENV=${MUSTER_PYTHON_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/python-tools-$(cksum <$PYTHON_TOOLS | cut -d ' ' -f 1)}
 JOBS=${MUSTER_JOBS:-$(nproc)}  # Compilers at a time; a machine short of memory wants fewer than cores.
 
 # One line about what happens next, under the name of the script that says it.
@@ -16,6 +19,18 @@ complain() { say "$@" >&2; }
 
 # Whether the virtual environment of the PyTorch tests can be used.
 torch_works() { "$TORCH_VENV/bin/python" -c 'import pytest, torch' >/dev/null 2>&1; }
+
+# Whether a Python can compile extension modules: it has its headers.
+python_compiles() {
+  "$1" -c 'import os, sys, sysconfig
+sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' >/dev/null 2>&1
+}
+
+# Whether the Python package can be built and tested.
+python_works() {
+  "$PYTHON_VENV/bin/python" -c 'import cloudpickle, mypy, nanobind, pytest, ruff, scikit_build_core' >/dev/null 2>&1 &&
+    python_compiles "$PYTHON_VENV/bin/python"
+}
 
 # Whether there is a clang++ that makes fuzzers: the compiler, and the libraries that they link.
 clang_fuzzes() {

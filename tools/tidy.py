@@ -49,6 +49,8 @@ ARROWS = {
     "launch": _ADAPTERS | {"face", "launch", "muster"},
     "cli": _ADAPTERS | {"adapters/etcd", "etcd", "face", "launch", "load", "cli", "muster", "sim"},
     "sim": _RUNTIME | {"face", "launch", "muster", "sim"},
+    # A user among users, but for what its own files share.
+    "python": {"muster", "python"},
 }
 
 # Third-party headers and the folders of src that may include them.
@@ -58,12 +60,13 @@ ROOMS = [
     (r"nlohmann/", ("cli", "launch"), "a struct that src/cli prints"),
     (r"grpc(pp)?/|google/protobuf/|etcd\.(grpc\.)?pb\.h", ("adapters/etcd",), "the port in ports/etcd.h"),
     (r"spdlog/", ("cli",), "the log sink of base/log.h"),
+    (r"nanobind/|Python\.h", ("python",), "the public classes; python/native binds them"),
     (r"fmt/", ("cli",), "base/text.h or std::to_string"),
 ]
 # Test libraries: only in files that are tests.
 TEST_LIBRARIES = r"(gtest|gmock|rapidcheck)(/|\.h)"
 # System headers (all <...> that are neither C++'s nor a guest's).
-SYSTEM_ROOMS = ("adapters/posix", "adapters/uv", "launch", "load", "cli", "sim")
+SYSTEM_ROOMS = ("adapters/posix", "adapters/uv", "launch", "load", "cli", "sim", "python")
 # Those that unit tests may include everywhere: to measure memory.
 SYSTEM_FOR_TESTS = {"malloc.h"}
 
@@ -94,7 +97,7 @@ class Ban:
 
 
 _OURS = ("src/", "include/", "examples/")
-_AND_TESTS = _OURS + ("tests/", "bench/", "fuzz/")
+_AND_TESTS = _OURS + ("tests/", "bench/", "fuzz/", "python/")
 _CLOCK_READERS = ("src/adapters/", "src/cli/", "src/load/", "src/face/hash_store")
 
 # Looked for in code, that is, outside comments and string literals.
@@ -176,10 +179,10 @@ class SourceFile:
         return self.text.count("\n", 0, offset) + 1
 
     def folder(self):
-        """The part of the architecture it belongs to, "core", "adapters/uv" or "sim"; None elsewhere."""
+        """The part of the architecture it belongs to, "core", "adapters/uv", "sim" or "python"; None elsewhere."""
         parts = self.path.split("/")
-        if parts[0] == "sim":
-            return "sim"
+        if parts[0] in ("sim", "python"):
+            return parts[0]
         if parts[0] != "src" or len(parts) < 3:
             return None
         return folder_of(parts[1:])
@@ -229,7 +232,8 @@ def check_arrows(file):
             yield line, f"src/{folder} has no place in the architecture; give it one in tools/tidy.py"
         elif folder is not None and target not in ARROWS[folder]:
             allowed = ", ".join(sorted(ARROWS[folder]))
-            yield line, (f'src/{folder} includes "{path}", against the arrows; use what it may see '
+            place = folder if folder in ("sim", "python") else f"src/{folder}"
+            yield line, (f'{place} includes "{path}", against the arrows; use what it may see '
                          f"({allowed}), or move the code to where both are visible")
 
 
@@ -246,7 +250,7 @@ def check_rooms(file):
         room = next((room for room in ROOMS if re.match(room[0], path)), None)
         if room is not None:
             if folder not in room[1]:
-                where = " and ".join("src/" + name for name in room[1])
+                where = " and ".join(name if name == "python" else "src/" + name for name in room[1])
                 yield line, f"<{path}> is a guest of {where}; use {room[2]}"
         elif file.is_test and path in SYSTEM_FOR_TESTS:
             continue
@@ -313,7 +317,7 @@ def check_header_form(file):
 
 def check_own_header_first(file):
     """A .cc includes its own header first, which shows that the header stands alone."""
-    if file.suffix != ".cc" or file.folder() is None or file.name.endswith("_test.cc"):
+    if file.suffix != ".cc" or file.folder() in (None, "python") or file.name.endswith("_test.cc"):
         return
     stem = file.path[len("src/"):-len(".cc")]
     own = [name for name in (f"{stem}.h", f"muster/{stem.split('/')[-1]}.h")

@@ -55,6 +55,7 @@ class TidyTest(unittest.TestCase):
             ("src/adapters/uv/a.cc", "face/throw.h"),
             ("src/load/a.cc", "cli/serve.h"),
             ("src/load/a.cc", "muster/store.h"),
+            ("python/native/a.cc", "face/throw.h"),
         ]:
             with self.subTest(path=path, include=include):
                 text = (HEADER if path.endswith(".h") else "") + f'#include "{include}"\n'
@@ -71,6 +72,8 @@ class TidyTest(unittest.TestCase):
             ("src/load/a.cc", "adapters/posix/address.h"),
             ("src/cli/a.cc", "load/generator.h"),
             ("src/cli/a.cc", "muster/store.h"),
+            ("python/native/a.cc", "muster/store.h"),
+            ("python/native/a.cc", "arguments.h"),
             ("tests/contracts/a.cc", "runtime/store_service.h"),
         ]:
             with self.subTest(path=path, include=include):
@@ -102,6 +105,7 @@ class TidyTest(unittest.TestCase):
             ("src/runtime/a.cc", "uv.h", "guest of src/adapters/uv and src/load"),
             ("src/adapters/posix/a.cc", "uv.h", "guest of src/adapters/uv"),
             ("src/load/a.cc", "CLI/CLI.hpp", "guest of src/cli"),
+            ("src/face/a.cc", "nanobind/nanobind.h", "guest of python"),
             ("src/face/a.cc", "nlohmann/json.hpp", "guest of src/cli"),
             ("src/runtime/a.cc", "spdlog/spdlog.h", "use the log sink of base/log.h"),
             ("src/base/a.cc", "fmt/format.h", "guest of src/cli"),

@@ -25,7 +25,7 @@ class SetupWithoutApt(unittest.TestCase):
                     (self.bin / program.name).symlink_to(program)
         self.venv = pathlib.Path(folder.name, "venv")
         (self.venv / "bin").mkdir(parents=True)
-        self.program(self.venv / "bin" / "python", "exit 0")  # PyTorch is there.
+        self.program(self.venv / "bin" / "python", "exit 0")  # PyTorch is there, and so are Python's tools.
 
     def program(self, path, text):
         path.unlink(missing_ok=True)
@@ -38,7 +38,8 @@ class SetupWithoutApt(unittest.TestCase):
 
     def setup_script(self, what, **variables):
         environment = {name: value for name, value in os.environ.items() if name not in ("CXX", "CPATH")}
-        environment.update(PATH=str(self.bin), MUSTER_TORCH_VENV=str(self.venv), **variables)
+        environment.update(PATH=str(self.bin), MUSTER_TORCH_VENV=str(self.venv), MUSTER_PYTHON_VENV=str(self.venv))
+        environment.update(variables)
         return subprocess.run([shutil.which("bash"), ROOT / "scripts" / "setup", what], env=environment,
                               capture_output=True, text=True, timeout=120, check=False)
 
@@ -114,6 +115,18 @@ class SetupWithoutApt(unittest.TestCase):
         done = self.setup_script("test", MUSTER_REQUIRE_ETCD="1")
         self.assertEqual(done.returncode, 1, done)
         self.assertIn("MUSTER_REQUIRE_ETCD=1", done.stderr)
+
+    def test_without_pythons_headers_the_tests_go_on_and_say_so(self):
+        for name in ("clang-format", "faketime", "openssl"):
+            self.program(self.bin / name, "exit 0")
+        self.program(self.bin / "python3", 'case "$*" in *Python.h*) exit 1 ;; esac')  # Never makes an environment.
+        nowhere = str(self.venv.parent / "nowhere")
+        for required, status in (("", 0), ("1", 1)):
+            done = self.setup_script("test", MUSTER_PYTHON_VENV=nowhere, MUSTER_REQUIRE_PYTHON=required,
+                                     MUSTER_SYSTEM_PYTHON=str(self.bin / "python3"))
+            self.assertEqual(done.returncode, status, done)
+            self.assertIn("has no headers (package python3-dev)", done.stderr)
+            self.assertIn("will be reported as skipped" if status == 0 else "MUSTER_REQUIRE_PYTHON=1", done.stderr)
 
     def test_grpc_and_its_compiler_are_looked_for(self):
         self.program(self.bin / "pkg-config", 'case "$*" in *grpc++*|*protobuf-lite*) exit 1 ;; esac')

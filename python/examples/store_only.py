@@ -1,0 +1,53 @@
+"""Processes that share values through a store. No PyTorch, no launcher.
+
+python store_only.py [PROCESSES]
+"""
+
+from __future__ import annotations
+
+import datetime
+import multiprocessing
+import sys
+
+import muster
+
+
+def work(rank: int, size: int, port: int) -> None:
+    """What each process does; all of them are clients of one server."""
+    store = muster.TCPStore("127.0.0.1", port, timeout=datetime.timedelta(seconds=60))
+    mine = muster.PrefixStore("example", store)  # Keys of others do not get in its way.
+
+    mine.set(f"name/{rank}", f"process {rank}")
+    mine.wait([f"name/{other}" for other in range(size)])  # Until all of them are here.
+    if rank == 0:
+        names = [mine.get(f"name/{other}").decode() for other in range(size)]
+        print("met:", ", ".join(names), flush=True)
+
+    mine.add("sum", rank + 1)
+    if mine.compare_set("first", "", str(rank)) == str(rank).encode():
+        print("one of them was first", flush=True)  # Exactly one.
+    if mine.add("done", 1) == size:
+        mine.set("all done", "")
+    mine.wait(["all done"])
+    if rank == 0:
+        print("sum:", mine.add("sum", 0), flush=True)
+
+
+def main() -> None:
+    size = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    # On a free port, for this machine alone. TCPStores of PyTorch could be its clients, too.
+    server = muster.StoreServer("127.0.0.1")
+    # A store cannot be used by a fork of the process that opened it: start processes afresh.
+    processes = [
+        multiprocessing.get_context("spawn").Process(target=work, args=(rank, size, server.port))
+        for rank in range(size)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    sys.exit(max(abs(process.exitcode or 0) for process in processes))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+// What libmuster_etcd.so offers: the parts of muster that need gRPC, behind one symbol to be looked
+// up.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "muster/etcd.h"
+#include "muster/store.h"
+
+namespace muster::python {
+
+struct EtcdPlugin {
+  /// From now on the registry makes the backends "etcd" and "etcd-v2".
+  void (*enable)();
+  std::shared_ptr<Store> (*open_store)(const EtcdOptions& options);
+  /// Of an EtcdStore; nullopt for all others.
+  std::optional<std::string> (*store_prefix)(const Store& store);
+};
+
+inline constexpr const char* kEtcdPluginSymbol = "muster_etcd_plugin";
+
+/// Loads it, the first time. nb::python_error (ImportError) says what is missing.
+const EtcdPlugin& LoadEtcd();
+
+}  // namespace muster::python

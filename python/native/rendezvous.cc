@@ -1,0 +1,321 @@
+// Handlers. muster.rendezvous makes torchelastic's classes of what is bound here.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <atomic>
+#include <climits>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "arguments.h"
+#include "bindings.h"
+#include "birthplace.h"
+#include "blocking.h"
+#include "etcd_plugin.h"
+#include "muster/coordinated_rendezvous.h"
+#include "muster/dynamic_rendezvous.h"
+#include "muster/etcd_rendezvous.h"
+#include "muster/network.h"
+#include "muster/rendezvous_registry.h"
+#include "rendezvous_arguments.h"
+#include "rendezvous_backend.h"
+#include "rendezvous_values.h"
+#include "stores.h"
+
+namespace muster::python {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A handler, and the turns of those who call it: ours takes one caller at a time, Python has
+/// threads.
+struct Turns {
+  explicit Turns(RendezvousHandlerPtr its_handler) : handler(std::move(its_handler)) {
+    const bool has_session =
+        dynamic_cast<const CoordinatedRendezvousHandler*>(handler.get()) != nullptr ||
+        dynamic_cast<const EtcdRendezvousHandler*>(handler.get()) != nullptr;
+    takes_many = has_session;
+  }
+
+  using Lock = std::unique_lock<std::timed_mutex>;
+
+  /// Without the interpreter's lock. InterruptedError if a signal comes first.
+  Lock TakeTurn() {
+    Lock lock(mutex, std::defer_lock);
+    while (!lock.try_lock_for(50ms)) {
+      if (IsSignalled())
+        throw InterruptedError("interrupted while another thread was being served");
+    }
+    return lock;
+  }
+
+  /// Those with a session serve many at a time, except for NextRendezvous().
+  Lock TakeTurnIfNeeded() { return takes_many ? Lock() : TakeTurn(); }
+
+  RendezvousHandlerPtr handler;
+  // Decided when it is made; later, others may be changing what it is read from.
+  const bool is_host = handler->IsHost();
+  std::timed_mutex mutex;
+  std::atomic<bool> takes_many = false;
+};
+
+class NativeHandler {
+ public:
+  explicit NativeHandler(std::shared_ptr<Turns> turns,
+                         std::shared_ptr<BackendReference> backend = nullptr)
+      : home_(std::move(turns), "RendezvousHandler"), backend_(std::move(backend)) {}
+
+  RendezvousHandler& handler() const { return *home_->handler; }
+  Turns& turns() const { return **home_; }
+  BackendReference* backend() const { return backend_.get(); }
+
+  /// `work` of the handler, when it is this thread's turn.
+  template <typename Work>
+  auto InTurn(Work work) const {
+    Turns& turns = this->turns();
+    return CallingBackend([&] {
+      const Turns::Lock turn = turns.TakeTurnIfNeeded();
+      return work(*turns.handler);
+    });
+  }
+
+ private:
+  AtHome<Turns> home_;
+  std::shared_ptr<BackendReference> backend_;  ///< Null unless it is Python's.
+};
+
+// --- For the garbage collector -------------------------------------------------------------------
+
+int VisitBackend(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  const BackendReference* const backend = nb::inst_ptr<NativeHandler>(self)->backend();
+  if (backend != nullptr) Py_VISIT(backend->get());
+  return 0;
+}
+
+int ClearBackend(PyObject* self) {
+  if (!nb::inst_ready(self)) return 0;
+  if (BackendReference* const backend = nb::inst_ptr<NativeHandler>(self)->backend()) {
+    backend->Clear();
+  }
+  return 0;
+}
+
+PyType_Slot handler_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&VisitBackend)},
+                               {Py_tp_clear, reinterpret_cast<void*>(&ClearBackend)},
+                               {0, nullptr}};
+
+nb::object Wrapped(std::shared_ptr<Turns> turns,
+                   std::shared_ptr<BackendReference> backend = nullptr) {
+  return nb::cast(new NativeHandler(std::move(turns), std::move(backend)),
+                  nb::rv_policy::take_ownership);
+}
+
+// --- Making them ---------------------------------------------------------------------------------
+
+/// What the registry does, and knowing when it is PyTorch's server that is there: the handler that
+/// takes over then takes one caller at a time.
+std::shared_ptr<Turns> MakeCoordinated(const RendezvousParameters& parameters) {
+  auto options = CoordinatedRendezvousOptions::From(parameters);
+  auto turns = std::make_shared<std::weak_ptr<Turns>>();
+  options.log = [turns](std::string_view line) {
+    if (const auto its = turns->lock()) its->takes_many = false;
+    std::fprintf(stderr, "muster: %.*s\n", static_cast<int>(line.size()), line.data());
+  };
+  auto made =
+      std::make_shared<Turns>(std::make_unique<CoordinatedRendezvousHandler>(std::move(options)));
+  *turns = made;
+  return made;
+}
+
+nb::object CreateHandler(nb::handle params) {
+  const RendezvousParameters parameters = ParametersOf(params);
+  if (parameters.backend == "etcd" || parameters.backend == "etcd-v2") LoadEtcd();
+  return Wrapped(CallingBackend([&] {
+    if (parameters.backend == "muster") return MakeCoordinated(parameters);
+    return std::make_shared<Turns>(GetRendezvousHandler(parameters));
+  }));
+}
+
+nb::object CreateDynamic(nb::handle settings, nb::handle store, nb::handle backend,
+                         nb::handle local_addr) {
+  RendezvousSettings its_settings = SettingsOf(settings);
+  std::shared_ptr<Store> its_store = StoreOf(store, "store");
+  DynamicRendezvousOptions options;
+  if (!local_addr.is_none()) options.local_addr = Text(local_addr, "local_addr");
+  GivenBackend given = BackendOf(backend);
+  // Looks up this machine's name.
+  auto turns = CallingBackend([&] {
+    return std::make_shared<Turns>(
+        std::make_unique<DynamicRendezvousHandler>(std::move(its_settings), std::move(its_store),
+                                                   std::move(given.backend), std::move(options)));
+  });
+  return Wrapped(std::move(turns), std::move(given.reference));
+}
+
+// --- Using them ----------------------------------------------------------------------------------
+
+/// The static rendezvous lets the errors of its store through; in Python every backend says the
+/// same of the same trouble.
+[[noreturn]] void RaiseAsRendezvousError(const char* type, const std::exception& error) {
+  const nb::object errors = nb::module_::import_("muster._native");
+  PyErr_SetString(errors.attr(type).ptr(), error.what());
+  throw nb::python_error();
+}
+
+RendezvousInfo Next(const NativeHandler& self) {
+  Turns& turns = self.turns();
+  try {
+    return CallingBackend([&] {
+      const Turns::Lock turn = turns.TakeTurn();
+      return turns.handler->NextRendezvous();
+    });
+  } catch (const NetworkError& error) {
+    RaiseAsRendezvousError("RendezvousConnectionError", error);
+  } catch (const StoreTimeoutError& error) {
+    RaiseAsRendezvousError("RendezvousTimeoutError", error);
+  }
+}
+
+/// (store, rank, world_size, round, master_addr, master_port)
+nb::tuple NextRendezvous(const NativeHandler& self) {
+  RendezvousInfo info = Next(self);
+  return nb::make_tuple(WrapStore(std::move(info.store)), info.rank, info.world_size, info.round,
+                        info.bootstrap_store_info.master_addr,
+                        info.bootstrap_store_info.master_port);
+}
+
+std::string NodeOf(const NativeHandler& self) {
+  const RendezvousHandler& handler = self.handler();
+  if (const auto* dynamic = dynamic_cast<const DynamicRendezvousHandler*>(&handler))
+    return dynamic->node();
+  if (const auto* coordinated = dynamic_cast<const CoordinatedRendezvousHandler*>(&handler))
+    return coordinated->node();
+  if (const auto* etcd = dynamic_cast<const EtcdRendezvousHandler*>(&handler)) return etcd->node();
+  return "";
+}
+
+const DynamicRendezvousHandler& Dynamic(const NativeHandler& self) {
+  const auto* const dynamic = dynamic_cast<const DynamicRendezvousHandler*>(&self.handler());
+  if (dynamic == nullptr) throw nb::type_error("this is no handler of a dynamic rendezvous");
+  return *dynamic;
+}
+
+/// (run_id, min_nodes, max_nodes, four timeouts, keep-alive interval: milliseconds, max_attempt)
+nb::tuple SettingsForPython(const NativeHandler& self) {
+  const RendezvousSettings& settings = Dynamic(self).settings();
+  return nb::make_tuple(settings.run_id, settings.min_nodes, settings.max_nodes,
+                        settings.timeout.join.count(), settings.timeout.last_call.count(),
+                        settings.timeout.close.count(), settings.timeout.heartbeat.count(),
+                        settings.keep_alive_interval.count(), settings.keep_alive_max_attempt);
+}
+
+nb::tuple Cost(const NativeHandler& self) {
+  const DynamicRendezvousHandler& dynamic = Dynamic(self);
+  const RendezvousCost cost = Blocking([&] { return dynamic.cost(); });
+  return nb::make_tuple(cost.reads, cost.writes, cost.lost);
+}
+
+std::optional<MembershipEvent> AwaitEvent(const NativeHandler& self, nb::handle timeout) {
+  const milliseconds time = Time(timeout, "timeout");
+  return self.InTurn([&](RendezvousHandler& handler) { return handler.AwaitEvent(time); });
+}
+
+void SetClosed(const NativeHandler& self, nb::handle reason) {
+  const std::string text = Text(reason, "reason");
+  self.InTurn([&](RendezvousHandler& handler) { handler.SetClosed(text); });
+}
+
+nb::tuple BuildStoreInfo(nb::handle rank, nb::handle store, nb::handle local_addr,
+                         nb::handle server_port) {
+  const int64_t its_rank = Integer(rank, "rank", 0);
+  const std::shared_ptr<Store> its_store = StoreOf(store, "store");
+  const std::string address = local_addr.is_none() ? "" : Text(local_addr, "local_addr");
+  const auto port = static_cast<uint16_t>(
+      server_port.is_none() ? 0 : Integer(server_port, "server_port", 0, UINT16_MAX));
+  const RendezvousStoreInfo info =
+      Blocking([&] { return RendezvousStoreInfo::Build(its_rank, *its_store, address, port); });
+  return nb::make_tuple(info.master_addr, info.master_port);
+}
+
+nb::tuple ParseEndpoint(nb::handle endpoint, nb::handle default_port) {
+  // None is what launchers pass on that were not given any.
+  const std::string text = endpoint.is_none() ? "" : Text(endpoint, "endpoint");
+  const auto fallback = static_cast<int>(Integer(default_port, "default_port", INT_MIN, INT_MAX));
+  const HostAndPort parsed = ParseRendezvousEndpoint(text, fallback);
+  return nb::make_tuple(parsed.host, parsed.port);
+}
+
+nb::dict ParseConfig(nb::handle text) {
+  nb::dict config;
+  for (const auto& [key, value] : ParseRendezvousConfig(Text(text, "config_str"))) {
+    config[key.c_str()] = std::get<std::string>(value);
+  }
+  return config;
+}
+
+void BindHandler(nb::module_& module) {
+  nb::class_<NativeHandler>(module, "NativeRendezvousHandler", nb::type_slots(handler_slots))
+      .def("get_backend", [](const NativeHandler& self) { return self.handler().GetBackend(); })
+      .def("get_run_id", [](const NativeHandler& self) { return self.handler().GetRunId(); })
+      .def("node", &NodeOf)
+      .def("is_host", [](const NativeHandler& self) { return self.turns().is_host; })
+      .def("use_agent_store",
+           [](const NativeHandler& self) { return self.handler().UseAgentStore(); })
+      .def("next_rendezvous", &NextRendezvous)
+      .def("is_closed",
+           [](const NativeHandler& self) {
+             return self.InTurn([](RendezvousHandler& handler) { return handler.IsClosed(); });
+           })
+      .def("set_closed", &SetClosed, nb::arg("reason").none())
+      .def("num_nodes_waiting",
+           [](const NativeHandler& self) {
+             return self.InTurn(
+                 [](RendezvousHandler& handler) { return handler.NumNodesWaiting(); });
+           })
+      .def("await_event", &AwaitEvent, nb::arg("timeout").none())
+      .def("stop_waiting",
+           [](const NativeHandler& self) {
+             RendezvousHandler& handler = self.handler();
+             return Blocking([&] { return handler.StopWaiting(); });
+           })
+      .def("leave",
+           [](const NativeHandler& self) {
+             self.InTurn([](RendezvousHandler& handler) { handler.Leave(); });
+           })
+      .def("shutdown",
+           [](const NativeHandler& self) {
+             return self.InTurn([](RendezvousHandler& handler) { return handler.Shutdown(); });
+           })
+      .def("describe_wait",
+           [](const NativeHandler& self) {
+             const RendezvousHandler& handler = self.handler();
+             return Blocking([&] { return handler.DescribeWait(); });
+           })
+      .def("settings", &SettingsForPython)
+      .def("cost", &Cost);
+}
+
+}  // namespace
+
+void BindRendezvous(nb::module_& module) {
+  BindRendezvousValues(module);
+  BindRendezvousBackends(module);
+  BindHandler(module);
+  module.def("create_rendezvous_handler", &CreateHandler, nb::arg("params").none());
+  module.def("create_dynamic_handler", &CreateDynamic, nb::arg("settings"), nb::arg("store").none(),
+             nb::arg("backend").none(), nb::arg("local_addr").none());
+  module.def("build_store_info", &BuildStoreInfo, nb::arg("rank").none(), nb::arg("store").none(),
+             nb::arg("local_addr").none(), nb::arg("server_port").none());
+  module.def("parse_rendezvous_endpoint", &ParseEndpoint, nb::arg("endpoint").none(),
+             nb::arg("default_port").none());
+  module.def("parse_rendezvous_config", &ParseConfig, nb::arg("config_str").none());
+}
+
+}  // namespace muster::python
