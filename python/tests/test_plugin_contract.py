@@ -6,9 +6,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import json
 import os
-import pathlib
 import subprocess
 import sys
 import threading
@@ -594,15 +592,3 @@ def test_long_waits_say_whom_they_are_for(
     handler.set_closed()
     with pytest.raises(RendezvousClosedError):
         waiting.result(PATIENCE_S)
-
-
-def test_rounds_form_ten_times_faster_than_with_c10d(tmp_path: pathlib.Path) -> None:
-    bench = pathlib.Path(__file__).parents[1] / "bench" / "formation.py"
-    figures = tmp_path / "figures.json"
-    words = ["--handlers", "16", "--repetitions", "3", "--json", str(figures)]
-    done = subprocess.run(
-        [sys.executable, str(bench), *words], capture_output=True, text=True, timeout=PATIENCE_S
-    )
-    assert done.returncode == 0, done.stderr
-    print(done.stdout)
-    assert json.loads(figures.read_text())["formation"][0]["ratio"] >= 10

@@ -225,3 +225,15 @@ def test_an_agent_that_waits_for_others_ends_when_asked_to(make_job: Callable[..
         agent.process.send_signal(signal.SIGTERM)
         agent.process.wait(20)
         assert "SignalException" in agent.log(), job.story()
+
+
+def test_rounds_form_ten_times_faster_than_with_c10d(tmp_path: pathlib.Path) -> None:
+    bench = pathlib.Path(__file__).parents[1] / "bench" / "formation.py"
+    figures = tmp_path / "figures.json"
+    words = ["--handlers", "16", "--repetitions", "3", "--json", str(figures)]
+    done = subprocess.run(
+        [sys.executable, str(bench), *words], capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert done.returncode == 0, done.stderr
+    print(done.stdout)
+    assert json.loads(figures.read_text())["formation"][0]["ratio"] >= 10
