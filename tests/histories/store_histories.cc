@@ -17,6 +17,7 @@
 #include "histories/lying_server.h"
 #include "muster/store_server.h"
 #include "support/child_process.h"
+#include "support/place.h"
 
 namespace muster::test {
 namespace {
@@ -52,7 +53,7 @@ Server StartTorch(const std::string& backend) {
   // here.
   setenv("RES_OPTIONS", "attempts:1 timeout:1", 0);
   setenv("TORCH_CPP_LOG_LEVEL", "ERROR", 0);
-  std::vector<std::string> command{python, MUSTER_TESTS_DIR "/compat/torch_server.py"};
+  std::vector<std::string> command{python, TestsFolder() + "/compat/torch_server.py"};
   if (backend == "plain") command.push_back("legacy");
   Server server;
   server.name = Concat("PyTorch's, ", backend);

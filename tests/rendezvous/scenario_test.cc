@@ -10,6 +10,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "support/place.h"
+
 namespace muster::testing {
 namespace {
 
@@ -17,7 +19,7 @@ namespace fs = std::filesystem;
 
 std::vector<fs::path> Stories() {
   std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(fs::path(MUSTER_TESTS_DIR) / "scenarios")) {
+  for (const auto& entry : fs::directory_iterator(fs::path(test::TestsFolder()) / "scenarios")) {
     if (entry.path().extension() == ".txt") found.push_back(entry.path());
   }
   std::ranges::sort(found);

@@ -5,10 +5,7 @@
 #include <stdexcept>
 
 #include "support/child_process.h"
-
-#ifndef MUSTER_TESTS_DIR
-#error "MUSTER_TESTS_DIR must name this project's tests folder"
-#endif
+#include "support/place.h"
 
 namespace muster::test {
 
@@ -32,7 +29,7 @@ TorchServer::TorchServer() {
   const std::string python = Environment("MUSTER_TORCH_PYTHON");
   if (python.empty()) throw std::runtime_error("MUSTER_TORCH_PYTHON is not set");
   impl_ = std::make_unique<Impl>(
-      Impl{ChildProcess::Run({python, MUSTER_TESTS_DIR "/compat/torch_server.py"})});
+      Impl{ChildProcess::Run({python, TestsFolder() + "/compat/torch_server.py"})});
   const std::string announced = "PORT=";
   while (const std::optional<std::string> line = impl_->process.ReadLine(kStartMax)) {
     if (!line->starts_with(announced)) continue;
