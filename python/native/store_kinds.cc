@@ -230,8 +230,9 @@ void BindPrefixStore(nb::module_& module) {
   prefix.def(
       "__repr__",
       [](const PrefixStoreObject& self) {
-        return ToText("PrefixStore(" + Repr(self.prefix) + ", " + nb::repr(self.inner).c_str() +
-                      ")");
+        // A class written in Python may say what UTF-8 cannot hold.
+        return ToText("PrefixStore(" + Repr(self.prefix) + ", " +
+                      Bytes(nb::repr(self.inner), "repr(store)") + ")");
       },
       nb::sig("def __repr__(self) -> str"));
 }

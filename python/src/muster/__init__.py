@@ -60,7 +60,6 @@ __all__ = [
     "StoreServer",
     "StoreTimeoutError",
     "TCPStore",
-    "LaunchError",
     "WorkerFailure",
     "__version__",
     "launch",

@@ -204,6 +204,10 @@ class MusterRendezvousHandler(api.RendezvousHandler):
             return False  # joining waits for it to come back, as long as that may take
 
     def _count(self, info: rendezvous.RendezvousInfo, store: muster.Store) -> bool:
+        # One that was lost may have been counted before, and others may have gone on without it.
+        self._listen()
+        if self._loss:
+            return False
         if store.add(HERE, 1) >= info.world_size:
             store.set(ALL_HERE, "1")
             return True

@@ -1,4 +1,4 @@
-"""What a worker of muster.launch() runs: python -m muster._worker FILE.
+"""What a worker of muster.launch() runs: main(FILE).
 
 FILE lies in a folder that only its owner can read; whoever could write there could run anything.
 """
@@ -87,7 +87,3 @@ def main(job_file: str) -> int:
         traceback.print_exception(type(failure), failure, shown)
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

@@ -25,6 +25,12 @@ __all__ = ["LaunchError", "WorkerFailure", "launch"]
 Result = TypeVar("Result")
 Command = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 
+# Not with -m: what lies in the folder where the job is started must not stand in for our imports.
+_WORKER = (
+    "import sys; sys.path[:] = filter(None, sys.path); "
+    "from muster import _worker; sys.exit(_worker.main(sys.argv[1]))"
+)
+
 BACKENDS = ("muster", "c10d", "static", "etcd", "etcd-v2")
 WORDS_FOR_NPROC = ("auto", "cpu", "gpu", "xpu")
 
@@ -71,6 +77,10 @@ class LaunchError(RuntimeError):
         self.status = status
         self.failures = tuple(failures)
         self.root_cause = self.failures[0] if self.failures else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pools of processes hand errors on as pickles."""
+        return type(self), (str(self), self.status, self.failures)
 
 
 @overload
@@ -211,7 +221,7 @@ def launch(
         if function is not None:
             file = os.path.join(folder, "job")
             _write_private(file, _pickled(function, tuple(args), keywords))
-            command = ["--no-python", sys.executable, "-u", "-m", "muster._worker", file]
+            command = ["--no-python", sys.executable, "-u", "-c", _WORKER, file]
             _make_importable(environment)
         report = os.path.join(folder, "report.json")
         arguments = [program, "run", *options.arguments(folder), "--failure-report", report]
