@@ -14,6 +14,8 @@ import pytest
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
 # Torch looks up the name of every peer address; an unreachable name server must not cost 5 s.
 os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
+# Of the native module, when Python ends: some tests look for them.
+os.environ["MUSTER_TELL_LEAKS"] = "1"
 # What a launcher around the tests may have left behind.
 for _variable in [*os.environ]:
     if _variable.startswith(("TORCHELASTIC_", "PET_")) or _variable in (

@@ -27,7 +27,7 @@ SEE_OFF_S = 2.0  # For others to hear of the end before the server goes that thi
 
 # Keys of a round. The first two are the plug-in's own, the third is shared with `muster run`.
 HERE = "muster/here"
-ALL_HERE = "muster/all_here"
+VERDICT = "muster/verdict"  # Of all members: whether they are in the round, or leave it.
 HEARD = "muster/heard"
 ROLE_INFO = "torchelastic/role_info/"  # Agents write theirs first of all in a round.
 
@@ -204,22 +204,24 @@ class MusterRendezvousHandler(api.RendezvousHandler):
             return False  # joining waits for it to come back, as long as that may take
 
     def _count(self, info: rendezvous.RendezvousInfo, store: muster.Store) -> bool:
-        # One that was lost may have been counted before, and others may have gone on without it.
-        self._listen()
-        if self._loss:
-            return False
+        def decide(verdict: str) -> bool:
+            """The first verdict holds for all: nobody is in a round that others have left."""
+            stays = store.compare_set(VERDICT, "", verdict) == b"stay"
+            if not stays and self._loss is None:
+                self._loss = f"others have left round {info.round}"
+            return stays
+
         if store.add(HERE, 1) >= info.world_size:
-            store.set(ALL_HERE, "1")
-            return True
+            return decide("stay")
         until = time.monotonic() + UNCOUNTED_S
         while time.monotonic() < until:
             try:
-                store.wait([ALL_HERE], SLICE)
-                return True
+                store.wait([VERDICT], SLICE)
+                return decide("stay")
             except muster.StoreTimeoutError:
                 self._listen()
             if self._loss:
-                return False
+                return decide("leave")
             if self._native.is_closed():
                 raise api.RendezvousClosedError(
                     f"rendezvous '{self.get_run_id()}' was closed the moment round {info.round} "
@@ -228,8 +230,8 @@ class MusterRendezvousHandler(api.RendezvousHandler):
             # Nodes of other launchers do not count themselves.
             others = sum(store.check([f"{ROLE_INFO}{rank}"]) for rank in range(info.world_size))
             if store.add(HERE, 0) + others >= info.world_size:
-                return True
-        return True  # as far as anybody can tell
+                break
+        return decide("stay")  # as far as anybody can tell
 
     def _see_off(self) -> None:
         """Who hosts the others must not go before they know that it is over."""
