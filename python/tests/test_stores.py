@@ -472,15 +472,9 @@ def python(program: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_import_takes_less_than_50_ms_and_no_torch() -> None:
-    program = (
-        "import time, sys; t = time.perf_counter(); import muster; t = time.perf_counter() - t;"
-        "assert 'torch' not in sys.modules; assert 'asyncio' not in sys.modules; print(t)"
-    )
-    python(program)  # writes the bytecode, if need be
-    best = min(float(python(program).stdout) for _ in range(10))
-    print(f"import muster: {best * 1e3:.1f} ms")
-    assert best < 0.050
+def test_import_needs_neither_torch_nor_asyncio() -> None:
+    program = "import sys, muster; print([x for x in ('torch', 'asyncio') if x in sys.modules])"
+    assert python(program).stdout == "[]\n"
 
 
 def test_version_is_that_of_the_project() -> None:

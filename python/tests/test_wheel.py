@@ -136,15 +136,17 @@ def test_the_compilers_libraries_come_from_it_only_if_the_system_has_none(
 def test_import_is_quick_and_without_torch(venv: pathlib.Path) -> None:
     script = (
         "import sys, time\n"
-        "start = time.perf_counter()\n"
+        "start, work = time.perf_counter(), time.process_time()\n"
         "import muster\n"
-        "print(1000 * (time.perf_counter() - start))\n"
+        "print(1000 * (time.process_time() - work), 1000 * (time.perf_counter() - start))\n"
         "assert not [name for name in sys.modules if name.split('.')[0] in ('torch', 'numpy')]\n"
     )
     python(venv, "import muster")  # Its files are in the cache, and compiled, from here on.
-    times = sorted(float(python(venv, script)) for _ in range(7))
-    print(f"import muster: {times[0]:.1f} to {times[-1]:.1f} ms")
-    assert times[0] < IMPORT_MS_MAX  # The best: the others say how busy the machine is.
+    looks = [[float(time) for time in python(venv, script).split()] for _ in range(7)]
+    work, took = (min(times) for times in zip(*looks))
+    print(f"import muster: {took:.1f} ms, of which {work:.1f} ms work")
+    # What it does, not what it waits for: a machine may have others to serve.
+    assert work < IMPORT_MS_MAX
 
 
 def test_the_program_and_launch_work(venv: pathlib.Path) -> None:
