@@ -8,7 +8,8 @@ TORCH_VERSION=2.13.0
 TORCH_VENV=${MUSTER_TORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/torch-$TORCH_VERSION}
 # What builds and checks the Python package; another list is another folder.
 PYTHON_TOOLS=python/tools.txt
-PYTHON_VENV=${MUSTER_PYTHON_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/python-tools-$(cksum <$PYTHON_TOOLS | cut -d ' ' -f 1)}
+PYTHON_VENV=${MUSTER_PYTHON_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/python-tools-$(
+  { cat $PYTHON_TOOLS 2>/dev/null || true; } | cksum | cut -d ' ' -f 1)}
 JOBS=${MUSTER_JOBS:-$(nproc)}  # Compilers at a time; a machine short of memory wants fewer than cores.
 
 # One line about what happens next, under the name of the script that says it.
