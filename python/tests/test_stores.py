@@ -403,6 +403,14 @@ def test_a_class_that_forgets_its_base_is_told_so() -> None:
         muster.PrefixStore("p", Forgetful())
 
 
+def test_the_representation_of_a_users_store_may_be_any_text() -> None:
+    class Odd(PythonStore):
+        def __repr__(self) -> str:
+            return "\udc80"
+
+    assert "\udc80" in repr(muster.PrefixStore("p", Odd()))
+
+
 # --- muster.utils ---------------------------------------------------------------------------------
 
 
