@@ -83,6 +83,7 @@ CLOSED_S = 1 + LOAD_S
 NODE_GROWTH_BYTES = 8 << 20
 SERVER_GROWTH_BYTES = 32 << 20  # buffers of a thousand strangers at a time
 NODE_GROWTH_DESCRIPTORS = 16  # who becomes rank 0 serves the workers, on loops of its own
+ETCD_GROWTH_DESCRIPTORS = 2  # and who had to turn to another member of the three keeps its connection to each
 # The server waits for a word of those that came; their own kernel tells of their end, maybe not at once.
 SEEN_OFF_S = HANDSHAKE_S + 3
 # A node's old connections may still end after a cut, in the kernel's own time: two for each.

@@ -408,6 +408,15 @@ class Processes(StoryTeller):
         self.measured("node-0", 1, 11 + promises.NODE_GROWTH_DESCRIPTORS)
         self.assert_found("ever more descriptors")
 
+    def test_in_etcd_a_node_keeps_a_connection_to_each_member_and_no_more(self):
+        in_etcd = invariants.Rules(2, 3, in_etcd=True)
+        most = 10 + promises.NODE_GROWTH_DESCRIPTORS + promises.ETCD_GROWTH_DESCRIPTORS
+        self.measured("node-0", 1, 10)
+        self.measured("node-0", 1, most)
+        self.assert_clean(rules=in_etcd)
+        self.measured("node-0", 1, most + 1)
+        self.assertTrue(invariants.violations(self.story(in_etcd)))
+
     def test_another_process_is_measured_anew(self):
         self.measured("node-0", 1, 10)
         self.measured("node-0", 1 << 30, 1000, life=2)
