@@ -27,6 +27,11 @@ constexpr size_t kStackBytes = 64 * 1024;
 #endif
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kStacksPerSlab = 64;
+// Where stacks are a power of two apart, their ends, which is what is used of them, compete for the
+// same few lines of a cache. An odd number of pages, and ends at different lines, spread them.
+constexpr size_t kStrideBytes = kStackBytes + kPageBytes;
+constexpr size_t kLineBytes = 64;
+constexpr size_t kColours = 16;
 // Worlds of a few nodes find an overflow on the spot. A page without access below each of 200,000
 // stacks would be more mappings than a process may have; what runs on them is the same.
 constexpr size_t kGuardedSlabs = 16;
@@ -36,7 +41,7 @@ constexpr size_t kGuardedSlabs = 16;
 class StackPool {
  public:
   ~StackPool() {
-    for (char* slab : slabs_) munmap(slab, kStackBytes * kStacksPerSlab);
+    for (char* slab : slabs_) munmap(slab, kStrideBytes * kStacksPerSlab);
   }
 
   char* Take() {
@@ -50,14 +55,14 @@ class StackPool {
 
  private:
   void Grow() {
-    void* slab = mmap(nullptr, kStackBytes * kStacksPerSlab, PROT_READ | PROT_WRITE,
+    void* slab = mmap(nullptr, kStrideBytes * kStacksPerSlab, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     MUSTER_ASSERT(slab != MAP_FAILED);
-    madvise(slab, kStackBytes * kStacksPerSlab, MADV_NOHUGEPAGE);
+    madvise(slab, kStrideBytes * kStacksPerSlab, MADV_NOHUGEPAGE);
     for (size_t i = kStacksPerSlab; i-- > 0;) {
-      char* stack = static_cast<char*>(slab) + i * kStackBytes;
+      char* stack = static_cast<char*>(slab) + i * kStrideBytes;
       if (slabs_.size() < kGuardedSlabs) MUSTER_ASSERT(mprotect(stack, kPageBytes, PROT_NONE) == 0);
-      free_.push_back(stack);
+      free_.push_back(stack + kPageBytes - i % kColours * kLineBytes);
     }
     slabs_.push_back(static_cast<char*>(slab));
   }

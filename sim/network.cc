@@ -149,11 +149,12 @@ void Network::Deliver(const std::shared_ptr<Connection>& connection, size_t to, 
   connection->last_arrival_[to] = at;
   ++messages_;
   bytes_ += packet.bytes.size();
-  scheduler_.At(
-      at, [this, connection, to, packet = std::move(packet)] { Arrive(*connection, to, packet); });
+  scheduler_.At(at, [this, connection, to, packet = std::move(packet)]() mutable {
+    Arrive(*connection, to, std::move(packet));
+  });
 }
 
-void Network::Arrive(Connection& connection, size_t to, const Packet& packet) {
+void Network::Arrive(Connection& connection, size_t to, Packet packet) {
   Socket& socket = connection.sockets_[to];
   trace_.Note(scheduler_.now(), connection.id * 8 + to * 4 + static_cast<uint64_t>(packet.kind),
               packet.bytes);
@@ -167,13 +168,14 @@ void Network::Arrive(Connection& connection, size_t to, const Packet& packet) {
       Send(connection.shared_from_this(), to, {.kind = Packet::Kind::kReset});
     return;
   }
-  socket.owner_->Do([this, &socket, to, kind = packet.kind, bytes = packet.bytes,
-                     keep = connection.shared_from_this()] {
-    if (socket.closed_ || socket.ended) return;
-    if (kind != Packet::Kind::kBytes) return End(*keep, to, kind == Packet::Kind::kEnd);
-    if (on_arrival) on_arrival(*keep, to, bytes);
-    socket.inbox += bytes;
-    if (socket.on_news) socket.on_news();
+  socket.owner_->Do([this, to, packet = std::move(packet), keep = connection.shared_from_this()] {
+    Socket& receiver = keep->sockets_[to];
+    if (receiver.closed_ || receiver.ended) return;
+    if (packet.kind != Packet::Kind::kBytes)
+      return End(*keep, to, packet.kind == Packet::Kind::kEnd);
+    if (on_arrival) on_arrival(*keep, to, packet.bytes);
+    receiver.inbox += packet.bytes;
+    if (receiver.on_news) receiver.on_news();
   });
 }
 

@@ -158,7 +158,7 @@ class Network {
   Duration Latency();
   void Send(const std::shared_ptr<Connection>& connection, size_t from, Packet packet);
   void Deliver(const std::shared_ptr<Connection>& connection, size_t to, Packet packet);
-  void Arrive(Connection& connection, size_t to, const Packet& packet);
+  void Arrive(Connection& connection, size_t to, Packet packet);
   /// This side of the connection is over, for its owner.
   void End(Connection& connection, size_t side, bool orderly);
   void Forget(Connection& connection);

@@ -83,26 +83,12 @@ WorldTime SimProcess::ToWorld(Instant local) const {
 // ----------------------------------------------------------------------------------------------
 // what happens to it
 
-void SimProcess::Do(std::function<void()> work) {
-  if (dead_) return;
-  if (paused_) {
-    held_.push_back(std::move(work));
-  } else {
-    work();
-    if (after_event) after_event();
-  }
-}
-
-void SimProcess::DoAt(WorldTime when, std::function<void()> work) {
-  scheduler_.At(when, [this, work = std::move(work)]() mutable { Do(std::move(work)); });
-}
-
 void SimProcess::Pause() { paused_ = true; }
 
 void SimProcess::Resume() {
   if (!std::exchange(paused_, false)) return;
   // Events of the same moment that others cause come after these.
-  for (auto& work : std::exchange(held_, {})) DoAt(scheduler_.now(), std::move(work));
+  for (Work& work : std::exchange(held_, {})) DoAt(scheduler_.now(), std::move(work));
 }
 
 void SimProcess::Kill(Network::Ending ending) {
@@ -148,12 +134,16 @@ bool SimProcess::Park(Instant until) {
     self.woken = false;
     self.is_parked = true;
     const uint64_t time = ++self.parked;
+    Scheduler::Planned alarm;
     if (until != Instant::Never()) {
-      DoAt(ToWorld(until), [this, &self, time] {
-        if (self.parked == time && self.is_parked) Run(self);
+      alarm = scheduler_.At(ToWorld(until), [this, &self, time] {
+        Do([this, &self, time] {
+          if (self.parked == time && self.is_parked) Run(self);
+        });
       });
     }
     Fiber::Yield();
+    scheduler_.Cancel(alarm);  // it may be a minute away, and woken threads are many
     if (!dead_) return self.woken;
   }
   leapt_ = std::max(leapt_, until == Instant::Never() ? leapt_ + 1h : until);

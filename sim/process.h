@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/prng.h"
@@ -14,6 +15,7 @@
 #include "sim/fiber.h"
 #include "sim/network.h"
 #include "sim/scheduler.h"
+#include "sim/work.h"
 
 namespace muster::sim {
 
@@ -54,8 +56,20 @@ class SimProcess final : public Surroundings {
   WallTime Wall() const;
 
   /// Something happens to the process: now, or once it goes on. Never, if it is dead.
-  void Do(std::function<void()> work);
-  void DoAt(WorldTime when, std::function<void()> work);
+  template <typename Body>
+  void Do(Body&& work) {
+    if (dead_) return;
+    if (paused_) {
+      held_.emplace_back(std::forward<Body>(work));
+    } else {
+      work();
+      if (after_event) after_event();
+    }
+  }
+  template <typename Body>
+  void DoAt(WorldTime when, Body&& work) {
+    scheduler_.At(when, [this, work = std::forward<Body>(work)]() mutable { Do(std::move(work)); });
+  }
   /// When the monotonic clock of this process will show that.
   WorldTime ToWorld(Instant local) const;
 
@@ -101,7 +115,7 @@ class SimProcess final : public Surroundings {
   Instant leapt_{};  // a dead process's clock: no wait lasts
   Strand* current_ = nullptr;
   std::vector<std::unique_ptr<Strand>> strands_;
-  std::vector<std::function<void()>> held_;  // until the process goes on
+  std::vector<Work> held_;  // until the process goes on
   std::unique_ptr<Clock> clock_;
   std::unique_ptr<Dialer> dialer_;
 };

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/time.h"
+#include "sim/work.h"
 
 namespace muster::sim {
 
@@ -18,9 +20,16 @@ class Scheduler {
   WorldTime now() const { return now_; }
   uint64_t steps() const { return steps_; }
 
+  /// Something that is planned; by default, nothing.
+  struct Planned {
+    uint64_t number = 0;
+    uint32_t place = 0;
+  };
   /// Ties happen in the order in which they were scheduled. What is past happens now.
-  void At(WorldTime when, std::function<void()> work);
-  void After(Duration time, std::function<void()> work) { At(now_ + time, std::move(work)); }
+  Planned At(WorldTime when, Work work);
+  Planned After(Duration time, Work work) { return At(now_ + time, std::move(work)); }
+  /// It does not happen. Nothing, if it has happened already.
+  void Cancel(Planned planned);
 
   /// Everything that is due until then; the clock ends there.
   void RunUntil(WorldTime when);
@@ -37,23 +46,37 @@ class Scheduler {
   struct Event {
     WorldTime when;
     uint64_t number;
-    size_t slot;  ///< Of its work, which stays where it is while the heap is ordered.
+    uint32_t place;
     bool operator>(const Event& other) const {
       return when != other.when ? when > other.when : number > other.number;
     }
+    bool operator<(const Event& other) const { return other > *this; }
   };
+
+  // Works stay where they are from planning to their time.
+  struct Place {
+    uint64_t number = 0;  ///< Of the event whose work it is; 0: free.
+    Work work;
+  };
+  static constexpr uint32_t kPlacesAtOnce = 4096;
+  Place& At(uint32_t place) { return blocks_[place / kPlacesAtOnce][place % kPlacesAtOnce]; }
+  uint32_t TakePlace();
 
   /// Moves on to the next slice in which something is due, if one begins until then.
   bool OpenNext(WorldTime until);
+  /// The next event; null if there is none until then.
+  const Event* Next(WorldTime until);
 
   WorldTime now_{};
   uint64_t made_ = 0;
   uint64_t steps_ = 0;
   Slice open_ = 0;
-  std::vector<Event> events_;  // of the open slice: a heap, the next one first
+  std::vector<Event> due_;     // of the open slice, in order
+  size_t next_ = 0;            // of them
+  std::vector<Event> sudden_;  // planned since it was opened: a heap, the next one first
   std::map<Slice, std::vector<Event>> later_;
-  std::vector<std::function<void()>> works_;
-  std::vector<size_t> free_slots_;
+  std::vector<std::unique_ptr<Place[]>> blocks_;
+  std::vector<uint32_t> free_places_;
 };
 
 }  // namespace muster::sim

@@ -61,7 +61,8 @@ struct CoordinatedRendezvousHandler::Impl final : SessionRendezvous {
 
   // The node that the endpoint names serves; of several on that machine, the first.
   void Serve() {
-    const bool serves = options.is_host.value_or(IsHere(options.host));
+    // Whether the name is that of this machine may take the resolver seconds: only if need be.
+    const bool serves = options.is_host ? *options.is_host : IsHere(options.host);
     if (!serves) return;
     try {
       server = StoreServer::Shared({.port = options.port});
