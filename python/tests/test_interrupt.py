@@ -113,8 +113,7 @@ def test_a_wait_ends_within_a_second(
 @pytest.mark.parametrize("wait", CONNECTS)
 def test_so_does_a_constructor(tmp_path: pathlib.Path, wait: str) -> None:
     program = PROGRAM.format(make="store = muster.HashStore()", wait=CONNECTS[wait], after=AFTER)
-    # An etcd that does not answer gets some seconds to do so after all.
-    assert interrupt(tmp_path, program) < (15 if wait == "etcd" else 1)
+    assert interrupt(tmp_path, program) < 1
 
 
 def test_what_a_handler_raises_comes_through(tmp_path: pathlib.Path) -> None:

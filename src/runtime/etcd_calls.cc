@@ -107,7 +107,8 @@ Result<std::shared_ptr<EtcdCalls>> EtcdCalls::Open(const EtcdConnector& connecto
 }
 
 template <typename T>
-Result<T> EtcdCalls::Ask(const std::function<void(std::function<void(Result<T>)>)>& start) {
+Result<T> EtcdCalls::Ask(Duration grace,
+                         const std::function<void(std::function<void(Result<T>)>)>& start) {
   // Outlives a caller who does not wait for the answer.
   struct Asked {
     std::unique_ptr<Monitor> monitor;
@@ -128,10 +129,10 @@ Result<T> EtcdCalls::Ask(const std::function<void(std::function<void(Result<T>)>
   Lock lock(*asked->monitor);
   while (!asked->answer && !IsInterrupted()) asked->monitor->WaitUntil(Instant::Never());
   if (asked->answer) return *std::move(asked->answer);
-  // What etcd owes at once is about to come, and may be worth having.
+  // What etcd owes at once is about to come, and whoever wrote may want to have it.
   Error why{Code::kInterrupted, InterruptedAfter(began, clock_.Now())};
   const ScopedUninterrupted once;
-  const Instant until = clock_.Now() + kInterruptionGrace;
+  const Instant until = clock_.Now() + grace;
   while (!asked->answer && (!asked->is_started || clock_.Now() < until))
     asked->monitor->WaitUntil(clock_.Now() + kQuestionInterval);
   if (asked->answer) return *std::move(asked->answer);
@@ -160,16 +161,18 @@ Result<T> EtcdCalls::Repeat(Instant deadline, bool repeat_unheard,
 }
 
 Result<EtcdAnswer> EtcdCalls::Commit(const EtcdTransaction& transaction, Instant deadline) {
-  return Repeat<EtcdAnswer>(deadline, OnlyReads(transaction), [&](Duration patience) {
-    return Ask<EtcdAnswer>([&](std::function<void(Result<EtcdAnswer>)> done) {
-      etcd_->Commit(transaction, patience, std::move(done));
-    });
+  const bool reads = OnlyReads(transaction);
+  return Repeat<EtcdAnswer>(deadline, reads, [&](Duration patience) {
+    return Ask<EtcdAnswer>(reads ? 0s : kInterruptionGrace,
+                           [&](std::function<void(Result<EtcdAnswer>)> done) {
+                             etcd_->Commit(transaction, patience, std::move(done));
+                           });
   });
 }
 
 Result<EtcdLease> EtcdCalls::Grant(Duration ttl, Instant deadline) {
   return Repeat<EtcdLease>(deadline, true, [&](Duration patience) {
-    return Ask<EtcdLease>([&](std::function<void(Result<EtcdLease>)> done) {
+    return Ask<EtcdLease>(0s, [&](std::function<void(Result<EtcdLease>)> done) {
       etcd_->Grant(ttl, patience, std::move(done));
     });
   });
@@ -177,8 +180,9 @@ Result<EtcdLease> EtcdCalls::Grant(Duration ttl, Instant deadline) {
 
 Status EtcdCalls::Revoke(int64_t lease, Instant deadline) {
   return Repeat<Unit>(deadline, true, [&](Duration patience) {
-    return Ask<Unit>(
-        [&](std::function<void(Status)> done) { etcd_->Revoke(lease, patience, std::move(done)); });
+    return Ask<Unit>(0s, [&](std::function<void(Status)> done) {
+      etcd_->Revoke(lease, patience, std::move(done));
+    });
   });
 }
 

@@ -54,9 +54,10 @@ class EtcdCalls {
  private:
   explicit EtcdCalls(Surroundings& around);
 
-  /// One call, from any thread: `start` begins it on the loop.
+  /// One call, from any thread: `start` begins it on the loop. Who is interrupted waits for the
+  /// answer for the time of `grace`: what was written is worth knowing.
   template <typename T>
-  Result<T> Ask(const std::function<void(std::function<void(Result<T>)>)>& start);
+  Result<T> Ask(Duration grace, const std::function<void(std::function<void(Result<T>)>)>& start);
   /// `attempt(patience)` until it says something else than that nothing happened; or, with
   /// `repeat_unheard`, nothing at all.
   template <typename T>
