@@ -232,7 +232,7 @@ void Coordinator::Adopt(const AdoptedRun& adopted, Instant now, Pushes& out) {
     if (each.session) {
       Attach(run, member, *each.session, now);
     } else {
-      MUSTER_PROBE("a member was lost while nobody led");
+      MUSTER_ETCD_PROBE("a member was lost while nobody led");
       member.grace_ends = now;
       run.broken.insert({now, member.serial, &member});
     }
