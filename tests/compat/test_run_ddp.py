@@ -33,7 +33,7 @@ def test_launch062_launch063_launch064_ddp_trains_on_one_node(job, workers, meth
         "alone",
         "--standalone",
         f"--nproc-per-node={workers}",
-        *job.training("--ddp", "--method", method),
+        *job.training("--method", method),
     )
     job.assert_all_ended_well(agent)
     trained = job.told("trained")

@@ -49,7 +49,7 @@ def start_both(job, host: str, first: str, *words) -> list:
 def test_a_torchrun_node_and_a_muster_node_are_one_job(job, host):
     """Each serves something. Where one serves everything is told with fixed nodes, below."""
     first = other(host)
-    agents = start_both(job, host, first, *job.training("--ddp"))
+    agents = start_both(job, host, first, *job.training())
     job.assert_all_ended_well(*agents)
     trained = {said["rank"]: said for said in job.told("trained")}
     assert {rank: said["agent"] for rank, said in trained.items()} == {0: first, 1: other(first)}

@@ -1,4 +1,4 @@
-"""A training script as users write them: PyTorch with Gloo, by DDP or by hand. A launcher starts it.
+"""A training script as users write them: PyTorch's DDP with Gloo, started by a launcher.
 
 Trains a tiny model on data that each rank and step has of its own, and checks at the end that all
 ranks have the same weights, and that these are what one process would have found. What happens is
@@ -33,7 +33,6 @@ def options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--until", type=pathlib.Path, help="train on until this file exists")
     parser.add_argument("--method", choices=["env", "tcp"], default="env")
-    parser.add_argument("--ddp", action="store_true", help="not by hand")
     parser.add_argument("--fail-rank", type=int, default=-1)
     parser.add_argument("--fail-step", type=int, default=2)
     parser.add_argument("--fail-attempt", type=int, default=0, help="only in this one")
@@ -84,37 +83,10 @@ def loss_of(model: torch.nn.Module, rank: int, step: int) -> torch.Tensor:
     return torch.nn.functional.mse_loss(model(inputs), wanted)
 
 
-class WithDdp:
-    """PyTorch's own means. They import its compiler, which takes as long as all the rest of it."""
-
-    def __init__(self, model: torch.nn.Module):
-        self.model = DistributedDataParallel(model)
-        self._optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
-
-    def improve(self, loss: torch.Tensor) -> None:
-        self._optimizer.zero_grad()
-        loss.backward()
-        self._optimizer.step()
-
-
-class ByHand:
-    """The same in collectives, for the tests that look at something else."""
-
-    def __init__(self, model: torch.nn.Module):
-        self.model = model
-        for parameter in model.parameters():
-            dist.broadcast(parameter.data, 0)
-
-    def improve(self, loss: torch.Tensor) -> None:
-        self.model.zero_grad()
-        loss.backward()
-        for parameter in self.model.parameters():
-            dist.all_reduce(parameter.grad)
-            descend(parameter, parameter.grad / dist.get_world_size())
-
-
-def descend(parameter: torch.nn.Parameter, gradient: torch.Tensor) -> None:
-    parameter.data -= LEARNING_RATE * gradient
+def improve(optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
 
 
 def weights_of(model: torch.nn.Module) -> torch.Tensor:
@@ -123,13 +95,11 @@ def weights_of(model: torch.nn.Module) -> torch.Tensor:
 
 def found_alone(world_size: int, steps: int) -> torch.Tensor:
     """The weights that one process finds with the data of all ranks."""
-    model = new_model(seed=0)  # all begin with rank 0's
+    model = new_model(seed=0)  # DDP begins with rank 0's
+    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     for step in range(steps):
         losses = [loss_of(model, rank, step) for rank in range(world_size)]
-        model.zero_grad()
-        (sum(losses) / world_size).backward()
-        for parameter in model.parameters():
-            descend(parameter, parameter.grad)
+        improve(optimizer, sum(losses) / world_size)
     return weights_of(model)
 
 
@@ -177,18 +147,19 @@ def train() -> None:
     rank = dist.get_rank()
     if wanted.leave_key:
         leave_or_look_for_key(account)
-    training = (WithDdp if wanted.ddp else ByHand)(new_model(seed=rank))
+    model = DistributedDataParallel(new_model(seed=rank))
+    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     step = 0
     while not has_ended(step, wanted):
         if is_to_fail(rank, step, wanted):
             account.tell("fails")
             raise ValueError(f"rank {rank} was told to fail at step {step}")
-        training.improve(loss_of(training.model, rank, step))
+        improve(optimizer, loss_of(model, rank, step))
         step += 1
         if step == 1:
             account.tell("trains", elastic=dist.is_torchelastic_launched())
         time.sleep(STEP_S)
-    account.tell("trained", steps=step, weights=check_weights(training.model, step))
+    account.tell("trained", steps=step, weights=check_weights(model, step))
     dist.barrier()
     dist.destroy_process_group()
 
