@@ -4,7 +4,7 @@
 help:
 	@echo 'make run       build muster; an elastic job of three nodes, one of them killed on the way'
 	@echo 'make meeting   build muster, start its server, let four processes meet through it'
-	@echo 'make test      build and run all tests, plain and under the sanitizers'
+	@echo 'make test      build and run all tests, plainly, under the sanitizers, or both'
 	@echo 'make fuzz      run every fuzzer for ten million executions (FUZZ_RUNS, FUZZ_SECONDS)'
 	@echo 'make coverage  report which lines the tests reach'
 	@echo 'make compare   measure server, rendezvous and launcher beside those of PyTorch and Redis'

@@ -53,7 +53,7 @@ class Clocks:
             return None
         found = subprocess.run(["faketime", "-m", "-f", "+0", "printenv", "LD_PRELOAD"], capture_output=True, text=True,
                                check=False).stdout.strip()
-        # A program with sanitizers does not start with it.
+        # Some programs do not start with it.
         works = subprocess.run(["env", f"LD_PRELOAD={found}", muster, "--version"], capture_output=True, check=False)
         return found if found and works.returncode == 0 else None
 

@@ -17,6 +17,8 @@ namespace {
 constexpr Duration kAttempt = 10s;
 constexpr Duration kFirstPause = 20ms;
 constexpr Duration kLongestPause = 1s;
+// For a read whose caller is interrupted: an etcd that lives has answered by then.
+constexpr Duration kReadGrace = 200ms;
 
 using Lock = std::unique_lock<Monitor>;
 
@@ -163,7 +165,7 @@ Result<T> EtcdCalls::Repeat(Instant deadline, bool repeat_unheard,
 Result<EtcdAnswer> EtcdCalls::Commit(const EtcdTransaction& transaction, Instant deadline) {
   const bool reads = OnlyReads(transaction);
   return Repeat<EtcdAnswer>(deadline, reads, [&](Duration patience) {
-    return Ask<EtcdAnswer>(reads ? 0s : kInterruptionGrace,
+    return Ask<EtcdAnswer>(reads ? kReadGrace : kInterruptionGrace,
                            [&](std::function<void(Result<EtcdAnswer>)> done) {
                              etcd_->Commit(transaction, patience, std::move(done));
                            });
@@ -172,7 +174,7 @@ Result<EtcdAnswer> EtcdCalls::Commit(const EtcdTransaction& transaction, Instant
 
 Result<EtcdLease> EtcdCalls::Grant(Duration ttl, Instant deadline) {
   return Repeat<EtcdLease>(deadline, true, [&](Duration patience) {
-    return Ask<EtcdLease>(0s, [&](std::function<void(Result<EtcdLease>)> done) {
+    return Ask<EtcdLease>(kReadGrace, [&](std::function<void(Result<EtcdLease>)> done) {
       etcd_->Grant(ttl, patience, std::move(done));
     });
   });
@@ -180,7 +182,7 @@ Result<EtcdLease> EtcdCalls::Grant(Duration ttl, Instant deadline) {
 
 Status EtcdCalls::Revoke(int64_t lease, Instant deadline) {
   return Repeat<Unit>(deadline, true, [&](Duration patience) {
-    return Ask<Unit>(0s, [&](std::function<void(Status)> done) {
+    return Ask<Unit>(kInterruptionGrace, [&](std::function<void(Status)> done) {
       etcd_->Revoke(lease, patience, std::move(done));
     });
   });

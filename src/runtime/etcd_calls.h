@@ -55,7 +55,7 @@ class EtcdCalls {
   explicit EtcdCalls(Surroundings& around);
 
   /// One call, from any thread: `start` begins it on the loop. Who is interrupted waits for the
-  /// answer for the time of `grace`: what was written is worth knowing.
+  /// answer for the time of `grace`: a living etcd is heard, and what was written is worth knowing.
   template <typename T>
   Result<T> Ask(Duration grace, const std::function<void(std::function<void(Result<T>)>)>& start);
   /// `attempt(patience)` until it says something else than that nothing happened; or, with

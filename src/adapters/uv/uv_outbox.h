@@ -31,7 +31,6 @@ class UvOutbox {
   void Add(Sender& sender, std::string_view bytes);
   /// Whether something of `sender` waits here.
   bool Holds(const Sender& sender) const;
-  bool empty() const { return letters_.empty(); }
   void Flush();
 
  private:
