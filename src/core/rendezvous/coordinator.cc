@@ -16,7 +16,8 @@ namespace {
 // What is over at an instant is over just after it, as in the tables of operations.cc.
 constexpr Duration kJustAfter = 1ns;
 
-constexpr Duration kLostPause = 100ms;
+// Between two things that all members of a round are told.
+constexpr Duration kNewsPause = 100ms;
 
 WallTime Wall(Instant now) {
   return WallTime{std::chrono::duration_cast<std::chrono::microseconds>(now.since_start).count()};
@@ -166,7 +167,7 @@ void Coordinator::Follow(Run& run, const Before& before, Instant now, Pushes& ou
   } else if (run.state.complete && run.state.participants.size() < before.participants) {
     PromoteSpares(run, now, out);
   }
-  if (run.state.complete && run.state.wait_list.size() != before.waiting) TellWaiting(run, out);
+  if (TellWaitingAt(run) <= now) TellWaiting(run, now, out);
 }
 
 void Coordinator::EndRound(Run& run) {
@@ -300,7 +301,7 @@ void Coordinator::Lose(Run& run, const std::vector<Loss>& losses, Instant now, P
 
 // At once; but where many die, one after the other, all others are not told of each.
 Instant Coordinator::TellLostAt(const Run& run) {
-  return run.untold.count == 0 ? Instant::Never() : run.told_lost + kLostPause;
+  return run.untold.count == 0 ? Instant::Never() : run.told_lost + kNewsPause;
 }
 
 void Coordinator::TellLost(Run& run, Instant now, Pushes& out) {
@@ -347,15 +348,23 @@ void Coordinator::TellState(const Run& run, const Member& member, Pushes& out) {
   Tell(run, member, std::move(push), out);
 }
 
-// Told when they become more than none, and whenever they have doubled: that is enough to go by,
-// and not N times for each of them.
-void Coordinator::TellWaiting(Run& run, Pushes& out) {
+// At once when there are any, and when there are none any more. In between when they have doubled:
+// that is enough to go by; and not while they come in crowds, as they do where a whole round comes
+// again, whose members would each hear of every doubling.
+Instant Coordinator::TellWaitingAt(const Run& run) {
   const auto waiting = static_cast<int64_t>(run.state.wait_list.size());
-  if (waiting != 0 && run.told_waiting != 0 && waiting < 2 * run.told_waiting) return;
-  if (waiting == run.told_waiting) return;
-  run.told_waiting = waiting;
+  if (!run.state.complete || waiting == run.told_waiting) return Instant::Never();
+  if (waiting == 0 || run.told_waiting == 0) return Instant{};
+  if (waiting < 2 * run.told_waiting) return Instant::Never();
+  return run.told_waiting_at + kNewsPause;
+}
+
+void Coordinator::TellWaiting(Run& run, Instant now, Pushes& out) {
+  run.told_waiting = static_cast<int64_t>(run.state.wait_list.size());
+  run.told_waiting_at = now;
   for (const auto& [node, rank] : run.state.participants) {
-    Tell(run, run.members.at(node), {.kind = Push::Kind::kNodesWaiting, .count = waiting}, out);
+    Tell(run, run.members.at(node), {.kind = Push::Kind::kNodesWaiting, .count = run.told_waiting},
+         out);
   }
 }
 
@@ -367,7 +376,7 @@ Instant Coordinator::LastCallEnds(const Run& run) {
 }
 
 Instant Coordinator::NextDueOf(const Run& run) const {
-  Instant due = std::min(run.forget_at, TellLostAt(run));
+  Instant due = std::min({run.forget_at, TellLostAt(run), TellWaitingAt(run)});
   if (options_.judges_silence && !run.by_silence.empty()) {
     due = std::min(due, run.by_silence.front()->seen_at + run.rules.dead_after() + kJustAfter);
   }
@@ -431,6 +440,7 @@ void Coordinator::TickRun(Run& run, Instant now, Pushes& out) {
   }
   Lose(run, losses, now, out);
   if (TellLostAt(run) <= now) TellLost(run, now, out);
+  if (TellWaitingAt(run) <= now) TellWaiting(run, now, out);
   if (losses.size() > 1) MUSTER_PROBE("several nodes were given up in one moment");
   // Who is first may find that its own time is over, too, and leave that to the next.
   while (InLastCall(run.state) && LastCallEnds(run) < now) {

@@ -134,7 +134,8 @@ class Coordinator {
     std::string server_addr{};      ///< Where nodes of other machines found this server.
     std::string first_addr{};       ///< Of rank 0 of the round that was completed last,
     uint16_t first_port = 0;        ///< and where it serves the workers' store.
-    int64_t told_waiting = 0;       ///< What the members of the round were last told.
+    int64_t told_waiting = 0;       ///< What the members of the round were last told,
+    Instant told_waiting_at{};      ///< and when.
     Losses fallen{};                ///< Whom the round has lost,
     Losses untold{};                ///< and whom of them its members have not heard of.
     Instant told_lost = Instant{};
@@ -160,12 +161,9 @@ class Coordinator {
   /// What a change is judged by.
   struct Before {
     explicit Before(const RendezvousState& state)
-        : complete(state.complete),
-          participants(state.participants.size()),
-          waiting(state.wait_list.size()) {}
+        : complete(state.complete), participants(state.participants.size()) {}
     bool complete;
     size_t participants;
-    size_t waiting;
   };
 
   // --- Sessions
@@ -203,7 +201,8 @@ class Coordinator {
   void Lose(Run& run, const std::vector<Loss>& losses, Instant now, Pushes& out);
   static Instant TellLostAt(const Run& run);
   void TellLost(Run& run, Instant now, Pushes& out);
-  static void TellWaiting(Run& run, Pushes& out);
+  static Instant TellWaitingAt(const Run& run);
+  static void TellWaiting(Run& run, Instant now, Pushes& out);
   static void TellState(const Run& run, const Member& member, Pushes& out);
   static void TellClosed(const Run& run, const Member& member, Pushes& out, bool graceful = false);
   /// Fills in what every message carries. Nobody hears it where there is no connection.

@@ -149,12 +149,29 @@ TEST_F(CoordinatorTest, LateNodesWaitAndAreAnnouncedAndFormTheNextRound) {
   EXPECT_EQ(Heard("c").back().kind, Kind::kComplete);
 }
 
-TEST_F(CoordinatorTest, ManyWhoWaitAreNotAnnouncedOneByOne) {
+TEST_F(CoordinatorTest, ACrowdThatWaitsIsAnnouncedTwice) {
   OpenAndJoin({"a", "b"}, MinMax(1, 1000));
   Pass(6s, {"a", "b"});
   Heard("a");
+  const auto counts = [this] {
+    std::vector<int64_t> told;
+    for (const Push& push : Heard("a")) {
+      EXPECT_EQ(push.kind, Kind::kNodesWaiting);
+      told.push_back(push.count);
+    }
+    return told;
+  };
   for (int i = 0; i < 100; ++i) OpenAndJoin({"late" + std::to_string(i)}, MinMax(1, 1000));
-  EXPECT_LE(Heard("a").size(), 7u);
+  EXPECT_THAT(counts(), ElementsAre(1)) << "the first at once";
+  Pass(99ms, {});
+  EXPECT_THAT(counts(), IsEmpty());
+  Pass(1ms, {});
+  EXPECT_THAT(counts(), ElementsAre(100));
+  for (int i = 100; i < 200; ++i) {
+    Pass(1ms, {"a", "b"});
+    OpenAndJoin({"late" + std::to_string(i)}, MinMax(1, 1000));
+  }
+  EXPECT_THAT(counts(), ElementsAre(200)) << "twice as many as before, and long after";
 }
 
 TEST_F(CoordinatorTest, ASpareTakesThePlaceOfTheLostWithoutALastCall) {
