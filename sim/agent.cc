@@ -22,6 +22,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kWorkStep{250};
+// Of one of many: none of them does anything of its own accord, so it rests until it is told.
+constexpr milliseconds kLongWorkStep{10'000};
 constexpr Duration kWorkersPatience = 3s;
 
 milliseconds Ms(Duration time) { return std::chrono::duration_cast<milliseconds>(time); }
@@ -186,7 +188,8 @@ void Agent::Work(RendezvousHandler& handler) {
 
 bool Agent::Await(RendezvousHandler& handler) {
   if (IsCoordinated(world_.plan().driver)) {
-    const std::optional<MembershipEvent> event = handler.AwaitEvent(kWorkStep);
+    const std::optional<MembershipEvent> event =
+        handler.AwaitEvent(world_.plan().nodes > kFewNodes ? kLongWorkStep : kWorkStep);
     if (!process_.alive()) return true;
     world_.checkers().SeeClosed(Concat("node ", index_), handler.IsClosed(), knew_closed_);
     if (event && event->kind != MembershipEvent::Kind::kClosed && event->round != round_)

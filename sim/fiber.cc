@@ -5,6 +5,7 @@
 #include <ucontext.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -34,7 +35,8 @@ constexpr size_t kLineBytes = 64;
 constexpr size_t kColours = 16;
 // Worlds of a few nodes find an overflow on the spot. A page without access below each of 200,000
 // stacks would be more mappings than a process may have; what runs on them is the same.
-constexpr size_t kGuardedSlabs = 16;
+constexpr size_t kGuardedSlabs = 256;
+std::atomic<size_t> slabs_of_all = 0;  // threads
 
 // Stacks are used again and again: a world makes thousands of fibers, a campaign millions. Only the
 // pages that are touched take memory.
@@ -42,6 +44,7 @@ class StackPool {
  public:
   ~StackPool() {
     for (char* slab : slabs_) munmap(slab, kStrideBytes * kStacksPerSlab);
+    slabs_of_all -= slabs_.size();
   }
 
   char* Take() {
@@ -59,9 +62,10 @@ class StackPool {
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     MUSTER_ASSERT(slab != MAP_FAILED);
     madvise(slab, kStrideBytes * kStacksPerSlab, MADV_NOHUGEPAGE);
+    const bool guarded = slabs_of_all.fetch_add(1) < kGuardedSlabs;
     for (size_t i = kStacksPerSlab; i-- > 0;) {
       char* stack = static_cast<char*>(slab) + i * kStrideBytes;
-      if (slabs_.size() < kGuardedSlabs) MUSTER_ASSERT(mprotect(stack, kPageBytes, PROT_NONE) == 0);
+      if (guarded) MUSTER_ASSERT(mprotect(stack, kPageBytes, PROT_NONE) == 0);
       free_.push_back(stack + kPageBytes - i % kColours * kLineBytes);
     }
     slabs_.push_back(static_cast<char*>(slab));

@@ -284,15 +284,23 @@ std::optional<int64_t> World::TogetherIn() const {
   return last->round();
 }
 
+void World::PassUntil(WorldTime until) {
+  while (checkers_.violation().empty() && scheduler_.now() < until) {
+    const WorldTime look = std::min(scheduler_.now() + kLookAtAll, until);
+    while (checkers_.violation().empty() && scheduler_.Step(look)) {
+    }
+    if (!checkers_.violation().empty()) return;
+    scheduler_.RunUntil(look);
+    if (on_look) on_look();
+  }
+}
+
 bool World::ComeTogether(WorldTime within) {
   std::optional<int64_t> round;
   WorldTime since = scheduler_.now();
-  while (checkers_.violation().empty()) {
-    const WorldTime look = scheduler_.now() + kLookAtAll;
-    while (checkers_.violation().empty() && scheduler_.Step(look)) {
-    }
+  while (true) {
+    PassUntil(scheduler_.now() + kLookAtAll);
     if (!checkers_.violation().empty()) return false;
-    scheduler_.RunUntil(look);
     const std::optional<int64_t> now = TogetherIn();
     if (now != std::exchange(round, now)) since = scheduler_.now();
     if (round && (round == kClosed || scheduler_.now() - since >= plan_.RestFor())) {
@@ -302,7 +310,6 @@ bool World::ComeTogether(WorldTime within) {
     if (!round && scheduler_.now() >= within) return false;
     if (round && since >= within + plan_.RestFor()) return false;
   }
-  return false;
 }
 
 // PyTorch's nodes do not notice that the others, who took them for dead, have gone on without them:
@@ -377,9 +384,7 @@ RunOutcome World::Run() {
   }
   Mischief mischief(*this, prng_.Next());
   mischief.Begin();
-  while (checkers_.violation().empty() && scheduler_.Step(plan_.trouble)) {
-  }
-  scheduler_.RunUntil(checkers_.violation().empty() ? plan_.trouble : scheduler_.now());
+  PassUntil(plan_.trouble);
   Heal();
   const WorldTime healed = scheduler_.now();
   if (plan_.driver == Driver::kLauncher) {

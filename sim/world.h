@@ -57,6 +57,9 @@ class World {
   /// Until all have come together again (launchers: have ended), or something is wrong.
   RunOutcome Run();
 
+  /// Called by Run() every tenth of a second of virtual time, between two things that happen.
+  std::function<void()> on_look{};
+
   const Plan& plan() const { return plan_; }
   /// Faults happen now.
   bool is_troubled() const { return troubled_; }
@@ -108,6 +111,8 @@ class World {
   void LookAtState();
   /// A message is about to be heard that must not change anything.
   void NoteIfStale(const Connection& connection);
+  /// All that happens until then; nothing more once something is wrong.
+  void PassUntil(WorldTime until);
   /// The round in which all are who can be, and know it; kClosed if they were told to end.
   std::optional<int64_t> TogetherIn() const;
   /// And they stay. False: they did not until then.

@@ -25,6 +25,7 @@
 #include "sim/campaign.h"
 #include "sim/last_words.h"
 #include "sim/probes.h"
+#include "sim/side_by_side.h"
 #include "sim/world.h"
 
 namespace muster::cli {
@@ -49,6 +50,7 @@ struct SimFlags {
   bool twice = false;
   bool story = false;
   bool curve = false;
+  bool side_by_side = false;
   bool require_probes = false;
   bool hunt = false;
   bool json = false;
@@ -93,6 +95,10 @@ void Print(const Json& json) {
 struct Played {
   sim::RunOutcome outcome;
   double real_seconds;
+  int64_t worlds = 1;  ///< The outcome is of all of them.
+  double PerNode(const sim::Plan& plan, double total) const {
+    return total / static_cast<double>(plan.nodes * worlds);
+  }
 };
 
 /// An exception that leaves a run is a bug: it ends the program, which then says how to repeat it.
@@ -142,7 +148,8 @@ Json ToJson(const sim::Plan& plan, const Played& played, const SimFlags& flags) 
                {"rounds", outcome.rounds},
                {"closed", outcome.closed},
                {"real_seconds", played.real_seconds},
-               {"real_us_per_node", played.real_seconds * 1e6 / static_cast<double>(plan.nodes)},
+               {"real_us_per_node", played.PerNode(plan, played.real_seconds * 1e6)},
+               {"worlds", played.worlds},
                {"peak_mib", PeakMiB()}};
   if (plan.driver == sim::Driver::kLauncher) json["jobs"] = ToJson(outcome.jobs);
   return json;
@@ -186,15 +193,44 @@ int PlayOne(uint64_t seed, const SimFlags& flags) {
 
 void TellRow(const sim::Plan& plan, const Played& played, const SimFlags& flags) {
   const sim::RunOutcome& outcome = played.outcome;
-  const auto nodes = static_cast<double>(plan.nodes);
-  std::printf("%10lld %10.1f %12.1f %12.2f %12.1f %14.1f %12.0f %8.0f\n",
+  const auto per_node = [&](auto total) {
+    return played.PerNode(plan, static_cast<double>(total));
+  };
+  std::printf("%10lld %10.1f %12.1f %12.2f %12.1f %12.1f %14.1f %12.0f %8.0f %7lld\n",
               static_cast<long long>(plan.nodes), Seconds(outcome.virtual_time),
-              Seconds(outcome.healed_in), played.real_seconds, played.real_seconds * 1e6 / nodes,
-              static_cast<double>(outcome.messages) / nodes,
-              static_cast<double>(outcome.bytes) / nodes, PeakMiB());
+              Seconds(outcome.healed_in), played.real_seconds, per_node(played.real_seconds * 1e6),
+              per_node(outcome.steps), per_node(outcome.messages), per_node(outcome.bytes),
+              PeakMiB(), static_cast<long long>(played.worlds));
   if (!outcome.violation.empty())
     std::printf("VIOLATION: %s\n  %s\n", outcome.violation.c_str(),
                 Replay(plan.seed, flags).c_str());
+}
+
+/// As many worlds of that size at a time as have `most` nodes together, with consecutive seeds.
+Played PlayBeside(const sim::Plan& plan, int64_t most, const SimFlags& flags) {
+  std::vector<sim::Plan> plans;
+  // Back from the last seed there is.
+  const auto count = static_cast<uint64_t>(std::max<int64_t>(1, most / plan.nodes));
+  const uint64_t first = std::min(plan.seed, kSeedMax - count + 1);
+  for (uint64_t i = 0; i < count; ++i) plans.push_back(sim::Draw(first + i, WishesOf(flags)));
+  const auto began = SteadyClock::now();
+  const std::vector<sim::RunOutcome> outcomes =
+      sim::PlaySideBySide(plans, [&](const sim::Plan& one) { return Replay(one.seed, flags); });
+  Played all{
+      .outcome = {}, .real_seconds = SecondsSince(began), .worlds = static_cast<int64_t>(count)};
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    const sim::RunOutcome& one = outcomes[i];
+    all.outcome.hash ^= one.hash;
+    all.outcome.virtual_time = std::max(all.outcome.virtual_time, one.virtual_time);
+    all.outcome.healed_in = std::max(all.outcome.healed_in, one.healed_in);
+    all.outcome.steps += one.steps;
+    all.outcome.messages += one.messages;
+    all.outcome.bytes += one.bytes;
+    all.outcome.rounds += one.rounds;
+    if (!one.violation.empty())
+      all.outcome.violation = Concat(one.violation, ": ", Replay(plans[i].seed, flags));
+  }
+  return all;
 }
 
 /// Smallest first: the peak of the memory is then that of the size just played.
@@ -209,15 +245,16 @@ int PlayCurve(uint64_t seed, SimFlags flags) {
   plans.push_back(sim::Draw(seed, WishesOf(flags)));
   if (!flags.json) {
     for (const sim::Plan& plan : plans) std::printf("%s\n", plan.ToString().c_str());
-    std::printf("%10s %10s %12s %12s %12s %14s %12s %8s\n", "nodes", "virtual s", "healed s",
-                "real s", "us per node", "messages/node", "bytes/node", "MiB");
+    std::printf("%10s %10s %12s %12s %12s %12s %14s %12s %8s %7s\n", "nodes", "virtual s",
+                "healed s", "real s", "us per node", "steps/node", "messages/node", "bytes/node",
+                "MiB", "worlds");
   }
   std::fflush(stdout);
   int status = kOk;
   for (const sim::Plan& plan : plans) {
     flags.nodes = plan.nodes;
     sim::SetLastWords(Replay(seed, flags));
-    const Played played = Play(plan, flags);
+    const Played played = flags.side_by_side ? PlayBeside(plan, most, flags) : Play(plan, flags);
     if (!played.outcome.violation.empty()) status = kFailed;
     if (flags.json) {
       Print(ToJson(plan, played, flags));
@@ -392,6 +429,8 @@ void RefuseContradictions(const SimFlags& flags) {
 
 int Simulate(const SimFlags& flags) {
   RefuseContradictions(flags);
+  if (flags.side_by_side && !flags.curve)
+    throw std::invalid_argument("--side-by-side is a way to play a --curve");
   const uint64_t seed = flags.seed.value_or(std::random_device{}());
   if (flags.runs - 1 > kSeedMax - seed)
     throw std::invalid_argument(Concat("--seed ", seed, " and --runs ", flags.runs,
@@ -457,6 +496,10 @@ void AddSim(CLI::App& app, Run* run) {
   sim->add_flag("--story", flags->story, "Tell what happens (of one run)");
   sim->add_flag("--curve", flags->curve,
                 "One run each of 1,000 to 100,000 nodes; with --nodes, up to so many");
+  sim->add_flag(
+      "--side-by-side", flags->side_by_side,
+      "With --curve: of the smaller sizes so many at a time, with consecutive seeds, that\n"
+      "all take the same memory: what being many costs, without what caches save the few");
   sim->add_flag("--require-probes", flags->require_probes,
                 "Fail if a rare branch was never taken in all runs");
   sim->add_option("--plant", flags->plant, "With this bug in the code")->check(CheckBug);

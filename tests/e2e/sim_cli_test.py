@@ -118,6 +118,18 @@ class SimCommand(Processes, unittest.TestCase):
         self.assertEqual(sizes("90"), [90])
         self.assertEqual(sizes("1100"), [1000, 1100])
 
+    def test_side_by_side_all_sizes_have_as_many_nodes(self):
+        done = sim("--seed", "1", "--curve", "--side-by-side", "--nodes", "2000", "--json")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        points = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([(point["nodes"], point["worlds"]) for point in points], [(1000, 2), (2000, 1)])
+        alone = [json.loads(sim("--seed", seed, "--nodes", "1000", "--json").stdout) for seed in ("1", "2")]
+        self.assertEqual(points[0]["messages"], sum(world["messages"] for world in alone))
+
+    def test_side_by_side_is_for_curves(self):
+        done = sim("--side-by-side")
+        self.assertEqual((done.returncode, done.stderr), (2, "muster: --side-by-side is a way to play a --curve\n"))
+
     def test_a_curve_tells_every_plan_first_and_each_row_as_it_comes(self):
         # Each write of the program is a message of its own here.
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -215,6 +227,7 @@ class SimScript(unittest.TestCase):
     def test_a_long_run_demands_every_probe_and_the_whole_curve(self):
         _, calls = self.calls(SIM_RUNS="200000")
         self.assertIn("--seed 1 --curve --driver coordinator", calls)
+        self.assertIn("--seed 1 --curve --side-by-side --driver coordinator", calls)
         self.assertRegex(calls[-2], r"^--seed 1 --runs 200000 .*--require-probes$")
         self.assertRegex(calls[-1], r"^--seed 1 --runs 40000 .*--driver etcd --require-probes$")
 

@@ -1,0 +1,46 @@
+#include "sim/side_by_side.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/seed.h"
+
+namespace muster::sim {
+namespace {
+
+std::string Replay(const Plan& plan) { return "muster sim --seed " + std::to_string(plan.seed); }
+
+TEST(SideBySideTest, AWorldBesideOthersIsTheWorldThatItIsAlone) {
+  std::vector<Plan> plans;
+  for (uint64_t i = 0; i < 5; ++i) plans.push_back(Draw(Seed() + i, {}));
+  const std::vector<RunOutcome> beside = PlaySideBySide(plans, Replay);
+  ASSERT_EQ(beside.size(), plans.size());
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const RunOutcome alone = World(plans[i]).Run();
+    EXPECT_EQ(beside[i].hash, alone.hash) << plans[i].ToString();
+    EXPECT_EQ(beside[i].steps, alone.steps) << plans[i].ToString();
+    EXPECT_EQ(beside[i].violation, "") << plans[i].ToString();
+  }
+}
+
+TEST(SideBySideTest, OneWorldHasNobodyToTakeTurnsWith) {
+  const Plan plan = Draw(Seed(), {});
+  EXPECT_THAT(PlaySideBySide({plan}, Replay),
+              testing::ElementsAre(testing::Field(&RunOutcome::hash, World(plan).Run().hash)));
+}
+
+TEST(SideBySideTest, AWorldIsLookedAtEveryTenthOfASecond) {
+  World world(Draw(Seed(), {.driver = Driver::kCoordinator}));
+  int64_t looks = 0;
+  world.on_look = [&] { ++looks; };
+  const WorldTime lasted = world.Run().virtual_time;
+  EXPECT_GE(looks * 100ms, lasted);
+  EXPECT_LE(looks * 100ms, lasted + 100ms) << "and once more where the trouble ends";
+}
+
+}  // namespace
+}  // namespace muster::sim
