@@ -42,7 +42,7 @@ std::vector<RunOutcome> PlaySideBySide(const std::vector<Plan>& plans,
     SetLastWords(replay(plans[me]));
     turns.Await(me);
     std::optional<World> world(std::in_place, plans[me]);
-    world->on_look = [&] { turns.PassAndAwait(me); };
+    world->on_turn = [&] { turns.PassAndAwait(me); };
     outcomes[me] = world->Run();
     // It stays until all are over, or the last ones would have the cache to themselves.
     ++over;

@@ -15,7 +15,7 @@
 
 namespace muster::sim {
 
-/// Plays all of them, a tenth of a second of virtual time of each after the other. Each has a
+/// Plays all of them, a hundredth of a second of virtual time of each after the other. Each has a
 /// thread, of which one runs at a time. `replay`: the command that repeats one of them. What is
 /// thrown ends the program.
 std::vector<RunOutcome> PlaySideBySide(const std::vector<Plan>& plans,

@@ -13,6 +13,7 @@ namespace muster::sim {
 namespace {
 
 constexpr Duration kLookAtAll = 100ms;
+constexpr Duration kTurn = 10ms;
 constexpr uint32_t kFirstPid = 1'000;
 
 std::string AddressOf(size_t index) {
@@ -286,12 +287,12 @@ std::optional<int64_t> World::TogetherIn() const {
 
 void World::PassUntil(WorldTime until) {
   while (checkers_.violation().empty() && scheduler_.now() < until) {
-    const WorldTime look = std::min(scheduler_.now() + kLookAtAll, until);
-    while (checkers_.violation().empty() && scheduler_.Step(look)) {
+    const WorldTime next = on_turn ? std::min(scheduler_.now() + kTurn, until) : until;
+    while (checkers_.violation().empty() && scheduler_.Step(next)) {
     }
     if (!checkers_.violation().empty()) return;
-    scheduler_.RunUntil(look);
-    if (on_look) on_look();
+    scheduler_.RunUntil(next);
+    if (on_turn) on_turn();
   }
 }
 

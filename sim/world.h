@@ -57,8 +57,8 @@ class World {
   /// Until all have come together again (launchers: have ended), or something is wrong.
   RunOutcome Run();
 
-  /// Called by Run() every tenth of a second of virtual time, between two things that happen.
-  std::function<void()> on_look{};
+  /// Called by Run() every hundredth of a second of virtual time, between two things that happen.
+  std::function<void()> on_turn{};
 
   const Plan& plan() const { return plan_; }
   /// Faults happen now.

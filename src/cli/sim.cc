@@ -206,18 +206,16 @@ void TellRow(const sim::Plan& plan, const Played& played, const SimFlags& flags)
                 Replay(plan.seed, flags).c_str());
 }
 
-/// As many worlds of that size at a time as have `most` nodes together, with consecutive seeds.
-Played PlayBeside(const sim::Plan& plan, int64_t most, const SimFlags& flags) {
-  std::vector<sim::Plan> plans;
-  // Back from the last seed there is.
-  const auto count = static_cast<uint64_t>(std::max<int64_t>(1, most / plan.nodes));
+/// So many worlds of that size at a time, with consecutive seeds; back from the last seed there is.
+Played PlayBeside(const sim::Plan& plan, int64_t worlds, const SimFlags& flags) {
+  const auto count = static_cast<uint64_t>(worlds);
   const uint64_t first = std::min(plan.seed, kSeedMax - count + 1);
+  std::vector<sim::Plan> plans;
   for (uint64_t i = 0; i < count; ++i) plans.push_back(sim::Draw(first + i, WishesOf(flags)));
   const auto began = SteadyClock::now();
   const std::vector<sim::RunOutcome> outcomes =
       sim::PlaySideBySide(plans, [&](const sim::Plan& one) { return Replay(one.seed, flags); });
-  Played all{
-      .outcome = {}, .real_seconds = SecondsSince(began), .worlds = static_cast<int64_t>(count)};
+  Played all{.outcome = {}, .real_seconds = SecondsSince(began), .worlds = worlds};
   for (size_t i = 0; i < outcomes.size(); ++i) {
     const sim::RunOutcome& one = outcomes[i];
     all.outcome.hash ^= one.hash;
@@ -254,7 +252,8 @@ int PlayCurve(uint64_t seed, SimFlags flags) {
   for (const sim::Plan& plan : plans) {
     flags.nodes = plan.nodes;
     sim::SetLastWords(Replay(seed, flags));
-    const Played played = flags.side_by_side ? PlayBeside(plan, most, flags) : Play(plan, flags);
+    const int64_t worlds = flags.side_by_side ? most / plan.nodes : 1;
+    const Played played = worlds > 1 ? PlayBeside(plan, worlds, flags) : Play(plan, flags);
     if (!played.outcome.violation.empty()) status = kFailed;
     if (flags.json) {
       Print(ToJson(plan, played, flags));

@@ -33,13 +33,13 @@ TEST(SideBySideTest, OneWorldHasNobodyToTakeTurnsWith) {
               testing::ElementsAre(testing::Field(&RunOutcome::hash, World(plan).Run().hash)));
 }
 
-TEST(SideBySideTest, AWorldIsLookedAtEveryTenthOfASecond) {
+TEST(SideBySideTest, AWorldMayTakeTurnsEveryHundredthOfASecond) {
   World world(Draw(Seed(), {.driver = Driver::kCoordinator}));
-  int64_t looks = 0;
-  world.on_look = [&] { ++looks; };
+  int64_t turns = 0;
+  world.on_turn = [&] { ++turns; };
   const WorldTime lasted = world.Run().virtual_time;
-  EXPECT_GE(looks * 100ms, lasted);
-  EXPECT_LE(looks * 100ms, lasted + 100ms) << "and once more where the trouble ends";
+  EXPECT_GE(turns * 10ms, lasted);
+  EXPECT_LE(turns * 10ms, lasted + 10ms) << "and once more where the trouble ends";
 }
 
 }  // namespace
