@@ -33,8 +33,9 @@ class Turns {
 
 }  // namespace
 
-std::vector<RunOutcome> PlaySideBySide(const std::vector<Plan>& plans,
-                                       const std::function<std::string(const Plan&)>& replay) {
+std::vector<RunOutcome> PlaySideBySide(
+    const std::vector<Plan>& plans,
+    const std::function<std::string(const Plan&)>& replay) noexcept {
   std::vector<RunOutcome> outcomes(plans.size());
   Turns turns(plans.size());
   size_t over = 0;  // of whoever has the turn

@@ -18,7 +18,7 @@ namespace muster::sim {
 /// Plays all of them, a hundredth of a second of virtual time of each after the other. Each has a
 /// thread, of which one runs at a time. `replay`: the command that repeats one of them. What is
 /// thrown ends the program.
-std::vector<RunOutcome> PlaySideBySide(const std::vector<Plan>& plans,
-                                       const std::function<std::string(const Plan&)>& replay);
+std::vector<RunOutcome> PlaySideBySide(
+    const std::vector<Plan>& plans, const std::function<std::string(const Plan&)>& replay) noexcept;
 
 }  // namespace muster::sim
