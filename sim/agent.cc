@@ -22,7 +22,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kWorkStep{250};
-// Of one of many: none of them does anything of its own accord, so it rests until it is told.
+// Of one of many, who do nothing of their own accord, and whom nobody watches: it rests until it is
+// told.
 constexpr milliseconds kLongWorkStep{10'000};
 constexpr Duration kWorkersPatience = 3s;
 
@@ -188,8 +189,10 @@ void Agent::Work(RendezvousHandler& handler) {
 
 bool Agent::Await(RendezvousHandler& handler) {
   if (IsCoordinated(world_.plan().driver)) {
+    const bool one_of_many =
+        world_.plan().driver == Driver::kCoordinator && world_.plan().nodes > kFewNodes;
     const std::optional<MembershipEvent> event =
-        handler.AwaitEvent(world_.plan().nodes > kFewNodes ? kLongWorkStep : kWorkStep);
+        handler.AwaitEvent(one_of_many ? kLongWorkStep : kWorkStep);
     if (!process_.alive()) return true;
     world_.checkers().SeeClosed(Concat("node ", index_), handler.IsClosed(), knew_closed_);
     if (event && event->kind != MembershipEvent::Kind::kClosed && event->round != round_)

@@ -1,5 +1,6 @@
 #include "sim/side_by_side.h"
 
+#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <optional>
@@ -33,27 +34,34 @@ class Turns {
 
 }  // namespace
 
-std::vector<RunOutcome> PlaySideBySide(
-    const std::vector<Plan>& plans,
-    const std::function<std::string(const Plan&)>& replay) noexcept {
-  std::vector<RunOutcome> outcomes(plans.size());
+SideBySide PlaySideBySide(const std::vector<Plan>& plans,
+                          const std::function<std::string(const Plan&)>& replay) noexcept {
+  const auto began = std::chrono::steady_clock::now();
+  SideBySide all{.outcomes = std::vector<RunOutcome>(plans.size()),
+                 .turns = std::vector<int64_t>(plans.size())};
   Turns turns(plans.size());
-  size_t over = 0;  // of whoever has the turn
+  size_t over = 0;  // of whoever has the turn, as all of the above
   const auto play = [&](size_t me) noexcept {
-    SetLastWords(replay(plans[me]));
     turns.Await(me);
+    SetLastWords(replay(plans[me]));
     std::optional<World> world(std::in_place, plans[me]);
-    world->on_turn = [&] { turns.PassAndAwait(me); };
-    outcomes[me] = world->Run();
+    world->on_turn = [&] {
+      ++all.turns[me];
+      turns.PassAndAwait(me);
+    };
+    all.outcomes[me] = world->Run();
+    if (++over == plans.size())
+      all.real_seconds =
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     // It stays until all are over, or the last ones would have the cache to themselves.
-    ++over;
     while (over < plans.size()) turns.PassAndAwait(me);
     world.reset();
     turns.Pass(me);
   };
   std::vector<std::jthread> threads;
   for (size_t i = 0; i < plans.size(); ++i) threads.emplace_back(play, i);
-  return threads.clear(), outcomes;
+  threads.clear();
+  return all;
 }
 
 }  // namespace muster::sim

@@ -15,10 +15,16 @@
 
 namespace muster::sim {
 
-/// Plays all of them, a hundredth of a second of virtual time of each after the other. Each has a
-/// thread, of which one runs at a time. `replay`: the command that repeats one of them. What is
-/// thrown ends the program.
-std::vector<RunOutcome> PlaySideBySide(
-    const std::vector<Plan>& plans, const std::function<std::string(const Plan&)>& replay) noexcept;
+struct SideBySide {
+  std::vector<RunOutcome> outcomes{};  ///< In the order of the plans.
+  double real_seconds = 0;             ///< Until the last was over.
+  std::vector<int64_t> turns{};        ///< How often each was interrupted.
+};
+
+/// Plays all of them, a hundredth of a second of virtual time of each after the other; of
+/// launchers, only until all is mended. Each has a thread, of which one runs at a time. `replay`:
+/// the command that repeats one of them. What is thrown ends the program.
+SideBySide PlaySideBySide(const std::vector<Plan>& plans,
+                          const std::function<std::string(const Plan&)>& replay) noexcept;
 
 }  // namespace muster::sim

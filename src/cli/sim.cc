@@ -95,6 +95,7 @@ void Print(const Json& json) {
 struct Played {
   sim::RunOutcome outcome;
   double real_seconds;
+  uint64_t seed;       ///< Of the world; of several, of the first that went wrong, if any did.
   int64_t worlds = 1;  ///< The outcome is of all of them.
   double PerNode(const sim::Plan& plan, double total) const {
     return total / static_cast<double>(plan.nodes * worlds);
@@ -111,7 +112,7 @@ Played Play(const sim::Plan& plan, const SimFlags& flags) noexcept {
     };
   }
   sim::RunOutcome outcome = world.Run();
-  return {std::move(outcome), SecondsSince(began)};
+  return {std::move(outcome), SecondsSince(began), plan.seed};
 }
 
 Json ToJson(const sim::JobFigures& jobs) {
@@ -134,9 +135,9 @@ void TellJobs(const sim::JobFigures& jobs) {
 
 Json ToJson(const sim::Plan& plan, const Played& played, const SimFlags& flags) {
   const sim::RunOutcome& outcome = played.outcome;
-  Json json = {{"seed", plan.seed},
+  Json json = {{"seed", played.seed},
                {"plan", plan.ToString()},
-               {"replay", Replay(plan.seed, flags)},
+               {"replay", Replay(played.seed, flags)},
                {"nodes", plan.nodes},
                {"hash", sim::HashText(outcome.hash)},
                {"violation", outcome.violation},
@@ -203,7 +204,7 @@ void TellRow(const sim::Plan& plan, const Played& played, const SimFlags& flags)
               PeakMiB(), static_cast<long long>(played.worlds));
   if (!outcome.violation.empty())
     std::printf("VIOLATION: %s\n  %s\n", outcome.violation.c_str(),
-                Replay(plan.seed, flags).c_str());
+                Replay(played.seed, flags).c_str());
 }
 
 /// So many worlds of that size at a time, with consecutive seeds; back from the last seed there is.
@@ -212,12 +213,11 @@ Played PlayBeside(const sim::Plan& plan, int64_t worlds, const SimFlags& flags) 
   const uint64_t first = std::min(plan.seed, kSeedMax - count + 1);
   std::vector<sim::Plan> plans;
   for (uint64_t i = 0; i < count; ++i) plans.push_back(sim::Draw(first + i, WishesOf(flags)));
-  const auto began = SteadyClock::now();
-  const std::vector<sim::RunOutcome> outcomes =
+  const sim::SideBySide played =
       sim::PlaySideBySide(plans, [&](const sim::Plan& one) { return Replay(one.seed, flags); });
-  Played all{.outcome = {}, .real_seconds = SecondsSince(began), .worlds = worlds};
-  for (size_t i = 0; i < outcomes.size(); ++i) {
-    const sim::RunOutcome& one = outcomes[i];
+  Played all{.outcome = {}, .real_seconds = played.real_seconds, .seed = first, .worlds = worlds};
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const sim::RunOutcome& one = played.outcomes[i];
     all.outcome.hash ^= one.hash;
     all.outcome.virtual_time = std::max(all.outcome.virtual_time, one.virtual_time);
     all.outcome.healed_in = std::max(all.outcome.healed_in, one.healed_in);
@@ -225,13 +225,15 @@ Played PlayBeside(const sim::Plan& plan, int64_t worlds, const SimFlags& flags) 
     all.outcome.messages += one.messages;
     all.outcome.bytes += one.bytes;
     all.outcome.rounds += one.rounds;
-    if (!one.violation.empty())
-      all.outcome.violation = Concat(one.violation, ": ", Replay(plans[i].seed, flags));
+    if (one.violation.empty() || !all.outcome.violation.empty()) continue;
+    all.outcome.violation = one.violation;
+    all.seed = plans[i].seed;
   }
   return all;
 }
 
-/// Smallest first: the peak of the memory is then that of the size just played.
+/// Smallest first: the peak of the memory is then that of the size just played. (Side by side it is
+/// about the same for all.)
 int PlayCurve(uint64_t seed, SimFlags flags) {
   const int64_t most = flags.nodes.value_or(100'000);
   std::vector<sim::Plan> plans;
@@ -430,6 +432,8 @@ int Simulate(const SimFlags& flags) {
   RefuseContradictions(flags);
   if (flags.side_by_side && !flags.curve)
     throw std::invalid_argument("--side-by-side is a way to play a --curve");
+  if (flags.side_by_side && flags.driver == sim::NameOf(sim::Driver::kLauncher))
+    throw std::invalid_argument("--side-by-side: launchers do not take turns to the end");
   const uint64_t seed = flags.seed.value_or(std::random_device{}());
   if (flags.runs - 1 > kSeedMax - seed)
     throw std::invalid_argument(Concat("--seed ", seed, " and --runs ", flags.runs,
@@ -497,8 +501,8 @@ void AddSim(CLI::App& app, Run* run) {
                 "One run each of 1,000 to 100,000 nodes; with --nodes, up to so many");
   sim->add_flag(
       "--side-by-side", flags->side_by_side,
-      "With --curve: of the smaller sizes so many at a time, with consecutive seeds, that\n"
-      "all take the same memory: what being many costs, without what caches save the few");
+      "With --curve: of the smaller sizes as many at a time, with consecutive seeds, as fit into\n"
+      "the memory of the largest: what being many costs, without what caches save the few");
   sim->add_flag("--require-probes", flags->require_probes,
                 "Fail if a rare branch was never taken in all runs");
   sim->add_option("--plant", flags->plant, "With this bug in the code")->check(CheckBug);

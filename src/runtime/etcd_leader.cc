@@ -273,6 +273,13 @@ void EtcdLeader::Begin() {
   for (auto& [session, seat] : seats_) TakeUp(seat, now, out);  // who came first is served first
   watch_ = etcd_.Watch(EtcdPrefix(keys_.Members()), read_->revision + 1, *this);
   read_.reset();
+  // Who waits was taken up one after the other, and all of them wait: nobody is told of the first
+  // alone.
+  const Coordinator::Run* run = coordinator_->Find(options_.run_id);
+  for (Push& push : out) {
+    if (push.kind == Push::Kind::kNodesWaiting)
+      push.count = static_cast<int64_t>(run->state.wait_list.size());
+  }
   Deliver(out);
 }
 

@@ -129,6 +129,9 @@ class SimCommand(Processes, unittest.TestCase):
     def test_side_by_side_is_for_curves(self):
         done = sim("--side-by-side")
         self.assertEqual((done.returncode, done.stderr), (2, "muster: --side-by-side is a way to play a --curve\n"))
+        done = sim("--curve", "--side-by-side", "--driver", "launcher")
+        self.assertEqual((done.returncode, done.stderr),
+                         (2, "muster: --side-by-side: launchers do not take turns to the end\n"))
 
     def test_a_curve_tells_every_plan_first_and_each_row_as_it_comes(self):
         # Each write of the program is a message of its own here.

@@ -207,6 +207,27 @@ TEST_F(EtcdLinkTest, ANewLeaderDoesNotTellAgainWhatWasTold) {
   EXPECT_FALSE(survivor->place_lost);
 }
 
+TEST_F(EtcdLinkTest, ANewLeaderTellsOfAllWhoWaitAndNotOfTheFirstAlone) {
+  settings.max_nodes = 8;
+  for (int i = 0; i < 3; ++i) Joining();
+  Run(3s);
+  LinkNode* leader = Leader();
+  LinkNode* member = Others(leader).front();
+  for (int i = 0; i < 3; ++i) Joining();
+  Run(1s);
+  ASSERT_NE(member->Last(Kind::kNodesWaiting), nullptr);
+  ASSERT_EQ(member->Last(Kind::kNodesWaiting)->count, 3);
+  member->heard.clear();
+  leader->Kill();
+  Run(10s);
+  ASSERT_EQ(member->Count(Kind::kLost), 1u) << "somebody else leads";
+  for (const Push& push : member->heard) {
+    if (push.kind == Kind::kNodesWaiting) {
+      EXPECT_EQ(push.count, 3);
+    }
+  }
+}
+
 TEST_F(EtcdLinkTest, WhoIsPausedForTooLongLearnsThatItIsOut) {
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);

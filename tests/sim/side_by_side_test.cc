@@ -17,19 +17,20 @@ std::string Replay(const Plan& plan) { return "muster sim --seed " + std::to_str
 TEST(SideBySideTest, AWorldBesideOthersIsTheWorldThatItIsAlone) {
   std::vector<Plan> plans;
   for (uint64_t i = 0; i < 5; ++i) plans.push_back(Draw(Seed() + i, {}));
-  const std::vector<RunOutcome> beside = PlaySideBySide(plans, Replay);
-  ASSERT_EQ(beside.size(), plans.size());
+  const SideBySide beside = PlaySideBySide(plans, Replay);
+  ASSERT_EQ(beside.outcomes.size(), plans.size());
   for (size_t i = 0; i < plans.size(); ++i) {
     const RunOutcome alone = World(plans[i]).Run();
-    EXPECT_EQ(beside[i].hash, alone.hash) << plans[i].ToString();
-    EXPECT_EQ(beside[i].steps, alone.steps) << plans[i].ToString();
-    EXPECT_EQ(beside[i].violation, "") << plans[i].ToString();
+    EXPECT_EQ(beside.outcomes[i].hash, alone.hash) << plans[i].ToString();
+    EXPECT_EQ(beside.outcomes[i].steps, alone.steps) << plans[i].ToString();
+    EXPECT_EQ(beside.outcomes[i].violation, "") << plans[i].ToString();
+    EXPECT_GE(beside.turns[i] * 10ms, alone.virtual_time) << "it took turns with the others";
   }
 }
 
 TEST(SideBySideTest, OneWorldHasNobodyToTakeTurnsWith) {
   const Plan plan = Draw(Seed(), {});
-  EXPECT_THAT(PlaySideBySide({plan}, Replay),
+  EXPECT_THAT(PlaySideBySide({plan}, Replay).outcomes,
               testing::ElementsAre(testing::Field(&RunOutcome::hash, World(plan).Run().hash)));
 }
 

@@ -171,7 +171,19 @@ TEST_F(CoordinatorTest, ACrowdThatWaitsIsAnnouncedTwice) {
     Pass(1ms, {"a", "b"});
     OpenAndJoin({"late" + std::to_string(i)}, MinMax(1, 1000));
   }
-  EXPECT_THAT(counts(), ElementsAre(200)) << "twice as many as before, and long after";
+  EXPECT_THAT(counts(), ElementsAre(200)) << "twice as many as before, and 100 ms after";
+}
+
+TEST_F(CoordinatorTest, ThatNobodyWaitsAnyMoreIsToldAtOnce) {
+  OpenAndJoin({"a", "b"}, MinMax(1, 1000));
+  Pass(6s, {"a", "b"});
+  OpenAndJoin({"late"}, MinMax(1, 1000));
+  Heard("a");
+  Leave("late", 0);
+  const auto told = Heard("a");
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_EQ(told[0].kind, Kind::kNodesWaiting);
+  EXPECT_EQ(told[0].count, 0);
 }
 
 TEST_F(CoordinatorTest, ASpareTakesThePlaceOfTheLostWithoutALastCall) {
