@@ -1,4 +1,5 @@
 // `muster sim`: the real machines, drivers and handlers in a simulated world, from one seed.
+#include <malloc.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -251,11 +252,12 @@ int PlayCurve(uint64_t seed, SimFlags flags) {
   }
   std::fflush(stdout);
   int status = kOk;
+  if (flags.side_by_side) mallopt(M_ARENA_MAX, 1);  // many worlds share a heap, as one has one
   for (const sim::Plan& plan : plans) {
     flags.nodes = plan.nodes;
     sim::SetLastWords(Replay(seed, flags));
-    const int64_t worlds = flags.side_by_side ? most / plan.nodes : 1;
-    const Played played = worlds > 1 ? PlayBeside(plan, worlds, flags) : Play(plan, flags);
+    const Played played =
+        flags.side_by_side ? PlayBeside(plan, most / plan.nodes, flags) : Play(plan, flags);
     if (!played.outcome.violation.empty()) status = kFailed;
     if (flags.json) {
       Print(ToJson(plan, played, flags));
