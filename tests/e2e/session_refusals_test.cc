@@ -70,6 +70,7 @@ TEST_P(SessionRefusalTest, WhatWasMeantBeforeTheSessionWasTakenUpAgainIsOfThePas
   pair.b = SessionTalker(port());
   pair.b.Open(HelloOf("10.0.0.2", Patient(2, 2)), old.token);
   pair.b.Hear(Kind::kComplete);
+  pair.b.Hear(Kind::kNodesWaiting);
   for (const Said kind : kOfASession) ExpectPast(pair.b, old.Message(kind), "before this one");
   ExpectUndisturbed(pair);
 }

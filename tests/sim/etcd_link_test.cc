@@ -228,6 +228,23 @@ TEST_F(EtcdLinkTest, ANewLeaderTellsOfAllWhoWaitAndNotOfTheFirstAlone) {
   }
 }
 
+TEST_F(EtcdLinkTest, ANewLeaderTellsThatNobodyWaitsAnyMore) {
+  settings.max_nodes = 8;
+  for (int i = 0; i < 3; ++i) Joining();
+  Run(3s);
+  LinkNode* leader = Leader();
+  LinkNode* member = Others(leader).front();
+  LinkNode& waiter = Joining();
+  Run(1s);
+  ASSERT_NE(member->Last(Kind::kNodesWaiting), nullptr);
+  ASSERT_EQ(member->Last(Kind::kNodesWaiting)->count, 1);
+  leader->Kill();
+  waiter.Go();
+  Run(10s);
+  ASSERT_EQ(member->Count(Kind::kLost), 1u) << "somebody else leads";
+  EXPECT_EQ(member->Last(Kind::kNodesWaiting)->count, 0);
+}
+
 TEST_F(EtcdLinkTest, WhoIsPausedForTooLongLearnsThatItIsOut) {
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);

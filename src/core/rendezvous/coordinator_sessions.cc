@@ -135,7 +135,7 @@ void Coordinator::TellAnew(const Run& run, const Member& member, Pushes& out) {
   if (is_in && run.fallen.count > 0)
     MUSTER_PROBE("a node was told on its return whom it had missed");
   if (is_in && run.fallen.count > 0) Tell(run, member, run.fallen.ToPush(), out);
-  if (is_in && run.told_waiting > 0)
+  if (is_in)  // also that nobody waits any more
     Tell(run, member, {.kind = Push::Kind::kNodesWaiting, .count = run.told_waiting}, out);
   if (run.state.closed)
     TellClosed(run, member, out, run.state.redundancy_list.contains(member.node));

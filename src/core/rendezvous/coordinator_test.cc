@@ -3,110 +3,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-#include <set>
 #include <string>
 #include <vector>
+
+#include "support/coordinator_test.h"
 
 namespace muster {
 namespace {
 
 using Kind = Push::Kind;
-using ::testing::AllOf;
+using test::CoordinatorTest;
+using test::MinMax;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-constexpr Duration kJoin = 600s;
-
-RunSettings MinMax(int64_t min_nodes, int64_t max_nodes) {
-  return {.min_nodes = min_nodes, .max_nodes = max_nodes, .last_call = 5s};
-}
-
-/// Nodes by name, a clock moved by hand, and what each was told.
-class CoordinatorTest : public ::testing::Test {
- protected:
-  struct Talker {
-    SessionKey key{};
-    Hello hello{};
-    std::vector<Push> heard{};
-  };
-
-  void Open(const std::string& name, const RunSettings& settings, uint64_t resume = 0) {
-    Talker& talker = talkers_[name];
-    talker.key.session = SessionId{++sessions_};
-    by_session_[sessions_] = name;
-    talker.hello = {.run_id = "run",
-                    .node = {name, 1, 0},
-                    .settings = settings,
-                    .bootstrap_port = 4711,
-                    .resume = resume,
-                    .round = talker.key.round};
-    Run([&](Pushes& out) { coordinator_.Open(talker.key.session, talker.hello, now_, out); });
-  }
-  void Join(const std::string& name, Duration timeout = kJoin) {
-    Run([&](Pushes& out) { coordinator_.Join(talkers_[name].key, timeout, now_, out); });
-  }
-  void OpenAndJoin(const std::vector<std::string>& names, const RunSettings& settings) {
-    for (const std::string& name : names) Open(name, settings);
-    for (const std::string& name : names) Join(name);
-  }
-  void Leave(const std::string& name, int64_t round) {
-    SessionKey key = talkers_[name].key;
-    key.round = round;
-    Run([&](Pushes& out) { coordinator_.Leave(key, now_, out); });
-  }
-  void Close(const std::string& name, const std::string& reason) {
-    Run([&](Pushes& out) { coordinator_.Close(talkers_[name].key, reason, now_, out); });
-  }
-  void Break(const std::string& name) { coordinator_.Disconnect(talkers_[name].key.session, now_); }
-  void KeepAlive(const std::vector<std::string>& names) {
-    for (const std::string& name : names) {
-      Run([&](Pushes& out) { coordinator_.KeepAlive(talkers_[name].key, now_, out); });
-    }
-  }
-  /// Time passes; those named keep alive.
-  void Pass(Duration span, const std::vector<std::string>& alive) {
-    const Instant until = now_ + span;
-    while (now_ < until) {
-      now_ = std::min(now_ + 500ms, until);
-      KeepAlive(alive);
-      Run([&](Pushes& out) { coordinator_.Tick(now_, out); });
-      EXPECT_GT(coordinator_.NextDue(), now_) << "nothing is left undone";
-    }
-  }
-  template <typename Event>
-  void Run(const Event& event) {
-    Pushes out;
-    event(out);
-    for (Push& push : out) {
-      Talker& talker = talkers_[by_session_[static_cast<uint64_t>(push.to)]];
-      if (push.kind == Kind::kOpened) {
-        talker.key.token = push.token;
-        talker.key.incarnation = push.incarnation;
-      }
-      if (push.kind == Kind::kComplete) talker.key.round = push.round;
-      talker.heard.push_back(std::move(push));
-    }
-  }
-  /// What the node heard since it was last asked.
-  std::vector<Push> Heard(const std::string& name) {
-    return std::exchange(talkers_[name].heard, {});
-  }
-  std::vector<Kind> Kinds(const std::string& name) {
-    std::vector<Kind> kinds;
-    for (const Push& push : Heard(name)) kinds.push_back(push.kind);
-    return kinds;
-  }
-  const RendezvousState& State() const { return coordinator_.Find("run")->state; }
-
-  Coordinator coordinator_{{.seed = 7}};
-  Instant now_{100s};
-  uint64_t sessions_ = 0;
-  std::map<std::string, Talker> talkers_;
-  std::map<uint64_t, std::string> by_session_;
-};
 
 TEST_F(CoordinatorTest, ARoundIsCompleteTheMomentTheLastNodeComes) {
   OpenAndJoin({"node10", "node2"}, MinMax(3, 3));
@@ -256,101 +167,6 @@ TEST_F(CoordinatorTest, ARoundThatFormedMeanwhileDoesNotMakeAnOldNumberNew) {
   EXPECT_EQ(Heard("old").back().round, 6);
 }
 
-TEST_F(CoordinatorTest, WhoComesBackHearsOfThoseWhoWereLostMeanwhile) {
-  OpenAndJoin({"a", "b", "c"}, MinMax(1, 3));
-  Heard("a");
-  Break("b");
-  Pass(200ms, {"a", "c"});
-  Break("a");
-  Pass(200ms, {"c"});
-  Open("a", MinMax(1, 3), talkers_["a"].key.token);
-  const auto told = Heard("a");
-  ASSERT_THAT(told, SizeIs(3));
-  EXPECT_EQ(told[2].kind, Kind::kLost);
-  EXPECT_EQ(told[2].who, "b_1_0");
-}
-
-TEST_F(CoordinatorTest, WhoFallsSilentIsLostWhenItsTimeIsUpAndNotBefore) {
-  OpenAndJoin({"a", "b"}, MinMax(2, 2));
-  Pass(3s, {"a"});
-  EXPECT_TRUE(State().participants.contains({"b", 1, 0}));
-  EXPECT_EQ(coordinator_.NextDue(), now_ + 1ns);
-  Pass(1ms, {"a"});
-  EXPECT_FALSE(State().participants.contains({"b", 1, 0}));
-  EXPECT_THAT(Heard("a").back().why, HasSubstr("not heard of for 3001 ms"));
-}
-
-TEST_F(CoordinatorTest, ABrokenSessionIsTakenUpAgainWithinItsGrace) {
-  OpenAndJoin({"a", "b"}, MinMax(2, 2));
-  const uint64_t token = talkers_["b"].key.token;
-  Heard("a");
-  Heard("b");
-  Break("b");
-  Pass(299ms, {"a"});
-  Open("b", MinMax(2, 2), token);
-  const auto told = Heard("b");
-  ASSERT_THAT(told, SizeIs(2));
-  EXPECT_TRUE(told[0].resumed);
-  EXPECT_EQ(told[0].token, token);
-  EXPECT_EQ(told[1].kind, Kind::kComplete) << "in case it was said meanwhile";
-  Pass(10s, {"a", "b"});
-  EXPECT_THAT(Heard("a"), IsEmpty());
-  EXPECT_EQ(State().round, 0);
-}
-
-TEST_F(CoordinatorTest, BeyondItsGraceItIsLostAndItsTokenWorthNothing) {
-  OpenAndJoin({"a", "b"}, MinMax(2, 2));
-  const uint64_t token = talkers_["b"].key.token;
-  Heard("b");
-  Break("b");
-  Pass(300ms, {"a"});
-  EXPECT_EQ(Heard("a").back().kind, Kind::kLost);
-  Open("b", MinMax(2, 2), token);
-  const auto told = Heard("b");
-  ASSERT_THAT(told, SizeIs(1));
-  EXPECT_FALSE(told[0].resumed);
-  EXPECT_NE(told[0].token, token);
-}
-
-TEST_F(CoordinatorTest, AMessageFromThePastIsRefused) {
-  OpenAndJoin({"a", "b"}, MinMax(2, 2));
-  const SessionKey old = talkers_["b"].key;
-  Open("b", MinMax(2, 2), old.token);  // the old connection has not ended yet
-  Heard("b");
-  Run([&](Pushes& out) { coordinator_.Leave(old, now_, out); });
-  EXPECT_THAT(Heard("b").at(0).why, HasSubstr("this session is over"));
-  SessionKey wrong = talkers_["b"].key;
-  ++wrong.token;
-  Run([&](Pushes& out) { coordinator_.Leave(wrong, now_, out); });
-  EXPECT_THAT(Heard("b").at(0).why, HasSubstr("another session"));
-  SessionKey before = talkers_["b"].key;
-  --before.incarnation;
-  Run([&](Pushes& out) { coordinator_.Leave(before, now_, out); });
-  EXPECT_EQ(Heard("b").at(0).refusal, Push::Refusal::kPast);
-  Leave("b", 7);
-  EXPECT_THAT(Heard("b").at(0).why, HasSubstr("round 7 is not the present one"));
-  EXPECT_EQ(State().participants.size(), 2u);
-}
-
-TEST_F(CoordinatorTest, TwoNodesCannotBeOne) {
-  OpenAndJoin({"a"}, MinMax(2, 2));
-  const SessionKey first = talkers_["a"].key;
-  Open("a", MinMax(2, 2));
-  EXPECT_THAT(Heard("a").back().why, HasSubstr("has a session already"));
-  talkers_["a"].key = first;
-  OpenAndJoin({"b"}, MinMax(2, 2));
-  EXPECT_TRUE(State().complete) << "the first one is not disturbed";
-}
-
-TEST_F(CoordinatorTest, WhoWasToldSomethingElseIsRefusedAndBothAreNamed) {
-  OpenAndJoin({"a"}, MinMax(2, 4));
-  Open("b", MinMax(2, 8));
-  EXPECT_THAT(Heard("b").at(0).why, AllOf(HasSubstr("'a_1_0'"), HasSubstr("'b_1_0'"),
-                                          HasSubstr("max_nodes 8 against 4")));
-  Open("c", MinMax(0, 8));
-  EXPECT_THAT(Heard("c").at(0).why, HasSubstr("0 to 8 nodes"));
-}
-
 TEST_F(CoordinatorTest, ClosingReachesEverybodyAndLaterOnesToo) {
   OpenAndJoin({"a", "b"}, MinMax(1, 2));
   OpenAndJoin({"spare"}, MinMax(1, 2));
@@ -424,16 +240,6 @@ TEST_F(CoordinatorTest, ThoseWhoAreLostTogetherAreNotMetAgain) {
   EXPECT_FALSE(State().complete);
 }
 
-TEST_F(CoordinatorTest, WhoComesBackHearsWhatItMissed) {
-  OpenAndJoin({"a", "b"}, MinMax(1, 3));
-  Pass(6s, {"a", "b"});
-  Heard("a");
-  Break("a");
-  OpenAndJoin({"late"}, MinMax(1, 3));
-  Open("a", MinMax(1, 3), talkers_["a"].key.token);
-  EXPECT_THAT(Kinds("a"), ElementsAre(Kind::kOpened, Kind::kComplete, Kind::kNodesWaiting));
-}
-
 TEST_F(CoordinatorTest, ASpareWaitsWithoutLimit) {
   OpenAndJoin({"a"}, MinMax(1, 1));
   Open("s", MinMax(1, 1));
@@ -468,29 +274,11 @@ TEST_F(CoordinatorTest, AJoinSentBeforeItsAnswerWasHeardDoesNotLeaveTheRound) {
   talkers_["b"].key.round = -1;
   Join("b");
   const auto told = Heard("b");
-  ASSERT_THAT(told, SizeIs(4));
-  EXPECT_EQ(told[2].refusal, Push::Refusal::kPast);
-  EXPECT_EQ(told[3].kind, Kind::kComplete);
+  ASSERT_THAT(told, SizeIs(5));
+  EXPECT_EQ(told[3].refusal, Push::Refusal::kPast);
+  EXPECT_EQ(told[4].kind, Kind::kComplete);
   EXPECT_EQ(State().round, 0);
   EXPECT_EQ(State().participants.size(), 2u);
-}
-
-TEST_F(CoordinatorTest, AServerThatForgotGivesNoRoundsNumberTwice) {
-  talkers_["a"].key.round = 41;  // as an earlier server counted
-  OpenAndJoin({"a", "b"}, MinMax(2, 2));
-  EXPECT_EQ(State().round, 42);
-  EXPECT_EQ(Heard("b").back().round, 42);
-}
-
-TEST_F(CoordinatorTest, WhatTheServerCouldNotHearIsNoSilence) {
-  OpenAndJoin({"a", "b"}, MinMax(2, 2));
-  Break("b");
-  now_ = now_ + 10s;  // the server stood still
-  coordinator_.Excuse(10s, now_);
-  Pass(299ms, {"a"});
-  EXPECT_EQ(State().participants.size(), 2u);
-  Pass(1ms, {"a"});
-  EXPECT_EQ(State().participants.size(), 1u) << "b's grace goes on where it was";
 }
 
 TEST_F(CoordinatorTest, TheBootstrapAddressLeadsThereFromEveryMember) {
@@ -509,12 +297,6 @@ TEST_F(CoordinatorTest, TheBootstrapAddressLeadsThereFromEveryMember) {
   come("192.168.0.7", "192.168.0.1");
   EXPECT_EQ(Heard("192.168.0.7").back().addr, "192.168.0.1");
   EXPECT_EQ(Heard("127.0.0.1").back().addr, "192.168.0.1");
-}
-
-TEST_F(CoordinatorTest, TheSessionOfWhoIsLostEnds) {
-  OpenAndJoin({"a", "b"}, MinMax(2, 2));
-  Pass(4s, {"a"});
-  EXPECT_EQ(Heard("b").back().kind, Kind::kEnded);
 }
 
 TEST_F(CoordinatorTest, TheReportSaysWhoIsWhereAndWhoIsLate) {
