@@ -18,6 +18,7 @@ not, 2 if there is none to run, and 130 if it was interrupted. Its fuzzers end w
 
 import argparse
 import ctypes
+import fcntl
 import os
 import pathlib
 import platform
@@ -91,6 +92,7 @@ class Fuzzer:
         self.grown = folder / name
         self.findings = build / "findings"
         self.log = build / f"{name}.log"
+        self.held = None
         self.process = None
         self.seconds = 0.0
 
@@ -98,7 +100,18 @@ class Fuzzer:
         """Why it cannot be started; empty: nothing is missing."""
         if not self.program.is_file():
             return f"there is no {self.program}"
-        return "" if os.access(self.program, os.X_OK) else f"{self.program} is no program"
+        if not os.access(self.program, os.X_OK):
+            return f"{self.program} is no program"
+        return "" if self.take_log() else f"another run writes {self.log}"
+
+    def take_log(self):
+        """Whether it is this run's now, until it ends: of two that write one log, neither can be judged by it."""
+        self.held = open(self.log, "ab")
+        try:
+            fcntl.flock(self.held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def make_folders(self):
         for place in (self.grown, self.findings):
@@ -256,7 +269,7 @@ def main():
         fuzzers = [Fuzzer(name, options.build, folder, wrapper) for name in options.names or LENGTHS]
         missing = [why for why in (fuzzer.missing() for fuzzer in fuzzers) if why]
         if missing:
-            say(f"did not run: {'; '.join(missing)} (scripts/fuzz builds them)")
+            say(f"did not run: {'; '.join(missing)} (scripts/fuzz builds them; --build takes another folder)")
             return 2
         try:
             for fuzzer in fuzzers:

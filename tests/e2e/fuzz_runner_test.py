@@ -68,7 +68,8 @@ class FuzzRunner(unittest.TestCase):
         done = self.run_it("requests", "sessions", "state")
         self.assertEqual(done.returncode, 2, done)
         self.assertEqual(done.stdout, f"fuzz: did not run: there is no {self.build}/sessions_fuzzer; "
-                                      f"{self.build}/state_fuzzer is no program (scripts/fuzz builds them)\n")
+                                      f"{self.build}/state_fuzzer is no program "
+                                      "(scripts/fuzz builds them; --build takes another folder)\n")
         self.assertFalse((self.build / "requests.arguments").exists())
 
     def test_a_fuzzer_that_ends_before_its_first_execution_has_found_nothing(self):
@@ -83,6 +84,19 @@ class FuzzRunner(unittest.TestCase):
         done = self.run_it("nothing")
         self.assertEqual(done.returncode, 2, done)
         self.assertIn("no fuzzer 'nothing'", done.stderr)
+
+    def test_a_fuzzer_is_run_by_one_at_a_time(self):
+        self.fuzzer("requests", f"mkfifo {self.build}/go; read word < {self.build}/go; {DONE}")
+        with subprocess.Popen(self.command("requests"), stdout=subprocess.PIPE, text=True) as first:
+            self.addCleanup(first.kill)
+            while not (self.build / "go").exists():
+                time.sleep(0.01)
+            second = self.run_it("requests")
+            (self.build / "go").write_text("go\n", encoding="ascii")
+            told, _ = first.communicate(timeout=60)
+        self.assertEqual(second.returncode, 2, second)
+        self.assertIn(f"did not run: another run writes {self.build}/requests.log", second.stdout)
+        self.assertEqual(first.returncode, 0, told)
 
     def ends_its_fuzzer(self, number, before=None, script=""):
         """Sends a signal to a runner, and returns its status once both have ended."""
