@@ -34,8 +34,9 @@ constexpr size_t kStrideBytes = kStackBytes + kPageBytes;
 constexpr size_t kLineBytes = 64;
 constexpr size_t kColours = 16;
 // Worlds of a few nodes find an overflow on the spot. A page without access below each of 200,000
-// stacks would be more mappings than a process may have; what runs on them is the same.
-constexpr size_t kGuardedSlabs = 256;
+// stacks would be more mappings than a process may have (65,530), or valgrind follows (30,000);
+// what runs on them is the same.
+constexpr size_t kGuardedSlabs = 128;
 std::atomic<size_t> slabs_of_all = 0;  // threads
 
 // Stacks are used again and again: a world makes thousands of fibers, a campaign millions. Only the
