@@ -187,11 +187,13 @@ void Coordinator::AdvanceAll(Run& run, const std::set<Node>& nodes, Instant now,
 void Coordinator::PromoteSpares(Run& run, Instant now, Pushes& out) {
   if (Planted(Bug::kSpareForgotten)) return;
   const RendezvousState& state = run.state;
-  for (const Node& node : std::set<Node>(state.redundancy_list)) {
+  for (auto next = state.redundancy_list.begin(); next != state.redundancy_list.end();) {
     const size_t taken = state.participants.size() + state.wait_list.size();
     if (taken >= static_cast<size_t>(run.rules.max_nodes)) return;
     MUSTER_PROBE("a spare was promoted");
+    const Node node = *next;  // which is about to be taken off the list, perhaps with others
     Advance(run, run.members.at(node), now, out);
+    next = state.redundancy_list.upper_bound(node);
   }
 }
 
