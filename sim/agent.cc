@@ -153,6 +153,7 @@ bool Agent::Join(RendezvousHandler& handler) {
       const RendezvousInfo info = handler.NextRendezvous();
       if (!process_.alive()) return false;
       out_since_.reset();
+      world_.checkers().SeePlace(Concat("node ", index_), info.round, knew_closed_);
       world_.NodeJoined(index_, node_, round_, info);
       incomplete_since_.reset();
       round_ = info.round;

@@ -142,6 +142,10 @@ void Checkers::SeeClosed(const std::string& who, bool closed, bool& was_closed) 
   was_closed = was_closed || closed;
 }
 
+void Checkers::SeePlace(const std::string& who, int64_t round, bool knew_closed) {
+  if (knew_closed) Violate(Concat(who, " knew that it was closed, and is in round ", round));
+}
+
 void Checkers::SeeStale(const RunPicture& before, const RunPicture& after) {
   if (before.state != after.state)
     return Violate("a message of an earlier session has changed the state");

@@ -46,6 +46,8 @@ class Checkers {
   /// A node goes on in a round, so long after it was told that it is out of it.
   void SeeWork(const std::string& who, int64_t round, Duration out_for);
   void SeeClosed(const std::string& who, bool closed, bool& was_closed);
+  /// A node is given a place.
+  void SeePlace(const std::string& who, int64_t round, bool knew_closed);
   /// A message of an earlier connection: everything must be as it was before.
   void SeeStale(const RunPicture& before, const RunPicture& after);
 

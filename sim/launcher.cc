@@ -240,6 +240,7 @@ void Launcher::Ended(int status, const std::string& why) {
 // what it sees of the handler
 
 void Launcher::Joined(const RendezvousInfo& info) {
+  world_.checkers().SeePlace(Concat("node ", index_), info.round, knew_closed_);
   const Node node{process_.network().address(process_.host()), process_.process_id(), 0};
   const std::optional<Epoch> epoch = world_.NodeJoined(index_, node, round_.round, info);
   round_ = {epoch.value_or(0), info.round};

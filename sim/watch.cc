@@ -55,6 +55,9 @@ void Watch::Read(Session& session, SimProcess& node) {
       session.incarnation = push->incarnation;
       if (!push->resumed) told_out_(node);
     }
+    const bool is_present =
+        push->token == session.token && push->incarnation == session.incarnation;
+    if (push->kind == Push::Kind::kEnded && is_present) told_out_(node);
   }
   session.pending.erase(0, session.pending.size() - bytes.size());
 }

@@ -22,8 +22,8 @@ RunPicture PictureOf(const Coordinator::Run& run);
 
 class Watch {
  public:
-  /// `told_out` is called when a process hears that its session is a new one: whatever it was in
-  /// before is over.
+  /// `told_out` is called when a process hears that its session has ended, or is a new one:
+  /// whatever it was in before is over.
   explicit Watch(std::function<void(SimProcess&)> told_out) : told_out_(std::move(told_out)) {}
 
   void OnArrival(Connection& connection, size_t side, std::string_view bytes);

@@ -273,10 +273,13 @@ std::optional<int64_t> World::TogetherIn() const {
     if (place.agent->stage() != Agent::Stage::kWorking) continue;
     if (last == nullptr || place.agent->round() > last->round()) last = place.agent;
   }
-  // Closed: all have heard of it; unless the server has died since, and with it that it was closed.
-  // Otherwise a round of all, or as many as may be.
-  if (closed_in_ && (living == 0 || *closed_in_ < epoch_)) return kClosed;
-  if (closed_in_ || last == nullptr) return std::nullopt;
+  // Closed: all have heard of it; unless the server has died since, and with it that it was closed:
+  // whoever had not heard of it goes on, if they are enough. Otherwise a round of all, or as many
+  // as may be.
+  const bool is_forgotten = closed_in_ && *closed_in_ < epoch_;
+  if (closed_in_ && (living == 0 || (is_forgotten && living < plan_.settings.min_nodes)))
+    return kClosed;
+  if ((closed_in_ && !is_forgotten) || last == nullptr) return std::nullopt;
   const int64_t together = WorkingIn(last->round());
   // What PyTorch's nodes believe about the size of a round is their own affair.
   if (together != std::min(living, plan_.settings.max_nodes) ||
@@ -309,7 +312,7 @@ bool World::ComeTogether(WorldTime within) {
       return true;
     }
     if (!round && scheduler_.now() >= within) return false;
-    if (round && since >= within + plan_.RestFor()) return false;
+    if (round && since > within) return false;
   }
 }
 

@@ -36,6 +36,7 @@ using Json = nlohmann::ordered_json;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr uint64_t kSeedMax = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kHuntRuns = 1'000;  // of each bug, if nobody says how many
 constexpr sim::Driver kDrivers[] = {sim::Driver::kCoordinator, sim::Driver::kDocument,
                                     sim::Driver::kMixed, sim::Driver::kLauncher,
                                     sim::Driver::kEtcd};
@@ -423,9 +424,9 @@ void RefuseContradictions(const SimFlags& flags) {
   const Given probes{"--require-probes", flags.require_probes};
   const Given story{"--story", flags.story};
   const Given hunt{"--hunt", flags.hunt};
-  RefuseTogether(story, {json, runs, twice, probes, hunt});
+  RefuseTogether(story, {json, hunt, runs, twice, probes});
   RefuseTogether({"--curve", flags.curve},
-                 {story, runs, twice, probes, hunt, {"--jobs", flags.jobs > 1}});
+                 {story, hunt, runs, twice, probes, {"--jobs", flags.jobs > 1}});
   RefuseTogether(
       hunt, {json, probes, {"--driver", !flags.driver.empty()}, {"--plant", !flags.plant.empty()}});
 }
@@ -462,7 +463,9 @@ std::string CheckDriver(const std::string& name) {
 std::string CheckBug(const std::string& name) {
   const auto bugs = sim::AllBugs();
   if (std::ranges::find(bugs, name, &sim::PlantedBug::name) != bugs.end()) return "";
-  return Concat("'", Printable(name), "': no such bug (see --hunt)");
+  std::string all;
+  for (const sim::PlantedBug& bug : bugs) all += Concat(all.empty() ? "" : ", ", bug.name);
+  return Concat("'", Printable(name), "' is none of ", all);
 }
 
 }  // namespace
@@ -482,9 +485,12 @@ void AddSim(CLI::App& app, Run* run) {
       "  muster sim --curve                         the cost of a node, from 1,000 to 100,000");
   sim->add_option("--seed", flags->seed, "Of the run, or of the first one; default: drawn")
       ->transform(WholeNumber(0, kSeedMax));
-  sim->add_option("--runs", flags->runs, "How many, with consecutive seeds")
-      ->transform(WholeNumber(1, 1'000'000'000))
-      ->capture_default_str();
+  const CLI::Option* runs =
+      sim->add_option("--runs", flags->runs,
+                      "How many, with consecutive seeds; of --hunt, for each bug, unless it is\n"
+                      "found before (1000 there)")
+          ->transform(WholeNumber(1, 1'000'000'000))
+          ->capture_default_str();
   sim->add_option("--driver", flags->driver,
                   "coordinator, document, mixed (the document, shared with nodes that behave as\n"
                   "PyTorch's), launcher (the coordinator, with launchers and their workers), or\n"
@@ -511,7 +517,10 @@ void AddSim(CLI::App& app, Run* run) {
   sim->add_flag("--hunt", flags->hunt, "With each of the bugs that can be planted: find it");
   sim->add_flag("--json", flags->json,
                 "Print JSON; real_* and peak_mib vary, all the rest follows from the seed");
-  sim->callback([flags, run] { *run = [flags] { return Simulate(*flags); }; });
+  sim->callback([flags, runs, run] {
+    if (flags->hunt && runs->empty()) flags->runs = kHuntRuns;
+    *run = [flags] { return Simulate(*flags); };
+  });
 }
 
 }  // namespace muster::cli

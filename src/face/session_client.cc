@@ -365,7 +365,8 @@ void SessionClient::OnPush(const Push& push) {
     case Kind::kLeft:
       left_ = true;
       break;
-    case Kind::kEnded:
+    case Kind::kEnded:  // now, and not only when the server can be reached again
+      LosePlace(push.why);
       break;
   }
   monitor_->NotifyAll();

@@ -405,6 +405,7 @@ void EtcdLink::Hear(const wire::EtcdNotice& notice) {
   if (step_ != Step::kOpen) return;
   if (!heard_.closed || before.closed) return;
   join_.reset();
+  close_.reset();  // done: the next run of this name is not meant
   owner_.OnPush({.kind = Push::Kind::kClosed,
                  .round = heard_.stage_round,
                  .graceful = heard_.graceful,

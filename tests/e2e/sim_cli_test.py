@@ -99,8 +99,8 @@ class SimCommand(Processes, unittest.TestCase):
         self.assertIn(rest[found].split("(run 1): ")[1], again.stdout)
 
     def test_a_drawn_hunt_tells_its_seed(self):
-        hunt = self.start("sim", "--runs", "1", "--hunt")
-        self.assertRegex(hunt.stdout.readline(), r"^seed \d+: ")
+        hunt = self.start("sim", "--hunt")
+        self.assertRegex(hunt.stdout.readline(), r"^seed \d+: for each bug up to 1000 runs")
 
     def test_a_curve_shows_the_cost_of_a_node(self):
         done = sim("--curve", "--nodes", "1000", "--json")
@@ -185,7 +185,7 @@ class SimCommand(Processes, unittest.TestCase):
                               (["--seed", LAST_SEED, "--runs", "2"], f"beyond the last seed, {LAST_SEED}"),
                               (["--driver", ""], "--driver: '' is none of"),
                               (["--plant", ""], "--plant: ''"),
-                              (["--plant", "nothing"], "no such bug")):
+                              (["--plant", "nothing"], "none of fencing-ignored, ")):
             with self.subTest(options=options):
                 done = sim(*options)
                 self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
@@ -231,15 +231,17 @@ class SimScript(unittest.TestCase):
         _, calls = self.calls(SIM_RUNS="200000")
         self.assertIn("--seed 1 --curve --driver coordinator", calls)
         self.assertIn("--seed 1 --curve --side-by-side --driver coordinator", calls)
-        self.assertRegex(calls[-2], r"^--seed 1 --runs 200000 .*--require-probes$")
-        self.assertRegex(calls[-1], r"^--seed 1 --runs 40000 .*--driver etcd --require-probes$")
+        self.assertRegex(calls[-3], r"^--seed 1 --runs 200000 .*--require-probes$")
+        self.assertRegex(calls[-2], r"^--seed 1 --runs 40000 .*--driver etcd --require-probes$")
+        self.assertRegex(calls[-1], r"^--seed 1 --runs 40000 .*--driver launcher --require-probes$")
 
     def test_a_short_one_does_not_and_says_so(self):
         told, calls = self.calls(SIM_RUNS="199999", SIM_SEED="3")
         self.assertIn("sim: 199999 runs are fewer than 200,000: ", told)
         self.assertIn("--seed 3 --curve --driver coordinator --nodes 10000", calls)
-        self.assertRegex(calls[-2], r"^--seed 3 --runs 199999 ")
-        self.assertRegex(calls[-1], r"^--seed 3 --runs 39999 .*--driver etcd$")
+        self.assertRegex(calls[-3], r"^--seed 3 --runs 199999 ")
+        self.assertRegex(calls[-2], r"^--seed 3 --runs 39999 .*--driver etcd$")
+        self.assertRegex(calls[-1], r"^--seed 3 --runs 39999 .*--driver launcher$")
         self.assertNotIn("--require-probes", told)
 
 

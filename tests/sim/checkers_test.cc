@@ -63,6 +63,13 @@ TEST_F(CheckersTest, WhoKnowsThatItIsClosedDoesNotForget) {
   EXPECT_THAT(checkers.violation(), HasSubstr("forgotten"));
 }
 
+TEST_F(CheckersTest, WhoKnowsThatItIsClosedHasNoPlaceAnyMore) {
+  checkers.SeePlace("node", 3, false);
+  EXPECT_EQ(checkers.violation(), "");
+  checkers.SeePlace("node", 3, true);
+  EXPECT_EQ(checkers.violation(), "node knew that it was closed, and is in round 3");
+}
+
 TEST_F(CheckersTest, TooFewOrTooMany) {
   checkers.SeeState(1, Complete(0, 1));
   EXPECT_THAT(checkers.violation(), HasSubstr("min_nodes is 2"));

@@ -245,6 +245,27 @@ TEST_F(EtcdLinkTest, ANewLeaderTellsThatNobodyWaitsAnyMore) {
   EXPECT_EQ(member->Last(Kind::kNodesWaiting)->count, 0);
 }
 
+TEST_F(EtcdLinkTest, WhoClosedTheLastRunDoesNotCloseTheNextOne) {
+  settings.min_nodes = settings.max_nodes = 2;
+  LinkNode& closer = Joining();
+  LinkNode& other = Joining();
+  Run(3s);
+  closer.link->Close("done");
+  Run(1s);
+  ASSERT_EQ(closer.Count(Kind::kClosed), 1u);
+  closer.process.Pause();
+  other.Go();
+  Run(10s);  // nobody is left who knows of the run
+  LinkNode& next = Joining();
+  Joining();
+  Run(3s);
+  ASSERT_EQ(next.Count(Kind::kComplete), 1u);
+  closer.process.Resume();
+  Run(10s);
+  EXPECT_GE(closer.Count(Kind::kOpened), 2u);
+  EXPECT_EQ(next.Count(Kind::kClosed), 0u);
+}
+
 TEST_F(EtcdLinkTest, WhoIsPausedForTooLongLearnsThatItIsOut) {
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);

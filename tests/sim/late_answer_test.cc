@@ -1,7 +1,10 @@
 // What the simulator found, as small stories.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "muster/coordinated_rendezvous.h"
@@ -17,7 +20,7 @@ class LateAnswerTest : public testing::Test {
  protected:
   // Joins, and joins again whenever somebody waits, or it is out, or its time is up.
   void StartNode(SimProcess& process, std::vector<RendezvousInfo>& joined) {
-    process.Start([&process, &joined] {
+    process.Start([this, &process, &joined] {
       CoordinatedRendezvousHandler handler({.host = "10.0.0.1",
                                             .port = 29400,
                                             .is_host = false,
@@ -29,12 +32,21 @@ class LateAnswerTest : public testing::Test {
       while (process.alive()) {
         try {
           joined.push_back(handler.NextRendezvous());
-          while (process.alive() && !handler.AwaitEvent(std::chrono::milliseconds(100))) {
-          }
+          std::optional<MembershipEvent> event;
+          while (process.alive() && !event)
+            event = handler.AwaitEvent(std::chrono::milliseconds(100));
+          if (event) heard[&process].push_back(*event);
         } catch (const RendezvousError&) {
         }
       }
     });
+  }
+
+  void EndAll() {
+    a.Kill(Network::Ending::kTold);
+    b.Kill(Network::Ending::kTold);
+    server.Kill(Network::Ending::kTold);
+    store.reset();
   }
 
   Scheduler scheduler;
@@ -49,6 +61,7 @@ class LateAnswerTest : public testing::Test {
   SimProcess b{scheduler, network, host_b, 3, {}, 3};
   std::vector<RendezvousInfo> joined_a;
   std::vector<RendezvousInfo> joined_b;
+  std::map<const SimProcess*, std::vector<MembershipEvent>> heard;
 };
 
 // Found by seed 10752127: the assignment to a round that was over was taken for the answer to the
@@ -64,10 +77,26 @@ TEST_F(LateAnswerTest, AnAnswerThatComesTooLateIsNotTakenForThatToTheNextCall) {
   scheduler.RunUntil(20s);
   ASSERT_FALSE(joined_a.empty());
   EXPECT_EQ(joined_a.back().round, joined_b.back().round);
-  a.Kill(Network::Ending::kTold);
-  b.Kill(Network::Ending::kTold);
+  EndAll();
+}
+
+// Seeds 29 and 57 find it since the simulator reads that, too: the node worked on until it reached
+// a server again.
+TEST_F(LateAnswerTest, WhoReadsThatItIsOutDoesNotWorkOnThoughTheServerIsGone) {
+  StartNode(a, joined_a);
+  StartNode(b, joined_b);
+  scheduler.RunUntil(1s);
+  ASSERT_EQ(joined_b.size(), 1u);
+  b.Pause();
+  scheduler.RunUntil(6s);
+  ASSERT_FALSE(heard[&a].empty()) << "b is given up";
   server.Kill(Network::Ending::kTold);
-  store.reset();
+  b.Resume();
+  scheduler.RunUntil(7s);
+  ASSERT_EQ(heard[&b].size(), 1u);
+  EXPECT_EQ(heard[&b][0].kind, MembershipEvent::Kind::kPlaceLost);
+  EXPECT_THAT(heard[&b][0].why, testing::HasSubstr("not heard of for"));
+  EndAll();
 }
 
 }  // namespace
