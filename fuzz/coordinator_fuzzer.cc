@@ -52,7 +52,9 @@ struct Told {
 class World {
  public:
   explicit World(Input& input)
-      : coordinator_({.runs_max = 2, .nodes_per_run_max = 5, .seed = input.Byte()}),
+      : coordinator_({.runs_max = 2,
+                      .nodes_per_run_max = 5,
+                      .entropy = [prng = Prng(input.Byte())]() mutable { return prng.Next(); }}),
         settings_{
             .min_nodes = 1 + input.Byte() % 3, .max_nodes = 1, .last_call = input.OneOf(kTimes)} {
     settings_.max_nodes = settings_.min_nodes + input.Byte() % 3;

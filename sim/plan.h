@@ -94,6 +94,7 @@ struct Plan {
   RunSettings settings{};
   Duration join_timeout = 20s;
   size_t server_loops = 1;
+  Duration run_kept = 600s;  ///< How long the server remembers a run without nodes.
   NetworkOptions network{};
   Faults faults{};
   LaunchPlan launch{};

@@ -19,6 +19,7 @@ StoreHost::StoreHost(SimProcess& process, uint16_t port, const StoreHostOptions&
            [this](size_t loop) { Knock(loop, &StoreService::Collect); }),
       sessions_(options.coordinator, options.loops, process.clock(), &StoreHub::LoopOf,
                 [this](size_t loop) { Knock(loop, &StoreService::CollectPushes); }) {
+  KeepScopes(sessions_, hub_);
   for (size_t i = 0; i < options.loops; ++i) {
     loops_.push_back(std::make_unique<SimLoop>(process));
     services_.push_back(std::make_unique<StoreService>(*loops_[i], hub_, sessions_, i,

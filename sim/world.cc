@@ -120,7 +120,10 @@ void World::StartServer() {
   ++epoch_;
   host_ = std::make_unique<StoreHost>(
       *server_, kPort,
-      StoreHostOptions{.loops = plan_.server_loops, .coordinator = {.seed = server_->Seed()}});
+      StoreHostOptions{.loops = plan_.server_loops,
+                       .coordinator = {.ended_kept = plan_.run_kept,
+                                       .entropy = [server = server_] { return server->Seed(); },
+                                       .has_store = true}});
   if (!watch_) return;
   network_.on_arrival = [this](Connection& connection, size_t side, std::string_view bytes) {
     watch_->OnArrival(connection, side, bytes);

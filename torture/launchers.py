@@ -40,8 +40,8 @@ class Launcher(Victim):
 
     @property
     def node_name(self):
-        """As the others are told."""
-        return f"{self.machine.address}_{self.pid}_0"
+        """As the others are told, but for the random number at its end."""
+        return f"{self.machine.address}_{self.pid}_"
 
     def introduces(self):
         return {**super().introduces(), "node": self.node_name, "workers": self.workers}

@@ -86,7 +86,7 @@ def _is_told(word, number, name):
     if word.kind != "member_lost" or word.data["round"] != number:
         return False
     named, _, more = word.data["who"].partition(" and ")
-    return bool(more) or name in named.split(", ")
+    return bool(more) or any(one.startswith(name) for one in named.split(", "))
 
 
 def _had_to_go(word, number):

@@ -198,8 +198,8 @@ class Node(Victim):
 
     @property
     def node_name(self):
-        """As the others are told."""
-        return f"{self.machine.address}_{self.pid}_0"
+        """As the others are told, but for the random number at its end."""
+        return f"{self.machine.address}_{self.pid}_"
 
     def introduces(self):
         return {**super().introduces(), "node": self.node_name}

@@ -62,8 +62,8 @@ class CoordinatedRendezvousHandler final : public RendezvousHandler {
   CoordinatedRendezvousHandler(CoordinatedRendezvousOptions options, Surroundings& around);
   ~CoordinatedRendezvousHandler() override;
 
-  /// This node, as the server knows it: "10.0.0.7_4711_0"; before the first contact: "_4711_0".
-  std::string node() const;
+  /// Without its address before the first contact, unless `local_addr` says it.
+  std::string node() const override;
 
   using RendezvousHandler::SetClosed;
   std::string GetBackend() const override { return "muster"; }

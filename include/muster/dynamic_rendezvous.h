@@ -42,8 +42,7 @@ class DynamicRendezvousHandler final : public RendezvousHandler {
   ~DynamicRendezvousHandler() override;
 
   const RendezvousSettings& settings() const;
-  /// This node, as others see it: "host_4711_0".
-  std::string node() const;
+  std::string node() const override;
   RendezvousCost cost() const;
 
   using RendezvousHandler::SetClosed;

@@ -67,8 +67,7 @@ class EtcdRendezvousHandler final : public RendezvousHandler {
   EtcdRendezvousHandler(EtcdRendezvousOptions options, Connector connect, Surroundings& around);
   ~EtcdRendezvousHandler() override;
 
-  /// This node: "10.0.0.7_4711_0".
-  std::string node() const;
+  std::string node() const override;
 
   using RendezvousHandler::SetClosed;
   std::string GetBackend() const override { return "etcd"; }

@@ -108,6 +108,10 @@ class RendezvousHandler {
   virtual std::string GetBackend() const = 0;
   virtual std::string GetRunId() const = 0;
 
+  /// This node, as the others are told of it: "10.0.0.7_4711_83920571"; address, process id, and a
+  /// number that tells launchers apart that have both in common. "": the backend names nobody.
+  virtual std::string node() const { return ""; }
+
   /// Whether the others reach the rendezvous through this process, and lose it with it.
   virtual bool IsHost() const { return false; }
 

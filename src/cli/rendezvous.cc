@@ -17,6 +17,7 @@
 #include "cli/process.h"
 #include "cli/progress.h"
 #include "core/agent/rendezvous_keys.h"
+#include "muster/prefix_store.h"
 #include "muster/rendezvous.h"
 
 namespace muster::cli {
@@ -110,9 +111,8 @@ void Note(const RendezvousFlags& flags, const MembershipEvent& event) {
 
 void Print(const RendezvousInfo& info, const RendezvousFlags& flags) {
   const RendezvousStoreInfo& master = info.bootstrap_store_info;
-  const std::string prefix = flags.backend == "static"
-                                 ? flags.run_id
-                                 : Concat("torch.rendezvous.", flags.run_id, ".", info.round);
+  const auto* store = dynamic_cast<const PrefixStore*>(info.store.get());
+  const std::string prefix = store == nullptr ? "" : store->prefix();
   const Json line = {{"rank", info.rank},
                      {"world_size", info.world_size},
                      {"round", info.round},
@@ -135,7 +135,7 @@ void Print(const RendezvousInfo& info, const RendezvousFlags& flags) {
 /// Waits for the next round and prints it. What the handler throws is thrown here; a signal ends
 /// the process.
 void Join(RendezvousHandler& handler, const RendezvousFlags& flags, const StopSignals& signals) {
-  Note(flags, "joining");
+  Note(flags, "joining", {{"node", handler.node()}});
   std::promise<RendezvousInfo> promise;
   std::future<RendezvousInfo> joined = promise.get_future();
   std::thread waiter([&] {

@@ -86,10 +86,12 @@ Json ToJson(const MemberReport& member, bool in_etcd) {
 Json ToJson(const RunReport& run, bool in_etcd) {
   Json json = {{"run", run.id},
                {"round", run.round},
+               {"generation", run.generation.ToString()},
                {"phase", Name(run.phase)},
                {"min_nodes", run.settings.min_nodes},
                {"max_nodes", run.settings.max_nodes},
                {"world_size", run.world_size}};
+  if (in_etcd) json.erase("generation");
   if (run.last_call_left) json["last_call_left_seconds"] = Seconds(*run.last_call_left);
   if (!run.closed_by.empty()) json["closed_by"] = run.closed_by;
   json["summary"] = Sentence(run);

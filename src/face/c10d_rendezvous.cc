@@ -12,16 +12,19 @@
 #include "base/trim.h"
 #include "face/event_recorder.h"
 #include "face/reconnect.h"
+#include "face/this_process.h"
 #include "muster/dynamic_rendezvous.h"
 #include "muster/file_store.h"
 #include "muster/network.h"
 #include "muster/tcp_store.h"
+#include "runtime/status_client.h"
 
 namespace muster {
 
 namespace {
 
 constexpr int kDefaultPort = 29400;
+constexpr Duration kStatusPatience = 2s;
 
 // "No state yet". A key that does not exist cannot be read without blocking, so it always exists.
 constexpr std::string_view kNothing = "Y2FuaW1hZGFt";
@@ -195,6 +198,29 @@ bool C10dRendezvousBackend::AwaitNews(std::string_view news, std::chrono::millis
   return true;
 }
 
+namespace {
+
+// A muster server refuses the document of a run that its coordinator has, and can only hang up to
+// say so. What it has against us is learnt by asking how the run stands.
+void ThrowIfOfBackendMuster(const RendezvousParameters& parameters) {
+  const HostAndPort at = ParseRendezvousEndpoint(parameters.endpoint, kDefaultPort);
+  Surroundings& around = ThisProcess();
+  const Instant deadline = around.clock().Now() + kStatusPatience;
+  Result<StatusClient> server =
+      StatusClient::Connect(around.dialer(), {at.host, static_cast<uint16_t>(at.port)}, deadline);
+  if (!server) return;
+  const Result<std::vector<RunReport>> runs = server->Ask(parameters.run_id, deadline);
+  if (!runs || runs->empty()) return;
+  const std::vector<MemberReport>& members = runs->front().members;
+  throw RendezvousError(Concat(
+      "run '", parameters.run_id, "' at ", at.host, ":", at.port, " is one of backend muster",
+      members.empty() ? "" : Concat(" (node '", members.front().node.ToString(), "')"),
+      ", and this node was given backend c10d: give all nodes the same backend, or this job "
+      "another id"));
+}
+
+}  // namespace
+
 C10dRendezvous CreateC10dBackend(const RendezvousParameters& parameters) {
   const EventRecorder events({}, parameters.run_id, [] {
     return EventOrigin{.hostname = FullyQualifiedName(), .pid = ProcessId()};
@@ -215,7 +241,12 @@ C10dRendezvous CreateC10dBackend(const RendezvousParameters& parameters) {
     // A connection of its own: whoever blocks on the other one must not hold heartbeats up.
     std::shared_ptr<Store> own =
         Reaching("be connected to a second time", [&] { return made.store->Clone(); });
-    made.backend = std::make_unique<C10dRendezvousBackend>(std::move(own), parameters.run_id);
+    try {
+      made.backend = std::make_unique<C10dRendezvousBackend>(std::move(own), parameters.run_id);
+    } catch (const RendezvousConnectionError&) {
+      if (StoreType(parameters) != "file") ThrowIfOfBackendMuster(parameters);
+      throw;
+    }
     return made;
   } catch (const std::exception& error) {
     const auto what = [&] { return std::string(error.what()); };

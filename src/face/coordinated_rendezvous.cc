@@ -149,8 +149,8 @@ struct CoordinatedRendezvousHandler::Impl final : SessionRendezvous {
 
   std::shared_ptr<Store> StoreOf(const Push& assignment, const SessionClient& session) override {
     ConnectStore(session);
-    return std::make_shared<PrefixStore>(
-        Concat("torch.rendezvous.", options.run_id, ".", assignment.round), store);
+    return std::make_shared<PrefixStore>(RoundPrefix(assignment.generation, assignment.round),
+                                         store);
   }
 
   // One of before a break may be out of order.

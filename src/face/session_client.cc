@@ -332,8 +332,11 @@ void SessionClient::OnPush(const Push& push) {
     case Kind::kComplete:
       is_spare_ = false;
       if (!joining_) break;
-      if (push.round <= last_round_ && !Planted(Bug::kStalePushAccepted)) break;  // said again
+      if (push.generation == last_generation_ && push.round <= last_round_ &&
+          !Planted(Bug::kStalePushAccepted))
+        break;  // said again
       last_round_ = push.round;
+      last_generation_ = push.generation;
       assignment_ = push;
       stands_ = push;
       report_.reset();

@@ -111,6 +111,7 @@ class SessionClient final : private RendezvousLinkOwner {
   std::optional<int64_t> place_lost_;  // the round whose place is lost, and that is known
   std::optional<Push> assignment_;     // of the round that the node is in
   int64_t last_round_ = -1;
+  Generation last_generation_{};
   std::optional<Outcome> outcome_;  // of the join under way
   Instant join_by_ = Instant::Never();
   int64_t waiting_ = 0;

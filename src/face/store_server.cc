@@ -7,11 +7,11 @@
 #include <thread>
 #include <vector>
 
+#include "adapters/posix/entropy.h"
 #include "adapters/posix/posix_clock.h"
 #include "adapters/uv/uv_listener.h"
 #include "adapters/uv/uv_loop.h"
 #include "base/text.h"
-#include "face/this_process.h"
 #include "face/throw.h"
 #include "runtime/session_hub.h"
 #include "runtime/store_hub.h"
@@ -53,8 +53,8 @@ CoordinatorOptions CoordinatorOptionsOf(const StoreServerOptions& options) {
   return {.runs_max = options.runs_max,
           .nodes_per_run_max = options.nodes_per_run_max,
           .ended_kept = options.run_kept_max,
-          // Of the tokens: those of an earlier server must mean nothing here.
-          .seed = ThisProcess().Seed()};
+          .entropy = RandomFromKernel,
+          .has_store = true};
 }
 
 size_t ThreadCount(const StoreServerOptions& options) {
@@ -101,6 +101,7 @@ struct StoreServer::Impl {
             [this](size_t loop) { Knock(loop, &StoreService::Collect); }),
         sessions(CoordinatorOptionsOf(options), ThreadCount(options), clock, &StoreHub::LoopOf,
                  [this](size_t loop) { Knock(loop, &StoreService::CollectPushes); }) {
+    KeepScopes(sessions, hub);
     const size_t count = ThreadCount(options);
     services.resize(count);
     for (size_t i = 0; i < count; ++i) threads.push_back(ValueOrThrow(UvThread::Open()));

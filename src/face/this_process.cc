@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "adapters/posix/entropy.h"
 #include "adapters/posix/host.h"
 #include "adapters/posix/posix_clock.h"
 #include "adapters/posix/posix_dialer.h"
@@ -129,6 +130,8 @@ class RealProcess final : public Surroundings {
   Clock& clock() override { return clock_; }
   Dialer& dialer() override { return dialer_; }
   uint32_t process_id() const override { return ProcessId(); }
+  // Address and process id do not tell launchers apart that run in containers: each is process 1 of
+  // its own, and some share an address. The first number is random, the next ones count up.
   int64_t NextNodeId() override { return nodes_++; }
   uint64_t Seed() override {
     return static_cast<uint64_t>(clock_.Wall()) ^ (uint64_t{ProcessId()} << 40) ^
@@ -149,7 +152,7 @@ class RealProcess final : public Surroundings {
  private:
   PosixClock clock_;
   PosixDialer dialer_{clock_};
-  std::atomic<int64_t> nodes_ = 0;
+  std::atomic<int64_t> nodes_ = static_cast<int64_t>(RandomFromKernel() >> 24);
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/planted.h"
+#include "base/prng.h"
 #include "base/probe.h"
 #include "base/text.h"
 
@@ -231,7 +232,9 @@ void EtcdLeader::TakeUp(Seat& seat, Instant now, Pushes& out) {
 
 void EtcdLeader::Begin() {
   const Instant now = loop_.Now();
-  coordinator_.emplace(CoordinatorOptions{.seed = options_.seed, .judges_silence = false});
+  coordinator_.emplace(
+      CoordinatorOptions{.entropy = [prng = Prng(options_.seed)]() mutable { return prng.Next(); },
+                         .judges_silence = false});
   EtcdOutbox::Owner& owner = *this;
   const auto& turn = read_->results[kTurn].pairs;
   outbox_.emplace(etcd_, loop_,

@@ -1,7 +1,10 @@
 #include "runtime/session_hub.h"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
+
+#include "base/limits.h"
 
 namespace muster {
 
@@ -28,6 +31,7 @@ Pushes SessionHub::Turn(size_t loop, const Work& work) {
   Pushes mine;
   Pushes decided;
   std::vector<size_t> to_knock;
+  std::vector<ScopeChange> scopes;
   {
     const std::lock_guard lock(mutex_);
     // Read here, not before: another loop's turn in between would be in the future.
@@ -44,7 +48,9 @@ Pushes SessionHub::Turn(size_t loop, const Work& work) {
       mailboxes_[its].push_back(std::move(push));
     }
     next_due_ = coordinator_.NextDue().since_start;
+    scopes = coordinator_.TakeScopeChanges();
   }
+  for (const ScopeChange& change : scopes) keeper_(change);
   for (const size_t its : to_knock) knock_(its);
   return mine;
 }
@@ -106,18 +112,25 @@ void SessionHub::Inspect(const std::function<void(const Coordinator&)>& look) {
   look(coordinator_);
 }
 
-std::vector<RunReport> SessionHub::Status(std::string_view run_id, size_t names_max) {
+SessionHub::StatusPage SessionHub::Status(const wire::SessionRequest& request) {
   const std::lock_guard lock(mutex_);
   const Instant now = clock_.Now();
-  std::vector<RunReport> reports;
-  if (!run_id.empty()) {
-    if (auto report = coordinator_.Report(run_id, names_max, now))
-      reports.push_back(std::move(*report));
-    return reports;
+  StatusPage page;
+  if (!request.run_id.empty()) {
+    const size_t names = std::min<size_t>(request.names_max, kStatusNamesMax);
+    if (auto report = coordinator_.Report(request.run_id, names, now))
+      page.runs.push_back(std::move(*report));
+    return page;
   }
-  for (const std::string& id : coordinator_.RunIds())
-    reports.push_back(*coordinator_.Report(id, 0, now));
-  return reports;
+  page.runs = coordinator_.Reports(request.after, kStatusRunsMax + 1, now);
+  page.more = page.runs.size() > kStatusRunsMax;
+  if (page.more) page.runs.pop_back();
+  return page;
+}
+
+bool SessionHub::IsInUse(std::string_view run_id) {
+  const std::lock_guard lock(mutex_);
+  return coordinator_.IsInUse(run_id);
 }
 
 }  // namespace muster

@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/spinning_mutex.h"
@@ -30,6 +31,10 @@ class SessionHub {
   SessionHub(const CoordinatorOptions& options, size_t loops, Clock& clock,
              std::function<size_t(ClientId)> loop_of, std::function<void(size_t loop)> knock);
 
+  /// Who keeps the keys of rounds: is told which scopes are in use, by any loop's thread, without
+  /// the lock. Before the first request.
+  void TellScopesTo(std::function<void(const ScopeChange&)> keeper) { keeper_ = std::move(keeper); }
+
   // Each of these returns what is to be told now to sessions of the calling loop, in order.
 
   /// Any request of a node but kStatus.
@@ -46,8 +51,15 @@ class SessionHub {
   /// Shows the coordinator to `look`, between two turns.
   void Inspect(const std::function<void(const Coordinator&)>& look);
 
-  /// How runs stand: one of them, or (an empty id) all, without their nodes.
-  std::vector<RunReport> Status(std::string_view run_id, size_t names_max);
+  /// How runs stand: one of them with its nodes, or (an empty id) those after `after`, without.
+  struct StatusPage {
+    std::vector<RunReport> runs{};
+    bool more = false;
+  };
+  StatusPage Status(const wire::SessionRequest& request);
+
+  /// Whether the coordinator has nodes of this run.
+  bool IsInUse(std::string_view run_id);
 
  private:
   template <typename Work>
@@ -58,6 +70,7 @@ class SessionHub {
   Clock& clock_;
   const std::function<size_t(ClientId)> loop_of_;
   const std::function<void(size_t)> knock_;
+  std::function<void(const ScopeChange&)> keeper_;
   std::atomic<Duration> next_due_{Duration::max()};
   std::atomic<Duration> ticked_at_;
   std::atomic<bool> ticks_ = false;

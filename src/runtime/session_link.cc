@@ -222,11 +222,13 @@ void SessionLink::Heed(const Push& push) {
   if (push.token != token_ || push.incarnation != incarnation_) return;  // of another time
   switch (push.kind) {
     case Kind::kComplete:
-      if (push.round <= round_ && !Planted(Bug::kStalePushAccepted)) {
+      if (push.generation == generation_ && push.round <= round_ &&
+          !Planted(Bug::kStalePushAccepted)) {
         MUSTER_PROBE("a node was told again of a round that it knew");
         return;  // said again after a break; its owner has heard it, or had given up
       }
       round_ = push.round;
+      generation_ = push.generation;
       if (!join_) MUSTER_PROBE("a place came too late, and was given back");
       if (!join_) return Say({.kind = Said::kLeave, .token = token_});  // it came too late
       join_.reset();
@@ -259,6 +261,10 @@ void SessionLink::Heed(const Push& push) {
 }
 
 void SessionLink::Opened(const Push& push) {
+  if (push.version < wire::kSessionVersionOldest || push.version > wire::kSessionVersion) {
+    return GiveUp(Concat("it wants to speak version ", push.version,
+                         " of the session protocol, which was not offered"));
+  }
   token_ = push.token;
   incarnation_ = push.incarnation;
   options_.hello.node.addr = push.addr;  // and stays, whichever way the next connection comes

@@ -92,7 +92,8 @@ class SessionLink final : public RendezvousLink, private StreamHandler {
   bool plain_ = false;     // it is one
   uint64_t token_ = 0;     // 0: nothing to be taken up again
   uint32_t incarnation_ = 0;
-  int64_t round_ = -1;  // the last one that the node was in
+  int64_t round_ = -1;       // the last one that the node was in,
+  Generation generation_{};  // and of which run
   struct Wish {
     Duration timeout;
     Instant until;

@@ -46,18 +46,29 @@ Result<std::string> StatusClient::NextFrame(Instant deadline) {
 }
 
 Result<std::vector<RunReport>> StatusClient::Ask(const std::string& run_id, Instant deadline) {
+  std::vector<RunReport> runs;
+  while (true) {
+    MUSTER_TRY(const bool more, AskForMore(run_id, runs, deadline));
+    if (!more) return runs;
+  }
+}
+
+Result<bool> StatusClient::AskForMore(const std::string& run_id, std::vector<RunReport>& runs,
+                                      Instant deadline) {
   std::string request;
   wire::AppendSessionFrame(request, {.kind = wire::SessionRequest::Kind::kStatus,
                                      .run_id = run_id,
+                                     .after = runs.empty() ? "" : runs.back().id,
                                      .names_max = std::numeric_limits<uint32_t>::max()});
   MUSTER_CHECK_OK(stream_->Send(request, deadline));
-  std::vector<RunReport> runs;
+  const size_t before = runs.size();
   while (true) {
     MUSTER_TRY(const std::string frame, NextFrame(deadline));
     MUSTER_TRY(auto reply, wire::ReadSessionReply(frame));
     auto* part = std::get_if<wire::StatusPart>(&reply);
     if (part == nullptr) continue;
-    if (part->kind == wire::StatusPart::Kind::kDone) return runs;
+    // An answer that brings nothing has no end.
+    if (part->kind == wire::StatusPart::Kind::kDone) return part->more && runs.size() > before;
     if (part->kind == wire::StatusPart::Kind::kRun) runs.push_back(std::move(part->run));
     if (part->kind == wire::StatusPart::Kind::kMember && !runs.empty())
       runs.back().members.push_back(std::move(part->member));

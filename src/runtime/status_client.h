@@ -24,6 +24,9 @@ class StatusClient {
 
  private:
   explicit StatusClient(std::unique_ptr<BlockingStream> stream) : stream_(std::move(stream)) {}
+  /// Of the runs after the last one that is there; whether there are others.
+  Result<bool> AskForMore(const std::string& run_id, std::vector<RunReport>& runs,
+                          Instant deadline);
   /// The bytes of the next message.
   Result<std::string> NextFrame(Instant deadline);
   Status ReceiveMore(Instant deadline);

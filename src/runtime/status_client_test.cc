@@ -69,7 +69,7 @@ Result<std::vector<RunReport>> Asked(Server& server, const std::string& run_id) 
 
 std::string Status(const std::vector<RunReport>& runs) {
   std::string out;
-  wire::AppendStatus(out, runs);
+  wire::AppendStatus(out, runs, false);
   return out;
 }
 

@@ -20,6 +20,8 @@ constexpr size_t kKeptBufferBytes = 1024;
 // Replies above this are handed to the stream with their buffer.
 constexpr size_t kLargeReplyBytes = 256 * 1024;
 constexpr size_t kKeptReplyBytes = 2 * 1024 * 1024;
+// The shared document of a run of backend c10d is the key of this and the run's id.
+constexpr std::string_view kDocumentPrefix = "/torch.rendezvous.";
 }  // namespace
 
 StoreConnection::StoreConnection(StoreService& service, ClientId id, StreamPtr stream)
@@ -175,6 +177,36 @@ void StoreConnection::Introduce(Hello& hello) {
   if (const Result<Endpoint> to = ParseHostPort(stream_->local())) hello.server_addr = to->host;
 }
 
+std::optional<Push> StoreConnection::WhyNot(const wire::SessionRequest& open) {
+  const auto refuse = [&](Push::Refusal refusal, std::string why) {
+    return Refuse({.token = open.token, .round = open.round}, refusal, std::move(why));
+  };
+  if (!open.IsUnderstood()) {
+    return refuse(
+        Push::Refusal::kVersion,
+        Concat("the node speaks versions ", open.version_oldest, " to ", open.version,
+               " of muster's session protocol, and this server ", wire::kSessionVersionOldest,
+               " to ", wire::kSessionVersion, ": run the same release of muster on all machines"));
+  }
+  const std::string& id = open.hello.run_id;
+  if (service_.hub_.Contains(Concat(kDocumentPrefix, id))) {
+    return refuse(Push::Refusal::kSettings,
+                  Concat("run '", Printable(id), "' is one of backend c10d on this server (key '",
+                         kDocumentPrefix.substr(1), Printable(id),
+                         "'), and this node was given backend muster: give all nodes the same "
+                         "backend, or this job another id"));
+  }
+  return std::nullopt;
+}
+
+// Called with the store's lock held: a node of backend muster registers first and looks for the key
+// afterwards, so one of two that come at the same time sees the other.
+bool StoreConnection::MixesBackends(const Request& request) const {
+  if (request.op != Op::kCompareSet && request.op != Op::kSet) return false;
+  if (!request.key.starts_with(kDocumentPrefix)) return false;
+  return service_.sessions_.IsInUse(request.key.substr(kDocumentPrefix.size()));
+}
+
 Result<size_t> StoreConnection::RunSession(std::string_view bytes) {
   using Kind = wire::SessionRequest::Kind;
   MUSTER_TRY(const size_t size, wire::SessionFrameSize(bytes));
@@ -182,7 +214,8 @@ Result<size_t> StoreConnection::RunSession(std::string_view bytes) {
   MUSTER_TRY(wire::SessionRequest request, wire::ReadSessionRequest(bytes.substr(0, size)));
   if (request.kind == Kind::kStatus) {
     std::string status;
-    wire::AppendStatus(status, service_.sessions_.Status(request.run_id, request.names_max));
+    const SessionHub::StatusPage page = service_.sessions_.Status(request);
+    wire::AppendStatus(status, page.runs, page.more);
     if (status.size() > service_.hub_.ReplyRoom()) {
       return Error{Code::kProtocol, Concat("a status of ", HumanBytes(status.size()),
                                            ", more than one reply may have")};
@@ -193,11 +226,21 @@ Result<size_t> StoreConnection::RunSession(std::string_view bytes) {
   }
   if (request.kind == Kind::kOpen) {
     if (has_session_) return Error{Code::kProtocol, "a second session on one connection"};
+    if (std::optional<Push> refusal = WhyNot(request)) {
+      Tell(*refusal);
+      return size;
+    }
     has_session_ = true;
     Introduce(request.hello);
     service_.WatchSessions();
   }
   service_.Deliver(service_.sessions_.Handle(service_.index_, id_, request));
+  if (request.kind == Kind::kOpen) {
+    if (const std::optional<Push> refusal = WhyNot(request)) {
+      Tell(*refusal);
+      return Error{Code::kProtocol, refusal->why};
+    }
+  }
   return size;
 }
 
@@ -209,11 +252,16 @@ Result<size_t> StoreConnection::RunBatch() {
   size_t done = 0;
   Reply::Why refused = Reply::Why::kNothing;
   Op op = Op::kPing;
+  bool mixes = false;
 
   StoreHub::Turn turn(service_.hub_, service_.index_);
   if (turn.TakeArrived(id_)) wire::AppendReply(replies, stop_waiting);
   for (const auto& [request, end] : batch) {
     op = request.op;
+    if (MixesBackends(request)) {
+      mixes = true;
+      break;
+    }
     bool let_go = false;
     const Reply reply = turn.Step(id_, request, now, &let_go);
     refused = reply.why;
@@ -236,6 +284,12 @@ Result<size_t> StoreConnection::RunBatch() {
   }
   Account();
   service_.Deliver(local);
+  if (mixes) {
+    return Error{Code::kProtocol,
+                 Concat(Name(op),
+                        " of the document of a c10d rendezvous, whose run is one of "
+                        "backend muster on this server: give all nodes the same backend")};
+  }
   if (refused != Reply::Why::kNothing) {
     return Error{Code::kProtocol, Concat(Name(op), ": ", Describe(refused))};
   }

@@ -2,6 +2,7 @@
 // us.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -9,6 +10,7 @@
 #include "ports/transport.h"
 #include "runtime/store_service.h"
 #include "wire/request_reader.h"
+#include "wire/session_codec.h"
 
 namespace muster {
 
@@ -50,8 +52,12 @@ class StoreConnection final : public StreamHandler {
   /// there.
   Result<size_t> RunSession(std::string_view bytes);
   void Introduce(Hello& hello);
+  /// What the server has against the node before the coordinator is asked.
+  std::optional<Push> WhyNot(const wire::SessionRequest& open);
   /// Judges the first bytes. Returns the size of VALIDATE once it is there, 0 while it is not.
   Result<size_t> Handshake(std::string_view bytes);
+  /// Whether a node of backend c10d wants to write the document of a run of backend muster.
+  bool MixesBackends(const Request& request) const;
   void KeepRest(std::string_view bytes, size_t done);
   /// Tells the hub how many bytes of replies wait here now.
   void Account();

@@ -28,6 +28,13 @@ std::string StoreHub::Peek(std::string_view key) {
   return std::string(reply.value);
 }
 
+bool StoreHub::Contains(std::string_view key) {
+  const std::lock_guard lock(mutex_);
+  Released nobody;
+  const Request check{.op = Op::kCheck, .keys = {&key, 1}};
+  return machine_.Step({}, check, {}, nobody).kind == Reply::Kind::kReady;
+}
+
 StoreHub::Turn::Turn(StoreHub& hub, size_t loop) : hub_(hub), loop_(loop), lock_(hub.mutex_) {
   arrived_.swap(hub_.mailboxes_[loop_]);
   hub_.machine_.LimitReplies(hub_.ReplyRoom());

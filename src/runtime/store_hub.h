@@ -37,8 +37,12 @@ class StoreHub {
   /// What one reply may have now.
   uint64_t ReplyRoom() const;
 
+  void OpenScope(std::string_view) {}
+  void DropScope(std::string_view) {}
   /// What is stored under a key, as the wire names it; empty if nothing is.
   std::string Peek(std::string_view key);
+  /// Whether something is.
+  bool Contains(std::string_view key);
 
   /// The loop's index travels in its clients' ids.
   static ClientId MakeClientId(size_t loop, uint64_t number) {

@@ -19,6 +19,17 @@ Duration TickPeriod(const StoreServiceOptions& options) {
 }
 }  // namespace
 
+void KeepScopes(SessionHub& sessions, StoreHub& store) {
+  sessions.TellScopesTo([&store](const ScopeChange& change) {
+    const std::string scope = ScopeOf(change.generation, change.round);
+    if (change.in_use) {
+      store.OpenScope(scope);
+    } else {
+      store.DropScope(scope);
+    }
+  });
+}
+
 StoreService::StoreService(Loop& loop, StoreHub& hub, SessionHub& sessions, size_t index,
                            const StoreServiceOptions& options, LogSink log)
     : loop_(loop),

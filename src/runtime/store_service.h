@@ -28,6 +28,9 @@ struct StoreServiceOptions {
   Duration stall_max = 60s;  ///< A connection that takes none of its replies for so long is closed.
 };
 
+/// Has the store delete the keys of a round when the coordinator has no use for them any more.
+void KeepScopes(SessionHub& sessions, StoreHub& store);
+
 class StoreConnection;
 
 class StoreService {

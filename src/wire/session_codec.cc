@@ -19,6 +19,7 @@ using std::chrono::milliseconds;
 
 constexpr size_t kHeadBytes = 1 + sizeof(uint32_t);
 constexpr size_t kTextBytesMax = 4096;
+constexpr int64_t kRoundMax = int64_t{1} << 60;
 
 // Fields are written and read by the same walk over a message, so that the two cannot disagree.
 class Writer {
@@ -88,6 +89,7 @@ class Reader {
   void Complain(std::string what) {
     if (wrong_.empty()) wrong_ = std::move(what);
   }
+  void IgnoreRest() { bytes_ = {}; }
   Status Finish() {
     if (wrong_.empty() && !bytes_.empty()) Complain(Concat(bytes_.size(), " bytes too many"));
     if (wrong_.empty()) return Ok();
@@ -135,7 +137,7 @@ void Fields(Walk& walk, Hello& hello) {
 
 /// False: there is no such kind.
 template <typename Walk>
-bool Fields(Walk& walk, SessionRequest& request, uint8_t& version) {
+bool Fields(Walk& walk, SessionRequest& request) {
   using Kind = SessionRequest::Kind;
   walk(request.kind);
   walk(request.token);
@@ -143,8 +145,10 @@ bool Fields(Walk& walk, SessionRequest& request, uint8_t& version) {
   walk(request.round);
   switch (request.kind) {
     case Kind::kOpen:
-      walk(version);
-      if (version == kSessionVersion) Fields(walk, request.hello);
+      walk(request.version);
+      if (request.version < kSessionVersionOldest) return true;
+      walk(request.version_oldest);
+      if (request.IsUnderstood()) Fields(walk, request.hello);
       return true;
     case Kind::kJoin:
       walk(request.join_timeout);
@@ -154,6 +158,7 @@ bool Fields(Walk& walk, SessionRequest& request, uint8_t& version) {
       return true;
     case Kind::kStatus:
       walk(request.run_id);
+      walk(request.after);
       walk(request.names_max);
       return true;
     case Kind::kLeave:
@@ -172,6 +177,7 @@ bool Fields(Walk& walk, Push& push) {
   walk(push.round);
   switch (push.kind) {
     case Kind::kOpened:
+      walk(push.version);
       walk(push.resumed);
       walk(push.addr);
       return true;
@@ -191,6 +197,8 @@ bool Fields(Walk& walk, Push& push) {
       walk(push.count);
       walk(push.addr);
       walk(push.port);
+      walk(push.generation.server);
+      walk(push.generation.run);
       return true;
     case Kind::kLost:
       walk(push.count);
@@ -232,6 +240,8 @@ void Fields(Walk& walk, RunReport& run) {
   walk(run.id);
   walk(run.phase);
   walk(run.round);
+  walk(run.generation.server);
+  walk(run.generation.run);
   Fields(walk, run.settings);
   walk(run.world_size);
   walk(run.participants);
@@ -255,6 +265,7 @@ bool Fields(Walk& walk, StatusPart& part) {
       Fields(walk, part.member);
       return true;
     case StatusPart::Kind::kDone:
+      walk(part.more);
       return true;
   }
   return false;
@@ -294,21 +305,21 @@ std::string SessionGreeting(bool ask) {
 void AppendSessionFrame(std::string& out, const SessionRequest& request) {
   AppendFrame(out, [&] {
     SessionRequest copy = request;
-    uint8_t version = kSessionVersion;
     Writer writer(out);
-    Fields(writer, copy, version);
+    Fields(writer, copy);
   });
 }
 
 void AppendSessionFrame(std::string& out, const Push& push) {
   AppendFrame(out, [&] {
     Push copy = push;
+    if (copy.kind == Push::Kind::kOpened && copy.version == 0) copy.version = kSessionVersion;
     Writer writer(out);
     Fields(writer, copy);
   });
 }
 
-void AppendStatus(std::string& out, const std::vector<RunReport>& runs) {
+void AppendStatus(std::string& out, const std::vector<RunReport>& runs, bool more) {
   const auto append = [&out](StatusPart part) {
     AppendFrame(out, [&] {
       Writer writer(out);
@@ -322,7 +333,7 @@ void AppendStatus(std::string& out, const std::vector<RunReport>& runs) {
     for (const MemberReport& member : run.members)
       append({.kind = StatusPart::Kind::kMember, .member = member});
   }
-  append({.kind = StatusPart::Kind::kDone});
+  append({.kind = StatusPart::Kind::kDone, .more = more});
 }
 
 Result<size_t> SessionFrameSize(std::string_view bytes) {
@@ -344,22 +355,17 @@ Result<SessionRequest> ReadSessionRequest(std::string_view frame) {
   MUSTER_ASSERT(frame.size() >= kHeadBytes);
   Reader reader(frame.substr(kHeadBytes));
   SessionRequest request;
-  uint8_t version = kSessionVersion;
-  if (!Fields(reader, request, version)) return NoSuchKind(static_cast<uint8_t>(request.kind));
-  if (version != kSessionVersion) {
-    return Error{Code::kProtocol, Concat("sessions of version ", version,
-                                         ", where this server speaks ", kSessionVersion)};
-  }
+  if (!Fields(reader, request)) return NoSuchKind(static_cast<uint8_t>(request.kind));
+  // A later version adds fields to the end of what this one knows.
+  const bool is_later = request.version > kSessionVersion || !request.IsUnderstood();
+  if (request.kind == SessionRequest::Kind::kOpen && is_later) reader.IgnoreRest();
   MUSTER_CHECK_OK(reader.Finish());
-  if (Name(request.hello.settings.policy).empty()) {
+  if (request.IsUnderstood() && Name(request.hello.settings.policy).empty()) {
     return Error{Code::kProtocol, Concat("a rank policy numbered ",
                                          static_cast<uint8_t>(request.hello.settings.policy))};
   }
-  // Rounds are counted up from 0: nobody gets near this by honest means. Who claims to have been in
-  // the highest is still counted on from there.
-  constexpr int64_t kRoundMax = int64_t{1} << 53;
-  const int64_t most = request.kind == SessionRequest::Kind::kOpen ? kRoundMax : 2 * kRoundMax;
-  if (request.round < -1 || request.round > most) {
+  // Rounds are counted up from 0, or from what a node may claim: no honest node gets near this.
+  if (request.round < -1 || request.round > kRoundMax) {
     return Error{Code::kProtocol, Concat("a round numbered ", request.round)};
   }
   if (request.kind == SessionRequest::Kind::kOpen) {

@@ -19,9 +19,12 @@ namespace muster::wire {
 
 /// Far above PyTorch's, which end a connection at the first opcode that they do not know.
 inline constexpr uint8_t kSessionOpcode = 0xA0;
-inline constexpr uint8_t kSessionVersion = 1;
-/// A key that no client can make (theirs start with '/'): a server that has it speaks sessions of
-/// this version.
+/// The versions of this protocol that this build speaks. A node names its own range when it opens a
+/// session, and both go on with the highest that they have in common.
+inline constexpr uint8_t kSessionVersion = 2;
+inline constexpr uint8_t kSessionVersionOldest = 2;
+/// A key that no client can make (theirs start with '/'). Every muster server has it, whatever
+/// versions it speaks; its last word is that of the first one, and stays.
 inline constexpr std::string_view kSessionKey = "muster/session/1";
 /// What a server answers to the greeting that asks for sessions, if it has them.
 inline constexpr char kSessionsSpoken = 0;
@@ -33,14 +36,22 @@ struct SessionRequest {
   enum class Kind : uint8_t { kOpen, kJoin, kLeave, kClose, kKeepAlive, kStatus };
 
   Kind kind = Kind::kKeepAlive;
-  uint64_t token = 0;        ///< Of the session; kOpen: of the one to be taken up again.
-  uint32_t incarnation = 0;  ///< Of the session; kOpen: 0.
-  int64_t round = -1;        ///< The last one that the node was in; -1: none.
-  Hello hello{};             ///< kOpen.
-  Duration join_timeout{};   ///< kJoin; whole milliseconds.
-  std::string reason{};      ///< kClose.
-  std::string run_id{};      ///< kStatus; empty: all runs, without their nodes.
-  uint32_t names_max = 0;    ///< kStatus: nodes to be named, of each role.
+  uint64_t token = 0;                 ///< Of the session; kOpen: of the one to be taken up again.
+  uint32_t incarnation = 0;           ///< Of the session; kOpen: 0.
+  int64_t round = -1;                 ///< The last one that the node was in; -1: none.
+  uint8_t version = kSessionVersion;  ///< kOpen: the highest that the node speaks,
+  uint8_t version_oldest = kSessionVersionOldest;  ///< and the lowest.
+  Hello hello{};            ///< kOpen; empty where there is no version in common.
+  Duration join_timeout{};  ///< kJoin; whole milliseconds.
+  std::string reason{};     ///< kClose.
+  std::string run_id{};     ///< kStatus; empty: all runs, without their nodes,
+  std::string after{};      ///< from the one after this on: an answer has a limited number.
+  uint32_t names_max = 0;   ///< kStatus: nodes to be named, of each role.
+
+  /// kOpen: whether node and server can understand each other.
+  bool IsUnderstood() const {
+    return version >= kSessionVersionOldest && version_oldest <= kSessionVersion;
+  }
 };
 
 /// Part of the answer to kStatus: for each run its head, then its members, then kDone.
@@ -50,6 +61,7 @@ struct StatusPart {
   Kind kind = Kind::kDone;
   RunReport run{};        ///< kRun; without members.
   MemberReport member{};  ///< kMember.
+  bool more = false;      ///< kDone: of runs that follow, ask again.
 };
 
 /// What a connection starts with: VALIDATE, and if `ask`, a CHECK for the key above.
@@ -57,8 +69,8 @@ std::string SessionGreeting(bool ask);
 
 void AppendSessionFrame(std::string& out, const SessionRequest& request);
 void AppendSessionFrame(std::string& out, const Push& push);
-/// All parts of the answer.
-void AppendStatus(std::string& out, const std::vector<RunReport>& runs);
+/// All parts of the answer. `more`: runs follow that are not in it.
+void AppendStatus(std::string& out, const std::vector<RunReport>& runs, bool more);
 
 /// The size of the frame that `bytes` begin with; 0 while that cannot be known; kProtocol for what
 /// is no frame.

@@ -144,13 +144,12 @@ class Etcd:
 class Node:
     """`muster rendezvous --follow --journal`, every line that it says, and when."""
 
-    def __init__(self, command, address):
+    def __init__(self, command):
         self._lines = {"stdout": [], "stderr": []}
         self._ended = set()  # which of the two
         self._changed = threading.Condition()
         self.process = child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.pid = self.process.pid
-        self.name = f"{address}_{self.pid}_0"
         self._readers = [threading.Thread(target=self._read, args=(name,), daemon=True) for name in self._lines]
         for reader in self._readers:
             reader.start()
@@ -174,13 +173,18 @@ class Node:
             self._changed.wait_for(lambda: find() or name in self._ended, PATIENCE)
             found = find()
         if not found:
-            raise AssertionError(f"{what}: {self.name} has ended, or {PATIENCE} s have passed; it said {self._lines}")
+            raise AssertionError(f"{what}: node {self.pid} has ended, or {PATIENCE} s have passed; it said {self._lines}")
         return found
 
     def error(self, pattern):
         """The first line on its standard error that has that, as soon as it is there."""
         return self._once("stderr", lambda: next((line for line in self._lines["stderr"]
                                                   if re.search(pattern, line.text)), None), f"'{pattern}'")
+
+    @property
+    def name(self):
+        """As the others are told."""
+        return self.event(lambda event: event.kind == "joining", "it is about to join").data["node"]
 
     @property
     def events(self):
@@ -258,7 +262,7 @@ class OnEtcd(unittest.TestCase):
                    "--id", run, "--nodes", nodes, "--hold", "600", "--journal", "--local-addr", self.ADDRESS, *(("--follow",) if follow else ()),
                    *(() if "--last-call" in arguments else ("--last-call", str(LAST_CALL_S))),
                    *(("--conf", conf) if conf else ()), *arguments]
-        node = Node(command, self.ADDRESS)
+        node = Node(command)
         self.nodes.append(node)
         self.addCleanup(node.kill)
         return node

@@ -40,7 +40,7 @@ class JobsInEtcd(Fleet):
 
     def leader_first(self, agents):
         value = until(lambda: self.etcd.get(f"{self.prefix}/job/leader"), "a launcher leads the rendezvous")
-        return sorted(agents, key=lambda agent: f'"127.0.0.1_{agent.pid}_0"' not in value)
+        return sorted(agents, key=lambda agent: f'"127.0.0.1_{agent.pid}_' not in value)
 
     def test_two_nodes_with_two_workers_each(self):
         done = os.path.join(self.folder, "done")

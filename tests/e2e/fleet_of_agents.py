@@ -286,6 +286,14 @@ class Fleet(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
 
+    def prefix_of(self, round_number):
+        """What the keys of a round of the job begin with, on a server of ours that coordinates it."""
+        done = subprocess.run([MUSTER, "status", "--server", self.endpoint, "--run", "job", "--json"],
+                              capture_output=True, text=True, timeout=PATIENCE, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (run,) = json.loads(done.stdout)["runs"]
+        return f"muster.run/{run['generation']}/{round_number}/"
+
     def one_world(self, *agents, after=-1):
         """Waits until they, and nobody else, are in a round later than that; returns their workers."""
         def there():

@@ -71,18 +71,18 @@ class Scenarios:
             self.assertEqual(one["world_size"], 2)
             self.assertEqual(one["round"], 0)
             self.assertEqual(one["master_addr"], "127.0.0.1")
-            self.assertEqual(one["store_prefix"], "torch.rendezvous.run.0")
+            self.assertRegex(one["store_prefix"], f"^{self.PREFIX}$")
             self.assertEqual(list(one), ["rank", "world_size", "round", "master_addr", "master_port", "store_prefix"])
         self.assertEqual(told[0]["master_port"], told[1]["master_port"])
 
     def test_a_waiting_node_says_for_whom_in_plain_lines(self):
         first = self.node()
         line = self.line_with(first, "1 of 2 nodes are here (")  # names may be known a moment later
-        self.assertRegex(line, r"^muster: round 0: 1 of 2 nodes are here \(127\.0\.0\.1_\d+_0\), 1 more is needed; "
+        self.assertRegex(line, r"^muster: round 0: 1 of 2 nodes are here \(127\.0\.0\.1_\d+_\d+\), 1 more is needed; "
                                r"gives up in \d+ s$")
         second = self.node()
         self.assertRegex(self.outcome(first)[0], r"^rank \d of 2 in round 0; workers meet at 127\.0\.0\.1:\d+; "
-                                                 r"keys under 'torch\.rendezvous\.run\.0'$")
+                                                 rf"keys under '{self.PREFIX}'$")
         self.outcome(second)
 
     def test_on_a_terminal_one_line_is_rewritten(self):
@@ -138,7 +138,9 @@ class Scenarios:
     def test_a_journal_has_all_that_happens_to_a_node(self):
         hold = ("--hold", "60", "--follow", "--last-call", "1", "--journal")
         members = [self.node(*hold, nodes="1:2")]
-        self.assertEqual(json.loads(members[0].stdout.readline()), {"event": "joining"})
+        joining = json.loads(members[0].stdout.readline())
+        self.assertEqual(joining["event"], "joining")
+        self.assertRegex(joining["node"], rf"^127\.0\.0\.1_{members[0].pid}_\d+$")
         first = json.loads(members[0].stdout.readline())
         self.assertEqual(list(first)[:5], ["event", "rank", "world_size", "round", "master_addr"])
         self.assertEqual((first["event"], first["round"], first["world_size"]), ("round", 0, 1))
@@ -156,7 +158,7 @@ class Scenarios:
         self.outcome(self.node(nodes="1"))
         self.outcome(self.node("--close", nodes="1"))
         _, errors = self.outcome(self.node(nodes="1"), status=5)
-        self.assertRegex(errors, r"closed by 127\.0\.0\.1_\d+_0: muster rendezvous --close")
+        self.assertRegex(errors, r"closed by 127\.0\.0\.1_\d+_\d+: muster rendezvous --close")
 
     def test_nobody_comes_status_3_and_who_was_missing(self):
         _, errors = self.outcome(self.node("--timeout", "1"), status=3)
@@ -195,6 +197,7 @@ class Scenarios:
 
 class WithTheCoordinator(Scenarios, Command):
     BACKEND = "muster"
+    PREFIX = r"muster\.run/[0-9a-f]{32}/0"
     HOLD = ("--hold", "0.1")  # the others are told at once
     STANDSTILL_S = 4  # longer than either side may be silent
 
@@ -211,13 +214,14 @@ class WithTheCoordinator(Scenarios, Command):
         for node in (closer, watcher):
             lost = told(node)
             self.assertEqual((lost["event"], lost["round"]), ("member_lost", 0))
-            self.assertEqual(lost["who"], f"127.0.0.1_{victim.pid}_0")
+            self.assertRegex(lost["who"], rf"^127\.0\.0\.1_{victim.pid}_\d+$")
             self.assertTrue(lost["why"])
             self.assertEqual([told(node)["event"] for _ in range(2)], ["joining", "round"])
         closer.send_signal(signal.SIGTERM)
         self.assertEqual(json.loads(self.outcome(closer)[0]), {"event": "closing"})
-        self.assertEqual(told(watcher), {"event": "closed",
-                                         "who": f"127.0.0.1_{closer.pid}_0: muster rendezvous --close"})
+        closed = told(watcher)
+        self.assertEqual(closed["event"], "closed")
+        self.assertRegex(closed["who"], rf"^127\.0\.0\.1_{closer.pid}_\d+: muster rendezvous --close$")
 
     def test_the_journal_of_a_spare_has_the_end_too(self):
         closer = self.node("--hold", "60", "--close", "--json", nodes="1")
@@ -261,6 +265,7 @@ class WithTheCoordinator(Scenarios, Command):
 
 class WithASharedState(Scenarios, Command):
     BACKEND = "c10d"
+    PREFIX = r"torch\.rendezvous\.run\.0"
     STANDSTILL_S = 7  # longer than a client otherwise waits for the end of a wait to be confirmed
 
     def test_no_server_status_4_and_where(self):

@@ -227,7 +227,7 @@ class KillMatrix(Fleet):
         self.meet()
         done = self.before[1 if self.victim.startswith("worker") else 0]
         done.order("exit 0")
-        key = f"torch.rendezvous.job.{self.met}/torchelastic/agent/terminal_state/num_members"
+        key = self.prefix_of(self.met) + "torchelastic/agent/terminal_state/num_members"
         until(lambda: self.store(self.endpoint, "check", key)["value"], "one node is at the exit barrier")
         return self.struck_pid(self.before[0])
 

@@ -18,7 +18,9 @@ LAST_MEMBER = "torchelastic/agent/terminal_state/last_member"
 class Job(Fleet):
     """Ways to look at a job of several nodes."""
 
-    PREFIX = "torch.rendezvous.job.0/"
+    @property
+    def prefix(self):
+        return self.prefix_of(0)
 
     def finish(self, *agents, status=0):
         for agent in agents:
@@ -30,16 +32,16 @@ class Job(Fleet):
         return [[worker.rank for worker in agent.workers(count)] for agent in agents]
 
     def value(self, key):
-        return self.store(self.endpoint, "get", self.PREFIX + key)["value"]
+        return self.store(self.endpoint, "get", self.prefix + key)["value"]
 
     def keys(self):
-        return {key.removeprefix(self.PREFIX) for key in self.store(self.endpoint, "keys", self.PREFIX)["keys"]}
+        return {key.removeprefix(self.prefix) for key in self.store(self.endpoint, "keys", self.prefix)["keys"]}
 
 
 class StaticJob(Job):
     BACKEND = "static"
     CONF = {"timeout": "600"}
-    PREFIX = "job/"
+    prefix = "job/"
 
     def static_nodes(self, *options_of_each, **more):
         """A node for each, in that order."""
@@ -134,6 +136,7 @@ class FailuresOfStaticNodes(StaticJob):
 
 class SharedStateJob(Job):
     BACKEND = "c10d"
+    prefix = "torch.rendezvous.job.0/"
     CONF = QUICK_C10D
 
 
@@ -252,12 +255,12 @@ class Scenarios:
         early.worker().order("exit 0")
         last = late.worker()
         until(lambda: NUM_MEMBERS in self.keys(), "the first is at the barrier")
-        self.assertEqual(self.store(self.endpoint, "add", self.PREFIX + NUM_MEMBERS, "0")["value"], 1)
+        self.assertEqual(self.store(self.endpoint, "add", self.prefix + NUM_MEMBERS, "0")["value"], 1)
         self.assertNotIn(LAST_MEMBER, self.keys())
         self.assertFalse(early.ended)
         last.order("exit 0")
         self.assert_ends(0, early, late)
-        self.assertEqual(self.store(self.endpoint, "add", self.PREFIX + NUM_MEMBERS, "0")["value"], 2)
+        self.assertEqual(self.store(self.endpoint, "add", self.prefix + NUM_MEMBERS, "0")["value"], 2)
         self.assertIn(LAST_MEMBER, self.keys())
 
     def test_launch132_a_node_that_has_succeeded_does_not_wait_for_one_that_failed(self):

@@ -206,7 +206,7 @@ class AmongNodes(Fleet):
         early, late = (self.agent("--verbose", nodes="2", host=False) for _ in range(2))
         early.worker().order("exit 0")
         worker = late.worker()
-        key = "torch.rendezvous.job.0/torchelastic/agent/terminal_state/num_members"
+        key = self.prefix_of(0) + "torchelastic/agent/terminal_state/num_members"
         until(lambda: self.store(self.endpoint, "check", key)["value"], "the first is at the barrier")
         early.send(signal.SIGTERM)
         self.assert_ends(1, early)

@@ -68,8 +68,12 @@ TEST_P(SessionTest, AUsersKeyOfThatNameIsAKeyLikeAnyOther) {
 
 namespace {
 
-/// What nobody can know in advance: a token is written as eight times 77.
-std::string Masked(std::string frame) { return frame.replace(6, 8, std::string(8, '\x77')); }
+/// What nobody can know in advance: token and generation are written as many times 77.
+std::string Masked(std::string frame) {
+  const bool is_complete = static_cast<uint8_t>(frame.at(5)) == uint8_t(Kind::kComplete);
+  if (is_complete) frame.replace(frame.size() - 16, 16, std::string(16, '\x77'));
+  return frame.replace(6, 8, std::string(8, '\x77'));
+}
 
 /// In one line, however long: ToHex() cuts.
 std::string InHex(const std::string& bytes) {
@@ -80,7 +84,7 @@ std::string InHex(const std::string& bytes) {
 }
 
 constexpr std::string_view kOpenHead =
-    "a0 6a 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 ff ff ff ff ff ff ff ff 01 "
+    "a0 6b 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 ff ff ff ff ff ff ff ff 02 02 "
     "03 00 6a 6f 62 08 00 ";
 constexpr std::string_view kOpenTail =
     " 67 12 00 00 00 00 00 00 00 00 00 00 00 00 00 00 "
@@ -103,7 +107,7 @@ TEST_P(SessionTest, TwoNodesMeetAsDocumented) {
     if (who.token == 0) who.token = std::get<Push>(ReplyOf(frame)).token;
   };
   const std::string opened =
-      "a0 20 00 00 00 00 77 77 77 77 77 77 77 77 01 00 00 00 00 00 00 00 00 00 00 00 00 08 00 ";
+      "a0 21 00 00 00 00 77 77 77 77 77 77 77 77 01 00 00 00 00 00 00 00 00 00 00 00 02 00 08 00 ";
   say(one, std::string(kOpenHead) + "31 30 2e 30 2e 30 2e 31" + std::string(kOpenTail));
   expect(one, opened + "31 30 2e 30 2e 30 2e 31");
   constexpr std::string_view kJoin =
@@ -118,9 +122,10 @@ TEST_P(SessionTest, TwoNodesMeetAsDocumented) {
   expect(two, opened + "31 30 2e 30 2e 30 2e 32");
   say(two, kJoin);
   const auto complete = [](const std::string& rank) {
-    return "a0 39 00 00 00 05 77 77 77 77 77 77 77 77 01 00 00 00 00 00 00 00 00 00 00 00 " + rank +
+    return "a0 49 00 00 00 05 77 77 77 77 77 77 77 77 01 00 00 00 00 00 00 00 00 00 00 00 " + rank +
            " 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 "
-           "08 00 31 30 2e 30 2e 30 2e 31 3c 73";
+           "08 00 31 30 2e 30 2e 30 2e 31 3c 73 "
+           "77 77 77 77 77 77 77 77 77 77 77 77 77 77 77 77";
   };
   expect(two, complete("01"));
   expect(one, complete("00"));
@@ -205,7 +210,7 @@ TEST_P(SessionTest, TheFirstSegmentMayHoldEverything) {
   client.Send(wire::SessionGreeting(true) + FrameOf({.kind = Said::kOpen, .hello = hello}) +
               PingBytes(7));
   EXPECT_EQ(client.Receive(1), kReady);
-  const Push opened = std::get<Push>(ReplyOf(client.Receive(5 + 21 + 1 + 2 + 1)));
+  const Push opened = std::get<Push>(ReplyOf(client.Receive(5 + 21 + 2 + 2 + 1)));
   EXPECT_EQ(opened.kind, Kind::kOpened);
   EXPECT_EQ(opened.addr, "n");
   EXPECT_EQ(client.Receive(4), U32(7));

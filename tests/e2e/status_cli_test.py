@@ -11,7 +11,8 @@ import unittest
 from processes import MUSTER, Processes
 
 PATIENCE = 60
-NODE = r"127\.0\.0\.1_\d+_0"
+NODE = r"127\.0\.0\.1_\d+_\d+"
+ROLES = ("participants", "waiting", "spares", "idle")
 HEARD = r"heard \d+\.\d s ago"
 
 
@@ -28,7 +29,14 @@ class Status(Processes, unittest.TestCase):
                           stderr=subprocess.DEVNULL)
 
     def names(self, *nodes):
-        return [f"127.0.0.1_{node.pid}_0" for node in nodes]
+        """As the server has them, once it has: address, process id, and a random number."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            members = [member["node"] for run in self.runs().values() for role in ROLES for member in run[role]]
+            names = [name for node in nodes for name in members if name.startswith(f"127.0.0.1_{node.pid}_")]
+            if len(names) == len(nodes):
+                return names
+            self.assertLess(time.monotonic(), deadline, members)
 
     def status(self, *arguments, status=0):
         done = subprocess.run([MUSTER, "status", "--server", self.address, *arguments], capture_output=True, text=True,
@@ -91,7 +99,7 @@ class Once(Status):
 
     def test_a_complete_round_has_ranks_and_says_when_each_was_heard(self):
         nodes = [self.node("--json", conf=f",rank_policy=label,label=host-{number}") for number in range(2)]
-        ranks = {f"127.0.0.1_{node.pid}_0": json.loads(node.stdout.readline())["rank"] for node in nodes}
+        ranks = dict(zip(self.names(*nodes), [json.loads(node.stdout.readline())["rank"] for node in nodes]))
         stands = self.once(lambda run: run["phase"] == "complete")
         self.assertEqual((stands["round"], stands["world_size"], stands["summary"]), (0, 2, "in round 0 with 2 nodes"))
         self.assertEqual({member["node"]: member["rank"] for member in stands["participants"]}, ranks)

@@ -276,7 +276,7 @@ class CoordinatorWorld {
   }
 
   const Setup setup_;
-  Coordinator coordinator_{{.seed = 7}};
+  Coordinator coordinator_;
   Instant now_ = kStart;
   uint64_t sessions_ = 0;
   std::vector<Client> clients_;

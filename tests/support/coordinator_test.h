@@ -93,7 +93,7 @@ class CoordinatorTest : public ::testing::Test {
   }
   const RendezvousState& State() const { return coordinator_.Find("run")->state; }
 
-  Coordinator coordinator_{{.seed = 7}};
+  Coordinator coordinator_;
   Instant now_{100s};
   uint64_t sessions_ = 0;
   std::map<std::string, Talker> talkers_;

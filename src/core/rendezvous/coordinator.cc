@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/planted.h"
+#include "base/prng.h"
 #include "base/probe.h"
 #include "base/text.h"
 #include "core/rendezvous/transitions.h"
@@ -27,10 +28,20 @@ bool InLastCall(const RendezvousState& state) {
   return state.deadline && !state.complete && !state.closed && !state.participants.empty();
 }
 
+// A member of a round may still look for keys of the one before: the failure that ended it.
+constexpr size_t kScopesKept = 2;
+
+CoordinatorOptions WithEntropy(CoordinatorOptions options) {
+  if (!options.entropy) options.entropy = [prng = Prng(0)]() mutable { return prng.Next(); };
+  return options;
+}
+
 }  // namespace
 
 Coordinator::Coordinator(const CoordinatorOptions& options)
-    : options_(options), prng_(options.seed) {}
+    : options_(WithEntropy(options)),
+      server_generation_(NewToken()),
+      closed_runs_({options_.entropy(), options_.entropy()}) {}
 
 const Coordinator::Run* Coordinator::Find(std::string_view run_id) const {
   const auto found = runs_.find(run_id);
@@ -242,6 +253,7 @@ void Coordinator::Complete(Run& run, Pushes& out) {
     StopJoining(run, member);
   }
   run.told_waiting = 0;
+  UseScope(run);
   for (const auto& [node, rank] : run.state.participants) TellState(run, run.members.at(node), out);
 }
 
@@ -339,6 +351,7 @@ void Coordinator::TellState(const Run& run, const Member& member, Pushes& out) {
       push.world_size = state.WorldSize();
       push.addr = run.first_addr;
       push.port = run.first_port;
+      push.generation = run.generation;
     }
   } else if (state.wait_list.contains(member.node)) {
     push.kind = Push::Kind::kWaiting;
@@ -404,7 +417,33 @@ void Coordinator::Reschedule(Run& run, Instant now) {
   if (due != Instant::Never()) due_.insert({due, run.serial, &run});
 }
 
+void Coordinator::UseScope(Run& run) {
+  run.scopes.push_back(run.state.round);
+  if (options_.has_store)
+    scope_changes_.push_back({run.generation, run.state.round, /*in_use=*/true});
+  LeaveScopes(run, kScopesKept);
+}
+
+void Coordinator::LeaveScopes(Run& run, size_t kept) {
+  while (run.scopes.size() > kept) {
+    if (options_.has_store)
+      scope_changes_.push_back({run.generation, run.scopes.front(), /*in_use=*/false});
+    run.scopes.erase(run.scopes.begin());
+  }
+}
+
+void Coordinator::EvictEnded(Instant now) {
+  if (runs_.size() < options_.runs_max || ended_.empty()) return;
+  Run& oldest = *std::get<Run*>(*ended_.begin());
+  if (oldest.state.closed) {
+    MUSTER_PROBE("a closed run was evicted, and stays closed");
+    closed_runs_.Add(oldest.id, oldest.forget_at, now);
+  }
+  Forget(oldest);
+}
+
 void Coordinator::Forget(Run& run) {
+  LeaveScopes(run, 0);
   due_.erase({run.due, run.serial, &run});
   ended_.erase({run.forget_at, run.serial, &run});
   runs_.erase(runs_.find(run.id));
@@ -469,10 +508,17 @@ void Coordinator::Excuse(Duration gap, Instant now) {
 // ----------------------------------------------------------------------------------------------
 // for whoever asks
 
-std::vector<std::string> Coordinator::RunIds() const {
-  std::vector<std::string> ids;
-  for (const auto& [id, run] : runs_) ids.push_back(id);
-  return ids;
+std::vector<RunReport> Coordinator::Reports(std::string_view after, size_t runs_max,
+                                            Instant now) const {
+  std::vector<RunReport> reports;
+  for (auto run = runs_.upper_bound(after); run != runs_.end() && reports.size() < runs_max; ++run)
+    reports.push_back(ReportOn(run->second, 0, now));
+  return reports;
+}
+
+bool Coordinator::IsInUse(std::string_view run_id) const {
+  const Run* run = Find(run_id);
+  return run != nullptr && !run->members.empty();
 }
 
 std::optional<RunReport> Coordinator::Report(std::string_view run_id, size_t names_max,

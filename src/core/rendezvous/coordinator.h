@@ -6,7 +6,9 @@
 // clock, no thread: whoever drives it delivers what comes out, in order.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <optional>
@@ -15,10 +17,11 @@
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
-#include "base/prng.h"
 #include "base/time.h"
+#include "core/rendezvous/closed_runs.h"
 #include "core/rendezvous/node.h"
 #include "core/rendezvous/observation.h"
 #include "core/rendezvous/operations.h"
@@ -35,10 +38,21 @@ struct CoordinatorOptions {
   size_t runs_max = 10'000;
   size_t nodes_per_run_max = 128 * 1024;
   Duration ended_kept = 600s;  ///< How long a run without nodes is remembered, while there is room.
-  uint64_t seed = 0;           ///< Of the tokens.
+  /// Numbers that nobody can predict, for tokens and generations: the kernel's on a server. Unset:
+  /// a sequence that is the same each time, for tests.
+  std::function<uint64_t()> entropy{};
+  /// The driver has a store beside it, and wants to know which scopes of it are in use.
+  bool has_store = false;
   /// False: whoever drives it knows who lives, and says Disconnect() of those who do not; nobody is
   /// given up for being silent, and nobody is waited for.
   bool judges_silence = true;
+};
+
+/// A scope of the store (see RoundPrefix) has come into use, or its keys can be deleted.
+struct ScopeChange {
+  Generation generation;
+  int64_t round = 0;
+  bool in_use = false;
 };
 
 /// A run as another coordinator has left it, with the nodes of its last round.
@@ -87,9 +101,15 @@ class Coordinator {
   /// For so long, until now, the server could not listen: nobody was silent in that time.
   void Excuse(Duration gap, Instant now);
 
+  /// What has changed since the last call; in order.
+  std::vector<ScopeChange> TakeScopeChanges() { return std::exchange(scope_changes_, {}); }
+
   /// How the run stands, with at most so many of the nodes in each role. nullopt: no such run.
   std::optional<RunReport> Report(std::string_view run_id, size_t names_max, Instant now) const;
-  std::vector<std::string> RunIds() const;
+  /// Of at most so many runs whose ids follow `after`, without their nodes.
+  std::vector<RunReport> Reports(std::string_view after, size_t runs_max, Instant now) const;
+  /// Whether nodes of the run are here.
+  bool IsInUse(std::string_view run_id) const;
 
   struct Member;
   /// What is to happen to a member, and when. Ties are broken by age: a run can be replayed.
@@ -122,6 +142,8 @@ class Coordinator {
   struct Run {
     std::string id;
     uint64_t serial = 0;
+    Generation generation;
+    std::vector<int64_t> scopes;  ///< Rounds whose keys the store still has, oldest first.
     RunSettings settings;
     std::string settings_of;  ///< The node that came first, and whose settings they are.
     RendezvousRules rules;
@@ -167,7 +189,8 @@ class Coordinator {
   };
 
   // --- Sessions
-  Run* RunFor(const Hello& hello, SessionId session, Pushes& out);
+  Run* RunFor(const Hello& hello, SessionId session, Instant now, Pushes& out);
+  Run& NewRun(const std::string& id, Instant now);
   void OpenAnew(Run& run, SessionId session, const Hello& hello, Instant now, Pushes& out);
   void Resume(Run& run, Member& member, SessionId session, Instant now, Pushes& out);
   /// Whose message it is; refuses those that are nobody's.
@@ -214,9 +237,16 @@ class Coordinator {
   Instant NextDueOf(const Run& run) const;
   void Reschedule(Run& run, Instant now);
   void Forget(Run& run);
+  /// Makes room for a new run where there is none; what was closed stays closed.
+  void EvictEnded(Instant now);
+  void UseScope(Run& run);
+  void LeaveScopes(Run& run, size_t kept);
+  uint64_t NewToken() { return std::max<uint64_t>(options_.entropy(), 1); }
 
   const CoordinatorOptions options_;
-  Prng prng_;
+  const uint64_t server_generation_;
+  ClosedRuns closed_runs_;  ///< Those that were evicted before their time.
+  std::vector<ScopeChange> scope_changes_;
   std::map<std::string, Run, std::less<>> runs_;
   std::unordered_map<SessionId, Seat> seats_;
   using Agenda = std::set<std::tuple<Instant, uint64_t, Run*>>;

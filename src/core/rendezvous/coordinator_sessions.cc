@@ -20,7 +20,21 @@ Push Refuse(SessionId session, const Hello& hello, Push::Refusal refusal, std::s
 
 }  // namespace
 
-Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Pushes& out) {
+Coordinator::Run& Coordinator::NewRun(const std::string& id, Instant now) {
+  Run& run = runs_[id];
+  run.id = id;
+  run.serial = ++made_;
+  run.generation = {server_generation_, NewToken()};
+  if (Planted(Bug::kGenerationReused)) run.generation = {1, 1};
+  if (closed_runs_.Contains(id, now)) {
+    run.state.closed = true;
+    run.state.closed_by = "a node of an earlier job of this name";
+  }
+  return run;
+}
+
+Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Instant now,
+                                      Pushes& out) {
   const auto refuse = [&](Push::Refusal refusal, std::string why) {
     out.push_back(Refuse(session, hello, refusal, std::move(why)));
     return nullptr;
@@ -41,15 +55,13 @@ Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Pus
   }
   auto found = runs_.find(hello.run_id);
   if (found == runs_.end()) {
-    if (runs_.size() >= options_.runs_max && !ended_.empty())
-      Forget(*std::get<Run*>(*ended_.begin()));
+    EvictEnded(now);
     if (runs_.size() >= options_.runs_max) {
       return refuse(Push::Refusal::kLimit,
                     Concat("this server has ", runs_.size(), " runs already, its limit"));
     }
-    found = runs_.try_emplace(hello.run_id).first;
-    found->second.id = hello.run_id;
-    found->second.serial = ++made_;
+    NewRun(hello.run_id, now);
+    found = runs_.find(hello.run_id);
   }
   Run& run = found->second;
   if (run.members.empty() && !run.state.closed) {
@@ -66,7 +78,7 @@ Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Pus
 
 void Coordinator::Open(SessionId session, const Hello& hello, Instant now, Pushes& out) {
   MUSTER_ASSERT(!seats_.contains(session));
-  Run* run = RunFor(hello, session, out);
+  Run* run = RunFor(hello, session, now, out);
   if (run == nullptr) return;
   const auto known = run->members.find(hello.node);
   if (known != run->members.end()) {
@@ -104,13 +116,13 @@ void Coordinator::OpenAnew(Run& run, SessionId session, const Hello& hello, Inst
   member.serial = ++made_;
   member.label = hello.label;
   member.bootstrap_port = hello.bootstrap_port;
-  member.token = std::max<uint64_t>(prng_.Next(), 1);
+  member.token = NewToken();
   if (!hello.server_addr.empty() && !IsLoopback(hello.server_addr))
     run.server_addr = hello.server_addr;
-  // A server that was started anew must not give a round's number a second time: workers of the
-  // first may still be there, and their keys.
+  // Rounds only grow, for every node, also where the server has been restarted. A claim counts up
+  // to a limit, so that nobody can use the numbers up.
   if (hello.round + 1 > run.round_floor) MUSTER_PROBE("a node knew a later round than the server");
-  run.round_floor = std::max(run.round_floor, hello.round + 1);
+  run.round_floor = std::max(run.round_floor, std::min(hello.round + 1, kClaimedRoundMax));
   if (!run.state.complete) run.state.round = std::max(run.state.round, run.round_floor);
   Attach(run, member, session, now);
   Tell(run, member, {.kind = Push::Kind::kOpened, .addr = member.node.addr}, out);
@@ -203,9 +215,7 @@ void Coordinator::Disconnect(SessionId session, Instant now) {
 
 void Coordinator::Adopt(const AdoptedRun& adopted, Instant now, Pushes& out) {
   MUSTER_ASSERT(Find(adopted.id) == nullptr);
-  Run& run = runs_[adopted.id];
-  run.id = adopted.id;
-  run.serial = ++made_;
+  Run& run = NewRun(adopted.id, now);
   run.settings = adopted.settings;
   run.settings_of = adopted.settings_of;
   run.rules = run.settings.RulesOf(run.id);
@@ -225,7 +235,7 @@ void Coordinator::Adopt(const AdoptedRun& adopted, Instant now, Pushes& out) {
     member.serial = ++made_;
     member.label = each.label;
     member.bootstrap_port = each.bootstrap_port;
-    member.token = std::max<uint64_t>(prng_.Next(), 1);
+    member.token = NewToken();
     member.place = Place{.round = adopted.round, .rank = each.rank};
     state.participants[each.node] = each.rank;
     state.last_heartbeats[each.node] = WallTime{};

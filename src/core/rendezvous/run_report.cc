@@ -111,6 +111,7 @@ RunReport Coordinator::ReportOn(const Run& run, size_t names_max, Instant now) {
   RunReport report{.id = run.id,
                    .phase = PhaseOf(run),
                    .round = state.round,
+                   .generation = run.generation,
                    .settings = run.settings,
                    .world_size = state.complete ? state.WorldSize() : 0,
                    .participants = static_cast<int64_t>(state.participants.size()),

@@ -9,6 +9,7 @@
 #include "base/time.h"
 #include "core/rendezvous/node.h"
 #include "core/rendezvous/run_settings.h"
+#include "core/rendezvous/session.h"
 
 namespace muster {
 
@@ -35,6 +36,7 @@ struct RunReport {
   std::string id;
   Phase phase = Phase::kEmpty;
   int64_t round = 0;
+  Generation generation{};  ///< All zeros: of a backend that has none.
   RunSettings settings{};
   int64_t world_size = 0;  ///< Of a complete round.
   int64_t participants = 0;

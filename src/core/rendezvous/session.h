@@ -14,6 +14,21 @@ namespace muster {
 /// One connection of one node, as the driver numbers them. Never used twice.
 enum class SessionId : uint64_t {};
 
+/// Which run a round belongs to. A server draws its own part when it starts and the run's part when
+/// the run is created, so two runs of one name never have the same keys.
+struct Generation {
+  uint64_t server = 0;
+  uint64_t run = 0;
+  bool operator==(const Generation&) const = default;
+  std::string ToString() const;  ///< 32 hexadecimal digits.
+};
+
+/// Every key that agents use in a round begins with this: the scope that the server deletes when
+/// the round is old.
+std::string RoundPrefix(const Generation& generation, int64_t round);
+/// The same, as the store's clients and the store itself write it.
+std::string ScopeOf(const Generation& generation, int64_t round);
+
 /// How a node introduces itself.
 struct Hello {
   std::string run_id;
@@ -46,8 +61,8 @@ struct Push {
     kAdmitted,      ///< In the round that is forming.
     kWaiting,       ///< The round is complete; in the list for the next one.
     kSpare,         ///< ... and full.
-    kComplete,      ///< `rank` of `world_size` in `round`; workers meet at `addr`:`port`. In
-                    ///< etcd, `token` is the lease of what belongs to the run.
+    kComplete,      ///< `rank` of `world_size` in `round` of `generation`; workers meet at
+                    ///< `addr`:`port`. In etcd, `token` is the lease of what belongs to the run.
     kLost,          ///< `who` is no longer in the round, and `why`: one or several nodes.
     kNodesWaiting,  ///< `count` nodes wait for the next round.
     kClosed,        ///< By `who`, `why`. Of a spare that is no longer needed: `graceful`.
@@ -63,6 +78,7 @@ struct Push {
                 ///< anew.
     kLimit,     ///< Try again later.
     kPast,      ///< Nothing: what it asked is out of date, and it is about to hear why.
+    kVersion,   ///< Nothing: it and the server have no version of this protocol in common.
   };
 
   SessionId to{};
@@ -74,6 +90,8 @@ struct Push {
   int64_t world_size = 0;
   int64_t count = 0;
   uint64_t token = 0;
+  Generation generation{};
+  uint8_t version = 0;  ///< kOpened: of the protocol that both speak from now on.
   bool resumed = false;
   bool graceful = false;
   std::string addr{};
