@@ -28,6 +28,19 @@ std::string StoreHub::Peek(std::string_view key) {
   return std::string(reply.value);
 }
 
+void StoreHub::OpenScope(std::string_view scope) {
+  const std::lock_guard lock(mutex_);
+  machine_.OpenScope(scope);
+}
+
+void StoreHub::DropScope(std::string_view scope) {
+  bool more = true;
+  while (more) {
+    const std::lock_guard lock(mutex_);
+    more = machine_.DropScope(scope, kKeysPerPiece);
+  }
+}
+
 StoreHub::Turn::Turn(StoreHub& hub, size_t loop) : hub_(hub), loop_(loop), lock_(hub.mutex_) {
   arrived_.swap(hub_.mailboxes_[loop_]);
   hub_.machine_.LimitReplies(hub_.ReplyRoom());
