@@ -1,6 +1,7 @@
 // The store machine against its naive twin (core/store/machine_twin.h): an input is a story, six
 // bytes for each event, and after each event both must have said the same.
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,7 @@ StoreMachineOptions OptionsFrom(Input& input) {
                               .empty_counts_as_zero = input.Flag()};
   if (input.Flag()) options.reply_bytes_max = 5;  // as much as some of the values have
   if (input.Flag()) options.waited_keys_max = 5;
+  if (input.Flag()) options.stray_scope_kept = 1s;
   return options;
 }
 
@@ -46,11 +48,14 @@ Event EventFrom(Input& input) {
   Event event;
   const uint8_t who = input.Byte();
   event.client = kClients[who % std::size(kClients)];
+  if (who >= 228) event.kind = Event::Kind::kOpenScope;
+  if (who >= 234) event.kind = Event::Kind::kDropScope;
   if (who >= 240) event.kind = Event::Kind::kDrop;
   if (who >= 248) event.kind = Event::Kind::kPass;
   event.op = static_cast<Op>(input.Byte() % kOpCount);
   const uint8_t key = input.Byte();
   event.key = kKeys[key % std::size(kKeys)];
+  if (event.kind >= Event::Kind::kOpenScope) event.key = kScopes[key % std::size(kScopes)];
   const uint8_t value = input.Byte();
   event.value = kValues[(value & 15) % std::size(kValues)];
   event.expected = kValues[(value >> 4) % std::size(kValues)];
@@ -60,7 +65,7 @@ Event EventFrom(Input& input) {
   // Up to four keys of two bits each, and as many values.
   uint8_t list = input.Byte();
   for (int count = (key >> 4) % 5; count > 0; --count, list >>= 2) {
-    event.keys.emplace_back(kKeys[list & 3]);
+    event.keys.emplace_back(kKeys[((list & 3) + (key >> 7)) % std::size(kKeys)]);
     event.values.emplace_back(kValues[(value + list) % std::size(kValues)]);
   }
   return event;

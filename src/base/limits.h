@@ -24,6 +24,8 @@ inline constexpr uint64_t kReplyBytesMax = 256ull * 1024 * 1024;
 inline constexpr uint64_t kSmallReplyBytes = 1024 * 1024;
 /// Keys that all parked WAITs together may name; each costs about 100 bytes.
 inline constexpr uint64_t kWaitedKeysMax = 16ull * 1024 * 1024;
+/// Keys that one step may delete, or look at, while others wait for the store.
+inline constexpr size_t kKeysPerPiece = 1'000;
 /// Replies queued for one client that reads slowly; above this its requests wait, so memory does
 /// not grow.
 inline constexpr uint64_t kQueuedReplyBytesMax = 1024 * 1024;

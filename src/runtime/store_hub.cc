@@ -35,6 +35,19 @@ bool StoreHub::Contains(std::string_view key) {
   return machine_.Step({}, check, {}, nobody).kind == Reply::Kind::kReady;
 }
 
+void StoreHub::OpenScope(std::string_view scope) {
+  const std::lock_guard lock(mutex_);
+  machine_.OpenScope(scope);
+}
+
+void StoreHub::DropScope(std::string_view scope) {
+  bool more = true;
+  while (more) {
+    const std::lock_guard lock(mutex_);
+    more = machine_.DropScope(scope, kKeysPerPiece);
+  }
+}
+
 StoreHub::Turn::Turn(StoreHub& hub, size_t loop) : hub_(hub), loop_(loop), lock_(hub.mutex_) {
   arrived_.swap(hub_.mailboxes_[loop_]);
   hub_.machine_.LimitReplies(hub_.ReplyRoom());

@@ -37,12 +37,15 @@ class StoreHub {
   /// What one reply may have now.
   uint64_t ReplyRoom() const;
 
-  void OpenScope(std::string_view) {}
-  void DropScope(std::string_view) {}
   /// What is stored under a key, as the wire names it; empty if nothing is.
   std::string Peek(std::string_view key);
   /// Whether something is.
   bool Contains(std::string_view key);
+
+  /// A scope of keys (core/store/scopes.h) of a live run, and the end of one: all its keys are gone
+  /// on return, the lock having been given back now and then. Any thread.
+  void OpenScope(std::string_view scope);
+  void DropScope(std::string_view scope);
 
   /// The loop's index travels in its clients' ids.
   static ClientId MakeClientId(size_t loop, uint64_t number) {
@@ -68,7 +71,7 @@ class StoreHub {
     Reply Step(ClientId client, const Request& request, Instant now, bool* let_go);
 
     void Drop(ClientId client, Instant now) { hub_.machine_.Drop(client, now, released_); }
-    void Expire(Instant now) { hub_.machine_.Expire(now, released_); }
+    bool Expire(Instant now) { return hub_.machine_.Expire(now, released_); }
     StoreMachineStats Stats() const { return hub_.machine_.Stats(); }
 
     /// Gives the lock back and knocks at the other loops. Returns this loop's clients whose waits

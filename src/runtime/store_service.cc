@@ -114,9 +114,12 @@ void StoreService::Tick() {
     }
   }
   for (const auto& [connection, why] : overdue) Close(*connection, LogLevel::kWarning, why);
-  StoreHub::Turn turn(hub_, index_);
-  turn.Expire(now);
-  Deliver(turn.Finish());
+  bool more = true;
+  while (more) {
+    StoreHub::Turn turn(hub_, index_);
+    more = turn.Expire(now);
+    Deliver(turn.Finish());
+  }
   if (connections_.empty()) tick_.reset();
 }
 

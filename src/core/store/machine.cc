@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <memory>
 #include <optional>
 
 #include "base/assert.h"
@@ -10,12 +11,25 @@
 namespace muster {
 
 StoreMachine::StoreMachine(const StoreMachineOptions& options)
-    : options_(options), queues_(options.reservation_max) {}
+    : options_(options),
+      hasher_(options.hash_secret),
+      scopes_(hasher_, options.stray_scope_kept),
+      queues_(options.reservation_max, scopes_) {}
+
+HashedKey StoreMachine::KeyOf(const Request& request) const {
+  return {request.key, request.hash != 0 ? request.hash : hasher_.Hash(request.key)};
+}
+
+HashedKey StoreMachine::KeyAt(const Request& request, size_t index) const {
+  const std::string_view key = request.keys[index];
+  return {key, request.hashes.empty() ? hasher_.Hash(key) : request.hashes[index]};
+}
 
 Reply StoreMachine::Step(ClientId client, const Request& request, Instant now, Released& released) {
+  now_ = now;
   // Any request but the pop itself shows that the client did not come for the element kept for it.
   if (queues_.has_reservations() && request.op != Op::kQueuePop) {
-    if (const auto freed = queues_.Unreserve(client)) OfferElements(*freed, now, released);
+    if (const auto freed = queues_.Unreserve(client)) OfferElements(freed->hashed(), now, released);
   }
   switch (request.op) {
     case Op::kSet:
@@ -34,12 +48,8 @@ Reply StoreMachine::Step(ClientId client, const Request& request, Instant now, R
       return Cancel(client);
     case Op::kGetNumKeys:
       return Reply::Number(static_cast<int64_t>(entries_.size()));
-    case Op::kDeleteKey: {
-      const auto entry = entries_.find(request.key);
-      if (entry == entries_.end()) return Reply::Number(0);
-      entries_.erase(entry);
-      return Reply::Number(1);
-    }
+    case Op::kDeleteKey:
+      return DeleteKey(request);
     case Op::kAppend:
       return Append(request, released);
     case Op::kMultiGet:
@@ -53,7 +63,7 @@ Reply StoreMachine::Step(ClientId client, const Request& request, Instant now, R
     case Op::kQueuePop:
       return QueuePop(client, request, now, released);
     case Op::kQueueLen:
-      return Reply::Number(static_cast<int64_t>(queues_.Length(request.key)));
+      return Reply::Number(static_cast<int64_t>(queues_.Length(KeyOf(request))));
     case Op::kListKeys:
       return ListKeys();
     case Op::kBarrier:
@@ -65,56 +75,68 @@ Reply StoreMachine::Step(ClientId client, const Request& request, Instant now, R
 }
 
 Reply StoreMachine::Set(const Request& request, Released& released) {
-  Store(request.key, request.value, released);
+  Store(KeyOf(request), request.value, released);
   return Reply::None();
 }
 
+Reply StoreMachine::DeleteKey(const Request& request) {
+  Entry* entry = entries_.Find(KeyOf(request));
+  if (entry == nullptr) return Reply::Number(0);
+  Erase(*entry);
+  return Reply::Number(1);
+}
+
 Reply StoreMachine::CompareSet(const Request& request, Released& released) {
-  const auto entry = entries_.find(request.key);
-  if (entry == entries_.end()) {
+  const HashedKey key = KeyOf(request);
+  Entry* entry = entries_.Find(key);
+  if (entry == nullptr) {
     // PyTorch answers a non-empty expectation on an absent key with the expectation itself.
     if (!request.expected.empty()) return Reply::Value(request.expected);
-    Store(request.key, request.value, released);
+    Create(key, request.value, released);
     return Reply::Value(request.value);
   }
-  if (entry->second != request.expected) return Reply::Value(entry->second);
-  entry->second = request.value;
-  return Reply::Value(entry->second);
+  if (entry->value != request.expected) return Reply::Value(entry->value);
+  entry->value = request.value;
+  return Reply::Value(entry->value);
 }
 
 Reply StoreMachine::Get(const Request& request) const {
-  const auto entry = entries_.find(request.key);
-  if (entry == entries_.end()) return {.kind = Reply::Kind::kValue, .number = 0};
-  if (entry->second.size() > reply_limit_) return Reply::Refused(Reply::Why::kTooMuch);
-  return {.kind = Reply::Kind::kValue, .number = 1, .value = entry->second};
+  const Entry* entry = entries_.Find(KeyOf(request));
+  if (entry == nullptr) return {.kind = Reply::Kind::kValue, .number = 0};
+  if (entry->value.size() > reply_limit_) return Reply::Refused(Reply::Why::kTooMuch);
+  return {.kind = Reply::Kind::kValue, .number = 1, .value = entry->value};
 }
 
 Reply StoreMachine::Add(const Request& request, Released& released) {
-  const auto entry = entries_.find(request.key);
+  const HashedKey key = KeyOf(request);
+  Entry* entry = entries_.Find(key);
   const Reply current = ReadCounter(entry);
   if (current.kind == Reply::Kind::kRefused) return current;
   // Wraps in two's complement; the addition of signed numbers would be undefined.
   const auto sum = static_cast<int64_t>(static_cast<uint64_t>(current.number) +
                                         static_cast<uint64_t>(request.number));
-  StoreCounter(entry, request.key, sum, released);
+  StoreCounter(entry, key, sum, released);
   return Reply::Number(sum);
 }
 
 Reply StoreMachine::Check(const Request& request) const {
-  const bool ready =
-      std::all_of(request.keys.begin(), request.keys.end(), [&](std::string_view key) {
-        return entries_.contains(key) || queues_.Length(key) > 0 ||
-               (!key.empty() && key == options_.reserved_key);
-      });
-  return Reply::Of(ready ? Reply::Kind::kReady : Reply::Kind::kNotReady);
+  const auto is_there = [&](const HashedKey& key) {
+    return entries_.Find(key) != nullptr || queues_.Length(key) > 0 ||
+           (!key.text.empty() && key.text == options_.reserved_key);
+  };
+  for (size_t i = 0; i < request.keys.size(); ++i) {
+    if (!is_there(KeyAt(request, i))) return Reply::Of(Reply::Kind::kNotReady);
+  }
+  return Reply::Of(Reply::Kind::kReady);
 }
 
 Reply StoreMachine::Wait(ClientId client, const Request& request, Instant now) {
   if (IsParked(client)) return Reply::Refused(Reply::Why::kAlreadyParked);
-  std::vector<std::string_view> missing;
-  std::optional<std::string_view> queue;  // the first key that only a queue satisfies
-  for (const std::string_view key : request.keys) {
-    if (entries_.contains(key)) continue;
+  std::vector<HashedKey> missing;
+  std::optional<HashedKey> queue;  // the first key that only a queue satisfies
+  for (size_t i = 0; i < request.keys.size(); ++i) {
+    const HashedKey key = KeyAt(request, i);
+    if (entries_.Find(key) != nullptr) continue;
     if (!queues_.HasFree(key)) {
       missing.push_back(key);
     } else if (!queue) {
@@ -139,24 +161,25 @@ Reply StoreMachine::Cancel(ClientId client) {
 }
 
 Reply StoreMachine::Append(const Request& request, Released& released) {
-  const auto entry = entries_.find(request.key);
-  if (entry == entries_.end()) {
-    Store(request.key, request.value, released);
+  const HashedKey key = KeyOf(request);
+  Entry* entry = entries_.Find(key);
+  if (entry == nullptr) {
+    Create(key, request.value, released);
     return Reply::None();
   }
-  if (entry->second.size() + request.value.size() > options_.reply_bytes_max) {
+  if (entry->value.size() + request.value.size() > options_.reply_bytes_max) {
     return Reply::Refused(Reply::Why::kTooMuch);
   }
-  entry->second += request.value;
+  entry->value += request.value;
   return Reply::None();
 }
 
 Reply StoreMachine::MultiGet(const Request& request) {
   reply_values_.clear();
   uint64_t bytes = 0;
-  for (const std::string_view key : request.keys) {
-    const auto entry = entries_.find(key);
-    reply_values_.push_back(entry == entries_.end() ? std::string_view() : entry->second);
+  for (size_t i = 0; i < request.keys.size(); ++i) {
+    const Entry* entry = entries_.Find(KeyAt(request, i));
+    reply_values_.push_back(entry == nullptr ? std::string_view() : entry->value);
     bytes += reply_values_.back().size();
   }
   if (bytes > reply_limit_) return Reply::Refused(Reply::Why::kTooMuch);
@@ -166,26 +189,28 @@ Reply StoreMachine::MultiGet(const Request& request) {
 Reply StoreMachine::MultiSet(const Request& request, Released& released) {
   MUSTER_ASSERT(request.keys.size() == request.values.size());
   for (size_t i = 0; i < request.keys.size(); ++i) {
-    Store(request.keys[i], request.values[i], released);
+    Store(KeyAt(request, i), request.values[i], released);
   }
   return Reply::None();
 }
 
 Reply StoreMachine::QueuePush(const Request& request, Instant now, Released& released) {
-  queues_.Push(request.key, request.value);
-  OfferElements(request.key, now, released);
+  const HashedKey key = KeyOf(request);
+  queues_.Push(key, request.value, now);
+  OfferElements(key, now, released);
   return Reply::None();
 }
 
 Reply StoreMachine::QueuePop(ClientId client, const Request& request, Instant now,
                              Released& released) {
-  const auto length = static_cast<int64_t>(queues_.Length(request.key));
+  const HashedKey key = KeyOf(request);
+  const auto length = static_cast<int64_t>(queues_.Length(key));
   // A reservation for another queue is given up, as by any other request.
-  if (const auto held = queues_.ReservedBy(client); held && *held != request.key) {
+  if (const auto held = queues_.ReservedBy(client); held && held->key != request.key) {
     queues_.Unreserve(client);
-    OfferElements(*held, now, released);
+    OfferElements(held->hashed(), now, released);
   }
-  std::optional<std::string> element = queues_.Pop(client, request.key);
+  std::optional<std::string> element = queues_.Pop(client, key);
   if (!element) return {.kind = Reply::Kind::kPopped, .number = 0};
   reply_value_ = std::move(*element);
   return {.kind = Reply::Kind::kPopped, .number = length, .value = reply_value_};
@@ -195,9 +220,11 @@ Reply StoreMachine::ListKeys() {
   reply_values_.clear();
   reply_values_.reserve(entries_.size());
   uint64_t bytes = 0;
-  for (const auto& [key, value] : entries_) {
-    reply_values_.push_back(key);
-    bytes += key.size();
+  for (size_t shard = 0; shard < entries_.kShards; ++shard) {
+    entries_.VisitShard(shard, [&](const Entry& entry) {
+      reply_values_.push_back(entry.key);
+      bytes += entry.key.size();
+    });
   }
   if (bytes > reply_limit_) return Reply::Refused(Reply::Why::kTooMuch);
   return {.kind = Reply::Kind::kKeys, .values = reply_values_};
@@ -205,22 +232,23 @@ Reply StoreMachine::ListKeys() {
 
 Reply StoreMachine::Barrier(ClientId client, const Request& request, Released& released) {
   if (IsParked(client)) return Reply::Refused(Reply::Why::kAlreadyParked);
-  const auto entry = entries_.find(request.key);
+  const HashedKey key = KeyOf(request);
+  Entry* entry = entries_.Find(key);
   const Reply arrived = ReadCounter(entry);
   if (arrived.kind == Reply::Kind::kRefused) return arrived;
   const auto count = static_cast<int64_t>(static_cast<uint64_t>(arrived.number) + 1);
-  StoreCounter(entry, request.key, count, released);
+  StoreCounter(entry, key, count, released);
+  BarrierLine* line = barriers_.Find(key);
   if (count < request.number) {
-    std::string key(request.key);
-    Arrivals& arrivals = barriers_[key];
-    const auto arrival = arrivals.insert(arrivals.end(), client);
-    at_barrier_.emplace(client, BarrierPlace{std::move(key), arrival});
+    if (line == nullptr) line = &barriers_.Insert(std::make_unique<BarrierLine>(key));
+    const auto arrival = line->arrivals.insert(line->arrivals.end(), client);
+    at_barrier_.emplace(client, BarrierPlace{line, arrival});
     return Reply::None();
   }
-  if (const auto parked = barriers_.find(request.key); parked != barriers_.end()) {
-    for (const ClientId other : parked->second) at_barrier_.erase(other);
-    released.insert(released.end(), parked->second.begin(), parked->second.end());
-    barriers_.erase(parked);
+  if (line != nullptr) {
+    for (const ClientId other : line->arrivals) at_barrier_.erase(other);
+    released.insert(released.end(), line->arrivals.begin(), line->arrivals.end());
+    barriers_.Remove(*line);
   }
   return Reply::Of(Reply::Kind::kStopWaiting);
 }
@@ -228,54 +256,85 @@ Reply StoreMachine::Barrier(ClientId client, const Request& request, Released& r
 void StoreMachine::Drop(ClientId client, Instant now, Released& released) {
   waiters_.Remove(client);
   LeaveBarrier(client);
-  if (const auto freed = queues_.Unreserve(client)) OfferElements(*freed, now, released);
+  if (const auto freed = queues_.Unreserve(client)) OfferElements(freed->hashed(), now, released);
 }
 
-void StoreMachine::Expire(Instant now, Released& released) {
+bool StoreMachine::Expire(Instant now, Released& released) {
   while (const auto client = queues_.Expired(now)) {
-    if (const auto freed = queues_.Unreserve(*client)) OfferElements(*freed, now, released);
+    if (const auto freed = queues_.Unreserve(*client))
+      OfferElements(freed->hashed(), now, released);
   }
+  for (size_t i = 0; i < kKeysPerPiece; ++i) {
+    Scopes::Member* member = scopes_.Overdue(now);
+    if (member == nullptr) return false;
+    EraseMember(*member);
+  }
+  return scopes_.Overdue(now) != nullptr;
+}
+
+bool StoreMachine::DropScope(std::string_view scope, size_t keys_max) {
+  for (size_t i = 0; i < keys_max; ++i) {
+    Scopes::Member* member = scopes_.AnyOf(scope);
+    if (member == nullptr) break;
+    EraseMember(*member);
+  }
+  if (scopes_.AnyOf(scope) != nullptr) return true;
+  scopes_.Forget(scope);
+  return false;
 }
 
 StoreMachineStats StoreMachine::Stats() const {
   return {.keys = entries_.size(),
           .queues = queues_.size(),
           .parked_clients = waiters_.clients() + at_barrier_.size(),
-          .waited_keys = waiters_.waited_keys()};
+          .waited_keys = waiters_.waited_keys(),
+          .scopes = scopes_.size()};
 }
 
-void StoreMachine::Store(std::string_view key, std::string_view value, Released& released) {
-  const auto entry = entries_.find(key);
-  if (entry != entries_.end()) {
-    entry->second = value;
-    return;  // nobody can be parked on a key that exists
-  }
-  entries_.emplace(std::string(key), std::string(value));
+void StoreMachine::Store(const HashedKey& key, std::string_view value, Released& released) {
+  Entry* entry = entries_.Find(key);
+  if (entry == nullptr) return Create(key, value, released);
+  entry->value = value;  // nobody can be parked on a key that exists
+}
+
+void StoreMachine::Create(const HashedKey& key, std::string_view value, Released& released) {
+  Entry& entry = entries_.Insert(std::make_unique<Entry>(key, value));
+  scopes_.Join(entry, entry.key, now_);
   waiters_.Created(key, released);
 }
 
-Reply StoreMachine::ReadCounter(Entries::const_iterator entry) const {
-  if (entry == entries_.end()) return Reply::Number(0);
-  if (entry->second.empty() && options_.empty_counts_as_zero) return Reply::Number(0);
-  const Result<int64_t> value = ParseCounter(entry->second);
+void StoreMachine::Erase(Entry& entry) {
+  scopes_.Leave(entry);
+  entries_.Remove(entry);
+}
+
+void StoreMachine::EraseMember(Scopes::Member& member) {
+  if (member.kind == Scopes::Member::Kind::kQueue) return queues_.Delete(member);
+  Erase(static_cast<Entry&>(member));
+}
+
+Reply StoreMachine::ReadCounter(const Entry* entry) const {
+  if (entry == nullptr) return Reply::Number(0);
+  if (entry->value.empty() && options_.empty_counts_as_zero) return Reply::Number(0);
+  const Result<int64_t> value = ParseCounter(entry->value);
   if (value) return Reply::Number(*value);
   return Reply::Refused(value.error().code == Code::kOutOfRange ? Reply::Why::kOutOfRange
                                                                 : Reply::Why::kNotANumber);
 }
 
-void StoreMachine::StoreCounter(Entries::iterator entry, std::string_view key, int64_t value,
+void StoreMachine::StoreCounter(Entry* entry, const HashedKey& key, int64_t value,
                                 Released& released) {
   char digits[24];
   const char* end = std::to_chars(digits, digits + sizeof digits, value).ptr;
   const std::string_view text(digits, static_cast<size_t>(end - digits));
-  if (entry != entries_.end()) {
-    entry->second = text;
+  if (entry != nullptr) {
+    entry->value = text;
   } else {
-    Store(key, text, released);
+    Create(key, text, released);
   }
 }
 
-void StoreMachine::OfferElements(std::string_view key, Instant now, Released& released) {
+void StoreMachine::OfferElements(const HashedKey& key, Instant now, Released& released) {
   while (queues_.HasFree(key) && waiters_.Offer(key, released)) {
     queues_.Reserve(released.back(), key, now);
   }
@@ -289,9 +348,9 @@ void StoreMachine::LeaveBarrier(ClientId client) {
   const auto found = at_barrier_.find(client);
   if (found == at_barrier_.end()) return;
   // The client stays counted: a barrier counts arrivals, and this one has arrived.
-  const auto barrier = barriers_.find(found->second.key);
-  barrier->second.erase(found->second.arrival);
-  if (barrier->second.empty()) barriers_.erase(barrier);
+  BarrierLine& line = *found->second.line;
+  line.arrivals.erase(found->second.arrival);
+  if (line.arrivals.empty()) barriers_.Remove(line);
   at_barrier_.erase(found);
 }
 

@@ -48,8 +48,11 @@ rc::Gen<Event> AnyEvent() {
   const auto keys = rc::gen::resize(4, rc::gen::container<Strings>(key));
   return rc::gen::exec([=] {
     Event event;
-    event.kind = *rc::gen::weightedElement<Event::Kind>(
-        {{30, Event::Kind::kAsk}, {2, Event::Kind::kDrop}, {2, Event::Kind::kPass}});
+    event.kind = *rc::gen::weightedElement<Event::Kind>({{30, Event::Kind::kAsk},
+                                                         {2, Event::Kind::kDrop},
+                                                         {2, Event::Kind::kPass},
+                                                         {1, Event::Kind::kOpenScope},
+                                                         {1, Event::Kind::kDropScope}});
     event.client = *rc::gen::elementOf(std::vector(std::begin(kClients), std::end(kClients)));
     event.op = *AnyOp();
     event.key = *key;
@@ -58,6 +61,9 @@ rc::Gen<Event> AnyEvent() {
     event.number = *element<int64_t>(1, 2, 3, 4, -1, 0, INT64_MAX, INT64_MIN);
     event.keys = *keys;
     event.values = *rc::gen::container<Strings>(event.keys.size(), value);
+    if (event.kind >= Event::Kind::kOpenScope) {
+      event.key = *rc::gen::elementOf(Strings(std::begin(kScopes), std::end(kScopes)));
+    }
     event.time = *element<Duration>(0ms, 400ms, 1000ms);
     return event;
   });
@@ -69,14 +75,15 @@ void PlayBoth(const StoreMachineOptions& options) {
 }
 
 RC_GTEST_PROP(StoreMachineModelTest, AnswersAsTheNaiveTwinDoes, ()) {
-  PlayBoth({.reservation_max = 1s});
+  PlayBoth({.reservation_max = 1s, .stray_scope_kept = 2s});
 }
 
 RC_GTEST_PROP(StoreMachineModelTest, AnswersAsTheNaiveTwinDoesAtItsLimits, ()) {
   PlayBoth({.reply_bytes_max = 8,
             .waited_keys_max = 5,
             .reservation_max = *rc::gen::element<Duration>(0s, 1s, Duration::max()),
-            .empty_counts_as_zero = true});
+            .empty_counts_as_zero = true,
+            .stray_scope_kept = *rc::gen::element<Duration>(0s, 1s, Duration::max())});
 }
 
 }  // namespace

@@ -119,8 +119,16 @@ class SpokenStore {
   std::string Pass(Duration time) {
     now_ = now_ + time;
     Released released;
-    machine_.Expire(now_, released);
+    while (machine_.Expire(now_, released)) {
+    }
     return "-" + Names(released);
+  }
+  void OpenScope(std::string_view scope) { machine_.OpenScope(scope); }
+  /// In pieces of so many keys; answers how many pieces it took.
+  std::string DropScope(std::string_view scope, size_t piece = kKeysPerPiece) {
+    size_t pieces = 1;
+    while (machine_.DropScope(scope, piece)) ++pieces;
+    return Concat(pieces);
   }
   StoreMachineStats Stats() const { return machine_.Stats(); }
 

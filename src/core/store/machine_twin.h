@@ -22,12 +22,14 @@ using Strings = std::vector<std::string>;
 
 /// Everybody who takes part in a story, and every key that it is about: few, so that they meet.
 constexpr ClientId kClients[] = {kA, kB, kC, kD, ClientId{'e'}};
-constexpr std::string_view kKeys[] = {"k", "l", "q", ""};
+constexpr std::string_view kKeys[] = {
+    "k", "l", "q", "", "/muster.run/g/0/k", "/muster.run/g/0/l", "/muster.run/g/1/k"};
+constexpr std::string_view kScopes[] = {"/muster.run/g/0/", "/muster.run/g/1/", "/muster.run/g/2/"};
 
 /// One thing that happens to a store: a request of a client, or its leaving, or the passing of
-/// time.
+/// time, or a scope's (`key`) opening or dropping (in pieces of `number` keys, at least one).
 struct Event {
-  enum class Kind { kAsk, kDrop, kPass };
+  enum class Kind { kAsk, kDrop, kPass, kOpenScope, kDropScope };
   Kind kind = Kind::kAsk;
   ClientId client = kA;
   Op op = Op::kPing;
@@ -37,10 +39,14 @@ struct Event {
   Duration time{};
 };
 
+inline size_t PieceOf(const Event& event) { return event.number > 0 ? event.number : 1; }
+
 inline Keys Views(const Strings& strings) { return Keys(strings.begin(), strings.end()); }
 
 inline std::ostream& operator<<(std::ostream& out, const Event& event) {
   if (event.kind == Event::Kind::kPass) return out << "pass " << event.time / 1ms << " ms";
+  if (event.kind == Event::Kind::kOpenScope) return out << "open scope " << event.key;
+  if (event.kind == Event::Kind::kDropScope) return out << "drop scope " << event.key;
   out << static_cast<char>(event.client);
   if (event.kind == Event::Kind::kDrop) return out << " leaves";
   out << ' ' << Name(event.op) << " key=" << event.key << " expected=" << event.expected
@@ -62,6 +68,16 @@ class NaiveStore {
     if (event.kind == Event::Kind::kPass) {
       now_ = now_ + event.time;
       while (!kept_.empty() && kept_.front().until <= now_) GiveUp(kept_.front().client);
+      const std::map<std::string, Scope> before = scopes_;
+      for (const auto& [name, scope] : before) {
+        if (!scope.open && scope.ends <= now_) DropScope(name);
+      }
+    } else if (event.kind == Event::Kind::kOpenScope) {
+      scopes_[event.key].open = true;
+    } else if (event.kind == Event::Kind::kDropScope) {
+      const size_t members = std::max<size_t>(1, MembersOf(event.key).size());
+      reply = Concat((members - 1) / PieceOf(event) + 1);
+      DropScope(event.key);
     } else if (event.kind == Event::Kind::kDrop) {
       Leave(event.client);
       GiveUp(event.client);
@@ -69,11 +85,13 @@ class NaiveStore {
       if (event.op != Op::kQueuePop || KeptFor(event.client) != event.key) GiveUp(event.client);
       reply = Answer(event);
     }
+    ForgetEmptyStrays();
     return reply + Names(released_);
   }
 
   StoreMachineStats Stats() const {
-    StoreMachineStats stats{.keys = entries_.size(), .parked_clients = parked_.size()};
+    StoreMachineStats stats{
+        .keys = entries_.size(), .parked_clients = parked_.size(), .scopes = scopes_.size()};
     for (const auto& [key, elements] : queues_) stats.queues += elements.empty() ? 0 : 1;
     for (const Parked& parked : parked_) stats.waited_keys += parked.missing.size();
     return stats;
@@ -84,6 +102,10 @@ class NaiveStore {
     ClientId client;
     Strings missing;      // of a WAIT
     std::string barrier;  // of a BARRIER, which has nothing missing
+  };
+  struct Scope {
+    bool open = false;
+    Instant ends{};
   };
   struct Kept {
     ClientId client;
@@ -134,6 +156,7 @@ class NaiveStore {
         return "-";
       case Op::kQueuePush:
         queues_[e.key].push_back(e.value);
+        JoinScope(e.key);
         return Offer(e.key), "-";
       case Op::kQueuePop:
         return Pop(e);
@@ -198,8 +221,40 @@ class NaiveStore {
     return Concat(sum);
   }
 
+  void JoinScope(const std::string& key) {
+    const std::string name(ScopeOf(key));
+    if (!name.empty()) scopes_.try_emplace(name, false, now_ + options_.stray_scope_kept);
+  }
+
+  Strings MembersOf(const std::string& scope) const {
+    Strings members;
+    for (const auto& [key, value] : entries_) {
+      if (ScopeOf(key) == scope) members.push_back(key);
+    }
+    for (const auto& [key, elements] : queues_) {
+      if (ScopeOf(key) == scope && !elements.empty()) members.push_back(key);
+    }
+    return members;
+  }
+
+  void DropScope(const std::string& scope) {
+    for (const std::string& key : MembersOf(scope)) {
+      entries_.erase(key);
+      queues_.erase(key);
+      std::erase_if(kept_, [&](const Kept& kept) { return kept.key == key; });
+    }
+    scopes_.erase(scope);
+  }
+
+  void ForgetEmptyStrays() {
+    std::erase_if(scopes_, [&](const auto& scope) {
+      return !scope.second.open && MembersOf(scope.first).empty();
+    });
+  }
+
   void Put(const std::string& key, const std::string& value) {
     if (!entries_.insert_or_assign(key, value).second) return;
+    JoinScope(key);
     for (Parked& parked : parked_) std::erase(parked.missing, key);
     Release([](const Parked& parked) { return parked.missing.empty() && parked.barrier.empty(); });
   }
@@ -272,6 +327,7 @@ class NaiveStore {
   Instant now_{1h};
   std::map<std::string, std::string> entries_;
   std::map<std::string, std::deque<std::string>> queues_;
+  std::map<std::string, Scope> scopes_;
   std::vector<Parked> parked_;  // oldest first
   std::vector<Kept> kept_;      // oldest first
   Released released_;
@@ -280,6 +336,8 @@ class NaiveStore {
 inline std::string Happen(SpokenStore& store, const Event& event) {
   if (event.kind == Event::Kind::kPass) return store.Pass(event.time);
   if (event.kind == Event::Kind::kDrop) return store.Drop(event.client);
+  if (event.kind == Event::Kind::kOpenScope) return store.OpenScope(event.key), "-";
+  if (event.kind == Event::Kind::kDropScope) return store.DropScope(event.key, PieceOf(event));
   const Keys keys = Views(event.keys), values = Views(event.values);
   return store.Ask(event.client, {.op = event.op,
                                   .key = event.key,
@@ -311,7 +369,9 @@ inline std::string LeftBehind(SpokenStore& store) {
       if (store.Pop(kA, key) == "0") return "a queue has elements that nobody can have";
     }
   }
-  return store.Stats().queues == 0 ? "" : "a queue without elements is still counted";
+  if (store.Stats().queues != 0) return "a queue without elements is still counted";
+  for (const std::string_view scope : kScopes) store.DropScope(scope);
+  return store.Stats().scopes == 0 ? "" : "a scope is left after all have been dropped";
 }
 
 /// Tells the story to the machine and to its twin. Empty: after every event both gave the same

@@ -1,49 +1,58 @@
 #include "core/store/queues.h"
 
+#include <memory>
+#include <utility>
+
 #include "base/assert.h"
 
 namespace muster {
 
-void Queues::Push(std::string_view key, std::string_view element) {
-  auto queue = queues_.find(key);
-  if (queue == queues_.end()) queue = queues_.emplace(std::string(key), Queue{}).first;
-  queue->second.elements.emplace_back(element);
+void Queues::Push(const HashedKey& key, std::string_view element, Instant now) {
+  Queue* queue = queues_.Find(key);
+  if (queue == nullptr) {
+    queue = &queues_.Insert(std::make_unique<Queue>(key, ++made_));
+    scopes_.Join(*queue, queue->key, now);
+  }
+  queue->elements.emplace_back(element);
 }
 
-size_t Queues::Length(std::string_view key) const {
-  const auto queue = queues_.find(key);
-  return queue == queues_.end() ? 0 : queue->second.elements.size();
+size_t Queues::Length(const HashedKey& key) const {
+  const Queue* queue = queues_.Find(key);
+  return queue == nullptr ? 0 : queue->elements.size();
 }
 
-bool Queues::HasFree(std::string_view key) const {
+bool Queues::HasFree(const HashedKey& key) const {
   if (queues_.empty()) return false;
-  const auto queue = queues_.find(key);
-  return queue != queues_.end() && queue->second.elements.size() > queue->second.reserved;
+  const Queue* queue = queues_.Find(key);
+  return queue != nullptr && queue->elements.size() > queue->reserved;
 }
 
-void Queues::Reserve(ClientId client, std::string_view key, Instant now) {
+void Queues::Reserve(ClientId client, const HashedKey& key, Instant now) {
   MUSTER_ASSERT(HasFree(key));
   MUSTER_ASSERT(!by_client_.contains(client));
-  ++queues_.find(key)->second.reserved;
-  const auto place =
-      oldest_first_.insert(oldest_first_.end(), {client, std::string(key), now + reservation_max_});
+  Queue& queue = *queues_.Find(key);
+  ++queue.reserved;
+  const auto place = oldest_first_.insert(
+      oldest_first_.end(),
+      {client, {std::string(key.text), key.hash}, queue.serial, now + reservation_max_});
   by_client_.emplace(client, place);
 }
 
-std::optional<std::string> Queues::ReservedBy(ClientId client) const {
+std::optional<Queues::Name> Queues::ReservedBy(ClientId client) const {
   const auto found = by_client_.find(client);
   if (found == by_client_.end()) return std::nullopt;
-  return found->second->key;
+  return found->second->name;
 }
 
-std::optional<std::string> Queues::Unreserve(ClientId client) {
+std::optional<Queues::Name> Queues::Unreserve(ClientId client) {
   const auto found = by_client_.find(client);
   if (found == by_client_.end()) return std::nullopt;
-  std::string key = std::move(found->second->key);
+  Name name = std::move(found->second->name);
+  Queue* queue = queues_.Find(name.hashed());
+  if (queue != nullptr && queue->serial == found->second->serial) --queue->reserved;
   oldest_first_.erase(found->second);
   by_client_.erase(found);
-  --queues_.find(key)->second.reserved;
-  return key;
+  return name;
 }
 
 std::optional<ClientId> Queues::Expired(Instant now) const {
@@ -51,17 +60,22 @@ std::optional<ClientId> Queues::Expired(Instant now) const {
   return oldest_first_.front().client;
 }
 
-std::optional<std::string> Queues::Pop(ClientId client, std::string_view key) {
+std::optional<std::string> Queues::Pop(ClientId client, const HashedKey& key) {
   if (const auto held = by_client_.find(client);
-      held != by_client_.end() && held->second->key == key) {
+      held != by_client_.end() && held->second->name.key == key.text) {
     Unreserve(client);
   }
   if (!HasFree(key)) return std::nullopt;
-  const auto queue = queues_.find(key);
-  std::string element = std::move(queue->second.elements.front());
-  queue->second.elements.pop_front();
-  if (queue->second.elements.empty()) queues_.erase(queue);  // an empty queue does not exist
+  Queue& queue = *queues_.Find(key);
+  std::string element = std::move(queue.elements.front());
+  queue.elements.pop_front();
+  if (queue.elements.empty()) Delete(queue);  // an empty queue does not exist
   return element;
+}
+
+void Queues::Delete(Scopes::Member& queue) {
+  scopes_.Leave(queue);
+  queues_.Remove(static_cast<Queue&>(queue));
 }
 
 }  // namespace muster

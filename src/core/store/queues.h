@@ -7,8 +7,8 @@
 // must not starve those who work). Pure; one owner.
 #pragma once
 
+#include <cstdint>
 #include <deque>
-#include <functional>
 #include <list>
 #include <optional>
 #include <string>
@@ -17,53 +17,74 @@
 
 #include "base/time.h"
 #include "core/store/client_id.h"
+#include "core/store/key_table.h"
+#include "core/store/scopes.h"
 
 namespace muster {
 
 class Queues {
  public:
-  explicit Queues(Duration reservation_max) : reservation_max_(reservation_max) {}
+  /// The scopes outlive the queues.
+  Queues(Duration reservation_max, Scopes& scopes)
+      : reservation_max_(reservation_max), scopes_(scopes) {}
 
-  void Push(std::string_view key, std::string_view element);
+  void Push(const HashedKey& key, std::string_view element, Instant now);
 
   /// Elements in the queue, reserved or not; 0 for an unknown one.
-  size_t Length(std::string_view key) const;
+  size_t Length(const HashedKey& key) const;
 
   /// Whether `key` has an element that nobody has spoken for.
-  bool HasFree(std::string_view key) const;
+  bool HasFree(const HashedKey& key) const;
 
   /// Keeps one free element of `key` for `client`, which must have no other reservation.
-  void Reserve(ClientId client, std::string_view key, Instant now);
+  void Reserve(ClientId client, const HashedKey& key, Instant now);
+
+  /// A queue's name, which outlives it.
+  struct Name {
+    std::string key;
+    uint64_t hash;
+    HashedKey hashed() const { return {key, hash}; }
+  };
 
   /// The queue for which `client` holds a reservation, if any.
-  std::optional<std::string> ReservedBy(ClientId client) const;
+  std::optional<Name> ReservedBy(ClientId client) const;
 
   /// Gives the client's reservation up; returns the queue whose element is free again.
-  std::optional<std::string> Unreserve(ClientId client);
+  std::optional<Name> Unreserve(ClientId client);
 
   /// The client with the oldest reservation that has lasted long enough by `now`.
   std::optional<ClientId> Expired(Instant now) const;
 
   /// Takes the oldest element that `client` may have: its reserved one or a free one.
-  std::optional<std::string> Pop(ClientId client, std::string_view key);
+  std::optional<std::string> Pop(ClientId client, const HashedKey& key);
+
+  /// Deletes a queue with all its elements. Who has one of them reserved will not find it.
+  void Delete(Scopes::Member& queue);
 
   bool has_reservations() const { return !oldest_first_.empty(); }
   size_t size() const { return queues_.size(); }
 
  private:
-  struct Queue {
+  struct Queue : KeyNode<Queue>, Scopes::Member {
+    Queue(const HashedKey& name, uint64_t number)
+        : KeyNode(name), Member(Kind::kQueue), serial(number) {}
+
     std::deque<std::string> elements;
     size_t reserved = 0;
+    const uint64_t serial;  // a queue that is deleted and made again is another one
   };
   struct Reservation {
     ClientId client;
-    std::string key;
+    Name name;
+    uint64_t serial;
     Instant until;
   };
   using Reservations = std::list<Reservation>;
 
   const Duration reservation_max_;
-  std::unordered_map<std::string, Queue, KeyHash, std::equal_to<>> queues_;
+  Scopes& scopes_;
+  uint64_t made_ = 0;
+  KeyTable<Queue> queues_;
   Reservations oldest_first_;
   std::unordered_map<ClientId, Reservations::iterator> by_client_;
 };

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <string>
+#include <string_view>
+
 namespace muster {
 namespace {
 
@@ -9,8 +13,46 @@ constexpr ClientId kA{1}, kB{2}, kC{3};
 constexpr Instant kStart{1h};
 constexpr Duration kKept = 1s;
 
+/// Queues that are called by their names alone.
+class NamedQueues {
+ public:
+  explicit NamedQueues(Duration reservation_max) : queues_(reservation_max, scopes_) {}
+
+  void Push(std::string_view key, std::string_view element) {
+    queues_.Push(hasher_(key), element, kStart);
+  }
+  size_t Length(std::string_view key) const { return queues_.Length(hasher_(key)); }
+  bool HasFree(std::string_view key) const { return queues_.HasFree(hasher_(key)); }
+  void Reserve(ClientId client, std::string_view key, Instant now) {
+    queues_.Reserve(client, hasher_(key), now);
+  }
+  std::optional<std::string> ReservedBy(ClientId client) const {
+    return NameOf(queues_.ReservedBy(client));
+  }
+  std::optional<std::string> Unreserve(ClientId client) {
+    return NameOf(queues_.Unreserve(client));
+  }
+  std::optional<ClientId> Expired(Instant now) const { return queues_.Expired(now); }
+  std::optional<std::string> Pop(ClientId client, std::string_view key) {
+    return queues_.Pop(client, hasher_(key));
+  }
+  /// Deletes some queue of the scope.
+  void DeleteIn(std::string_view scope) { queues_.Delete(*scopes_.AnyOf(scope)); }
+  bool has_reservations() const { return queues_.has_reservations(); }
+  size_t size() const { return queues_.size(); }
+
+ private:
+  static std::optional<std::string> NameOf(const std::optional<Queues::Name>& name) {
+    return name ? std::optional(name->key) : std::nullopt;
+  }
+
+  const KeyHasher hasher_;
+  Scopes scopes_{hasher_, 60s};
+  Queues queues_;
+};
+
 TEST(QueuesTest, ElementsComeOutInTheOrderTheyWentIn) {
-  Queues queues(kKept);
+  NamedQueues queues(kKept);
   queues.Push("q", "1");
   queues.Push("q", "");
   queues.Push("q", std::string_view("\0\xff", 2));
@@ -22,7 +64,7 @@ TEST(QueuesTest, ElementsComeOutInTheOrderTheyWentIn) {
 }
 
 TEST(QueuesTest, AnUnknownQueueIsEmpty) {
-  Queues queues(kKept);
+  NamedQueues queues(kKept);
   EXPECT_EQ(queues.Length("q"), 0u);
   EXPECT_FALSE(queues.HasFree("q"));
   EXPECT_EQ(queues.Pop(kA, "q"), std::nullopt);
@@ -30,7 +72,7 @@ TEST(QueuesTest, AnUnknownQueueIsEmpty) {
 }
 
 TEST(QueuesTest, AQueueExistsWhileItHasElements) {
-  Queues queues(kKept);
+  NamedQueues queues(kKept);
   queues.Push("q", "1");
   queues.Push("r", "2");
   EXPECT_EQ(queues.size(), 2u);
@@ -41,7 +83,7 @@ TEST(QueuesTest, AQueueExistsWhileItHasElements) {
 }
 
 TEST(QueuesTest, AReservedElementCountsButIsNotFree) {
-  Queues queues(kKept);
+  NamedQueues queues(kKept);
   queues.Push("q", "1");
   queues.Reserve(kA, "q", kStart);
   EXPECT_EQ(queues.Length("q"), 1u);
@@ -52,7 +94,7 @@ TEST(QueuesTest, AReservedElementCountsButIsNotFree) {
 }
 
 TEST(QueuesTest, AReservationKeepsOneElementNotOneInParticular) {
-  Queues queues(kKept);
+  NamedQueues queues(kKept);
   queues.Push("q", "1");
   queues.Push("q", "2");
   queues.Reserve(kA, "q", kStart);
@@ -62,7 +104,7 @@ TEST(QueuesTest, AReservationKeepsOneElementNotOneInParticular) {
 }
 
 TEST(QueuesTest, PoppingElsewhereKeepsTheReservation) {
-  Queues queues(kKept);
+  NamedQueues queues(kKept);
   queues.Push("q", "1");
   queues.Push("r", "2");
   queues.Reserve(kA, "q", kStart);
@@ -71,7 +113,7 @@ TEST(QueuesTest, PoppingElsewhereKeepsTheReservation) {
 }
 
 TEST(QueuesTest, GivingAReservationUpFreesTheElementOnce) {
-  Queues queues(kKept);
+  NamedQueues queues(kKept);
   queues.Push("q", "1");
   queues.Reserve(kA, "q", kStart);
   EXPECT_EQ(queues.Unreserve(kB), std::nullopt);
@@ -82,7 +124,7 @@ TEST(QueuesTest, GivingAReservationUpFreesTheElementOnce) {
 }
 
 TEST(QueuesTest, ReservationsExpireOldestFirstWhenTheirTimeIsUp) {
-  Queues queues(kKept);
+  NamedQueues queues(kKept);
   for (const std::string_view element : {"1", "2", "3"}) queues.Push("q", element);
   queues.Reserve(kB, "q", kStart);
   queues.Reserve(kA, "q", kStart + 1ms);
@@ -96,21 +138,37 @@ TEST(QueuesTest, ReservationsExpireOldestFirstWhenTheirTimeIsUp) {
 }
 
 TEST(QueuesTest, WithoutALimitReservationsLast) {
-  Queues queues(Duration::max());
+  NamedQueues queues(Duration::max());
   queues.Push("q", "1");
   queues.Reserve(kA, "q", kStart);
   EXPECT_EQ(queues.Expired(kStart + 24h * 365 * 200), std::nullopt);
 }
 
+TEST(QueuesTest, ADeletedQueueTakesItsElementsAlongAndLeavesThoseOfItsSuccessorAlone) {
+  constexpr std::string_view kQueue = "/muster.run/g/0/q";
+  NamedQueues queues(kKept);
+  queues.Push(kQueue, "1");
+  queues.Push(kQueue, "2");
+  queues.Reserve(kA, kQueue, kStart);
+  queues.DeleteIn("/muster.run/g/0/");
+  EXPECT_EQ(queues.Length(kQueue), 0u);
+  EXPECT_EQ(queues.size(), 0u);
+  queues.Push(kQueue, "3");
+  queues.Reserve(kB, kQueue, kStart);
+  EXPECT_EQ(queues.Pop(kA, kQueue), std::nullopt);
+  EXPECT_EQ(queues.ReservedBy(kA), std::nullopt);
+  EXPECT_EQ(queues.Pop(kB, kQueue), "3");
+}
+
 TEST(QueuesDeathTest, ReservingWhatIsNotFreeIsABug) {
-  Queues queues(kKept);
+  NamedQueues queues(kKept);
   queues.Push("q", "1");
   queues.Reserve(kA, "q", kStart);
   EXPECT_DEATH(queues.Reserve(kB, "q", kStart), "HasFree\\(key\\) does not hold");
 }
 
 TEST(QueuesDeathTest, TwoReservationsOfOneClientAreABug) {
-  Queues queues(kKept);
+  NamedQueues queues(kKept);
   queues.Push("q", "1");
   queues.Push("q", "2");
   queues.Reserve(kA, "q", kStart);

@@ -44,6 +44,9 @@ struct Request {
   int64_t number = 0;                          ///< delta, world size, nonce, magic
   std::span<const std::string_view> keys{};    ///< CHECK, WAIT, MULTI_GET, MULTI_SET
   std::span<const std::string_view> values{};  ///< MULTI_SET, as many as keys
+  /// Of the key and of the keys, from the machine's hasher; 0 and empty: it hashes them itself.
+  uint64_t hash = 0;
+  std::span<const uint64_t> hashes{};
 };
 
 /// The answer to one request. Views stay valid until the next call on the machine that gave them.

@@ -1,21 +1,25 @@
 #include "core/store/waiters.h"
 
+#include <iterator>
+#include <memory>
+#include <utility>
+
 #include "base/assert.h"
 
 namespace muster {
 
-void Waiters::Park(ClientId client, std::span<const std::string_view> missing) {
+void Waiters::Park(ClientId client, std::span<const HashedKey> missing) {
   MUSTER_ASSERT(!missing.empty());
   MUSTER_ASSERT(!Contains(client));
   auto waiter = std::make_unique<Waiter>();
   waiter->client = client;
   waiter->missing = missing.size();
   waiter->stands.reserve(missing.size());
-  for (const std::string_view key : missing) {
-    auto line = lines_.find(key);
-    if (line == lines_.end()) line = lines_.emplace(std::string(key), Line{}).first;
-    line->second.push_back({waiter.get(), waiter->stands.size()});
-    waiter->stands.push_back({&*line, std::prev(line->second.end())});
+  for (const HashedKey& key : missing) {
+    Line* line = lines_.Find(key);
+    if (line == nullptr) line = &lines_.Insert(std::make_unique<Line>(key));
+    line->places.push_back({waiter.get(), waiter->stands.size()});
+    waiter->stands.push_back({line, std::prev(line->places.end())});
   }
   waited_keys_ += missing.size();
   waiters_.emplace(client, std::move(waiter));
@@ -34,29 +38,27 @@ void Waiters::Finish(Waiter& waiter, Released& released) {
   waiters_.erase(client);
 }
 
-void Waiters::Created(std::string_view key, Released& released) {
+void Waiters::Created(const HashedKey& key, Released& released) {
   if (lines_.empty()) return;  // the common case of a store under load: nobody waits
-  const auto found = lines_.find(key);
-  if (found == lines_.end()) return;
-  const Line line = std::move(found->second);
-  lines_.erase(found);
-  for (const Place& place : line) {
+  Line* found = lines_.Find(key);
+  if (found == nullptr) return;
+  const std::unique_ptr<Line> line = lines_.Remove(*found);
+  for (const Place& place : line->places) {
     if (Satisfy(place)) Finish(*place.waiter, released);
   }
 }
 
-bool Waiters::Offer(std::string_view key, Released& released) {
-  const auto found = lines_.find(key);
-  if (found == lines_.end()) return false;
-  Line& line = found->second;
+bool Waiters::Offer(const HashedKey& key, Released& released) {
+  Line* line = lines_.Find(key);
+  if (line == nullptr) return false;
   bool taken = false;
-  while (!line.empty() && !taken) {
-    const Place place = line.front();
-    line.pop_front();
+  while (!line->places.empty() && !taken) {
+    const Place place = line->places.front();
+    line->places.pop_front();
     taken = Satisfy(place);
     if (taken) Finish(*place.waiter, released);
   }
-  if (line.empty()) lines_.erase(found);
+  if (line->places.empty()) lines_.Remove(*line);
   return taken;
 }
 
@@ -65,9 +67,9 @@ bool Waiters::Remove(ClientId client) {
   if (found == waiters_.end()) return false;
   for (const Stand& stand : found->second->stands) {
     if (stand.line == nullptr) continue;
-    stand.line->second.erase(stand.place);
+    stand.line->places.erase(stand.place);
     --waited_keys_;
-    if (stand.line->second.empty()) lines_.erase(lines_.find(stand.line->first));
+    if (stand.line->places.empty()) lines_.Remove(*stand.line);
   }
   waiters_.erase(found);
   return true;

@@ -3,16 +3,14 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <list>
 #include <memory>
 #include <span>
-#include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "core/store/client_id.h"
+#include "core/store/key_table.h"
 
 namespace muster {
 
@@ -26,17 +24,17 @@ class Waiters {
 
   /// Parks `client` until every one of `missing` has been created. The client must not be parked
   /// already and `missing` must not be empty. Duplicates are harmless.
-  void Park(ClientId client, std::span<const std::string_view> missing);
+  void Park(ClientId client, std::span<const HashedKey> missing);
 
   /// `key` came into existence: all who wait for it lose it from their list, and those with nothing
   /// left to wait for go to `released`.
-  void Created(std::string_view key, Released& released);
+  void Created(const HashedKey& key, Released& released);
 
   /// One element of a queue became free. Walks the waiters of `key`, oldest first: whoever has
   /// other keys missing just loses this one (a satisfied key stays satisfied); the first who is
   /// thereby done ends the walk, goes to `released` and has the element. Returns whether there was
   /// such a one.
-  bool Offer(std::string_view key, Released& released);
+  bool Offer(const HashedKey& key, Released& released);
 
   /// Forgets the client's wait; false if it had none.
   bool Remove(ClientId client);
@@ -47,11 +45,14 @@ class Waiters {
     Waiter* waiter;
     size_t index;  // of this key in waiter->stands
   };
-  using Line = std::list<Place>;
-  using Lines = std::unordered_map<std::string, Line, KeyHash, std::equal_to<>>;
+  using Places = std::list<Place>;
+  struct Line : KeyNode<Line> {
+    using KeyNode::KeyNode;
+    Places places;
+  };
   struct Stand {
-    Lines::value_type* line;  // null once the key is satisfied; map elements never move
-    Line::iterator place;
+    Line* line;  // null once the key is satisfied
+    Places::iterator place;
   };
   struct Waiter {
     ClientId client;
@@ -63,7 +64,7 @@ class Waiters {
   bool Satisfy(const Place& place);
   void Finish(Waiter& waiter, Released& released);
 
-  Lines lines_;
+  KeyTable<Line> lines_;
   std::unordered_map<ClientId, std::unique_ptr<Waiter>> waiters_;
   size_t waited_keys_ = 0;
 };

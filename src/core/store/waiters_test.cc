@@ -17,23 +17,26 @@ constexpr ClientId kA{1}, kB{2}, kC{3};
 class WaitersTest : public ::testing::Test {
  protected:
   void Park(ClientId client, const std::vector<std::string_view>& missing) {
-    waiters_.Park(client, missing);
+    std::vector<HashedKey> keys;
+    for (const std::string_view key : missing) keys.push_back(hasher_(key));
+    waiters_.Park(client, keys);
   }
 
   Released Created(std::string_view key) {
     Released released;
-    waiters_.Created(key, released);
+    waiters_.Created(hasher_(key), released);
     return released;
   }
 
   /// Who took the element; empty when nobody did.
   Released Offer(std::string_view key) {
     Released released;
-    const bool taken = waiters_.Offer(key, released);
+    const bool taken = waiters_.Offer(hasher_(key), released);
     EXPECT_EQ(taken, !released.empty());
     return released;
   }
 
+  const KeyHasher hasher_;
   Waiters waiters_;
 };
 
