@@ -263,13 +263,13 @@ class Fleet(unittest.TestCase):
         self.agents.append(Agent(process, folder, errors))
         return self.agents[-1]
 
-    def serve(self, wait=True):
+    def serve(self, wait=True, options=()):
         """A server for itself, at the endpoint."""
         folder = os.path.join(self.folder, f"agent-{len(self.agents)}")
         os.makedirs(folder)
         errors = os.path.join(folder, "stderr")
         with open(errors, "wb") as stderr:
-            process = subprocess.Popen([MUSTER, "serve", "--listen", self.endpoint], env=self.environment,
+            process = subprocess.Popen([MUSTER, "serve", "--listen", self.endpoint, *options], env=self.environment,
                                        stdout=stderr, stderr=stderr, stdin=subprocess.DEVNULL)
         server = Agent(process, folder, errors)
         self.agents.append(server)

@@ -19,6 +19,8 @@ inline RunSettings MinMax(int64_t min_nodes, int64_t max_nodes) {
 /// Nodes by name, a clock moved by hand, and what each was told.
 class CoordinatorTest : public ::testing::Test {
  protected:
+  explicit CoordinatorTest(const CoordinatorOptions& options = {}) : coordinator_(options) {}
+
   struct Talker {
     SessionKey key{};
     Hello hello{};

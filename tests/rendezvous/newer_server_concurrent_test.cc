@@ -1,0 +1,76 @@
+// A node never takes a muster server for a plain one, whatever versions of sessions that speaks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/coordinated_rendezvous.h"
+#include "muster/rendezvous_error.h"
+#include "support/background.h"
+#include "support/raw_client.h"
+#include "support/raw_socket.h"
+#include "wire/session_codec.h"
+
+namespace muster::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// What NextRendezvous() says of a server that speaks only later versions. `answer` is its answer
+/// to an Open.
+std::string Meet(const std::string& answer) {
+  RawListener listener;
+  std::vector<std::string> log;
+  Background<std::string> joining([&] {
+    CoordinatedRendezvousHandler handler(
+        {.host = "127.0.0.1",
+         .port = listener.port(),
+         .is_host = false,
+         .run_id = "run",
+         .min_nodes = 1,
+         .max_nodes = 1,
+         .join_timeout = std::chrono::milliseconds(1'500),
+         .log = [&](std::string_view line) { log.emplace_back(line); }});
+    try {
+      handler.NextRendezvous();
+      return std::string("joined");
+    } catch (const RendezvousError& error) {
+      return std::string(error.what());
+    }
+  });
+  RawSocket peer = listener.Accept();
+  EXPECT_EQ(peer.Receive(wire::SessionGreeting(true).size()), wire::SessionGreeting(true));
+  peer.Send(std::string(1, wire::kSessionsSpoken));
+  peer.Receive(5);
+  peer.Send(answer);
+  std::string said = joining.Result();
+  EXPECT_THAT(log, ::testing::IsEmpty()) << "it did not fall back to c10d";
+  return said;
+}
+
+std::string Refusal(const std::string& why) {
+  std::string frame;
+  wire::AppendSessionFrame(
+      frame, Push{.kind = Push::Kind::kRefused, .refusal = Push::Refusal::kVersion, .why = why});
+  return frame;
+}
+
+TEST(NewerServerTest, ItsRefusalIsAClearError) {
+  EXPECT_THAT(Meet(Refusal("the node speaks versions 2 to 2, and this server 7 to 9")),
+              AllOf(HasSubstr("may not join"), HasSubstr("this server 7 to 9")));
+}
+
+TEST(NewerServerTest, AnAnswerThatCannotBeReadIsAClearErrorToo) {
+  std::string strange(64, '\x7f');
+  strange[0] = static_cast<char>(wire::kSessionOpcode);
+  EXPECT_THAT(Meet(strange), HasSubstr("out of reach"));
+}
+
+TEST(NewerServerTest, AVersionThatWasNotOfferedIsNotSpoken) {
+  std::string frame;
+  wire::AppendSessionFrame(frame,
+                           Push{.kind = Push::Kind::kOpened, .version = wire::kSessionVersion + 1});
+  EXPECT_THAT(Meet(frame), HasSubstr("which was not offered"));
+}
+
+}  // namespace
+}  // namespace muster::test
