@@ -458,8 +458,11 @@ void Coordinator::Excuse(Duration gap, Instant now) {
   for (auto& [id, run] : runs_) {
     for (Member* member : run.by_silence) member->seen_at = std::min(member->seen_at + gap, now);
     std::set<Due> broken;
+    // A member that comes back does so within its grace from now: however long the gap was, a
+    // member whose connection broke after it is not waited for any longer.
+    const Instant latest = now + run.settings.grace;
     for (Due due : run.broken) {
-      due.at = due.member->grace_ends = due.at + gap;
+      due.at = due.member->grace_ends = std::min(due.at + gap, latest);
       broken.insert(due);
     }
     run.broken.swap(broken);
