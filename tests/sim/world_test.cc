@@ -68,6 +68,24 @@ TEST(PlanTest, TheSamePlanFromTheSameSeed) {
   EXPECT_NE(Draw(1, {}).ToString(), Draw(2, {}).ToString());
 }
 
+// All of them, in turn: wall clocks that differ and jump, machines that are suspended.
+TEST(PlanTest, ClocksJumpInRunsOfTheCoordinatorAndOfLaunchers) {
+  for (const Driver driver : {Driver::kCoordinator, Driver::kLauncher}) {
+    size_t skew = 0;
+    size_t jump = 0;
+    size_t suspend = 0;
+    for (uint64_t seed = 1; seed <= 100; ++seed) {
+      const Faults faults = Draw(seed, {.driver = driver}).faults;
+      skew += faults.skew ? 1 : 0;
+      jump += faults.jump ? 1 : 0;
+      suspend += faults.suspend ? 1 : 0;
+    }
+    EXPECT_GT(skew, 10u) << NameOf(driver);
+    EXPECT_GT(jump, 10u) << NameOf(driver);
+    EXPECT_GT(suspend, 5u) << NameOf(driver);
+  }
+}
+
 TEST(ScaleTest, AThousandNodesAndTheirTroubles) {
   const RunOutcome outcome = World(Draw(Seed(), {.nodes = 1'000})).Run();
   EXPECT_EQ(outcome.violation, "");
