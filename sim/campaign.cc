@@ -65,7 +65,10 @@ CampaignReport RunCampaign(const CampaignOptions& options) {
       const std::lock_guard lock(mutex);
       if (options.twice && again == outcome.hash) ++report.same_twice;
       Count(outcome, plan.seed, report.drivers[static_cast<size_t>(plan.driver)]);
-      if (!what.empty()) report.findings.push_back({plan, std::move(what)});
+      if (!what.empty()) {
+        report.findings.push_back({plan, std::move(what)});
+        if (options.is_last && options.is_last(report.findings.back())) stop = true;
+      }
       if (report.findings.size() >= options.findings_max) stop = true;
       if (++report.runs % kProgressEvery == 0 && options.progress) options.progress(report.runs);
     }

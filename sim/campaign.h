@@ -12,6 +12,11 @@
 
 namespace muster::sim {
 
+struct Finding {
+  Plan plan;
+  std::string what;
+};
+
 struct CampaignOptions {
   uint64_t first_seed = 1;
   uint64_t runs = 1'000;
@@ -19,16 +24,13 @@ struct CampaignOptions {
   bool twice = false;  ///< Every run a second time: it must be the same to the byte.
   unsigned jobs = 1;
   size_t findings_max = 5;  ///< Then it stops.
+  /// And after this finding. Called on any thread, one at a time.
+  std::function<bool(const Finding&)> is_last{};
   /// Called from time to time, on any thread, one at a time.
   std::function<void(uint64_t done)> progress{};
   /// The command that repeats the run of this seed: the last words (sim/last_words.h) of a thread
   /// that dies in it. Called on that thread, before the run.
   std::function<std::string(uint64_t seed)> replay{};
-};
-
-struct Finding {
-  Plan plan;
-  std::string what;
 };
 
 struct DriverFigures {

@@ -48,7 +48,7 @@ World::World(const Plan& plan)
   if (plan.driver == Driver::kEtcd) {
     MakeEtcd();
   } else if (IsCoordinated(plan.driver) && plan.nodes <= kFewNodes) {
-    watch_.emplace([this](SimProcess& process) { ToldOut(process); });
+    watch_.emplace([this](SimProcess& process, int64_t round) { ToldOut(process, round); });
   }
 }
 
@@ -101,10 +101,10 @@ void World::MakeEtcd() {
   };
 }
 
-void World::ToldOut(const SimProcess& process) {
+void World::ToldOut(const SimProcess& process, int64_t round) {
   for (const Place& place : places_) {
     if (place.process != &process) continue;
-    if (place.agent != nullptr) place.agent->ToldOut();
+    if (place.agent != nullptr) place.agent->ToldOut(round);
     if (place.launcher != nullptr) place.launcher->ToldOut();
   }
 }

@@ -105,8 +105,9 @@ class World {
   void StartNode(size_t index);
   void EndNode(size_t index, Network::Ending ending);
   void Heal();
-  /// The node in that process knows that it is out of its round, or must know.
-  void ToldOut(const SimProcess& process);
+  /// The node in that process knows that it is out of its round, or must know. `round`: which, if
+  /// its place there was the last thing that it was told before.
+  void ToldOut(const SimProcess& process, int64_t round = -1);
   /// After every step that the server has taken.
   void LookAtState();
   /// A message is about to be heard that must not change anything.

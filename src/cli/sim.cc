@@ -335,20 +335,18 @@ Json ToJson(const sim::CampaignReport& report, uint64_t seed, const SimFlags& fl
   return json;
 }
 
-sim::CampaignReport Campaign(uint64_t seed, const SimFlags& flags, size_t findings_max) {
-  return sim::RunCampaign({.first_seed = seed,
-                           .runs = flags.runs,
-                           .wishes = WishesOf(flags),
-                           .twice = flags.twice,
-                           .jobs = flags.jobs,
-                           .findings_max = findings_max,
-                           .progress =
-                               [&](uint64_t done) {
-                                 if (!flags.json && done % 50'000 == 0)
-                                   std::fprintf(stderr, "%llu runs\n",
-                                                static_cast<unsigned long long>(done));
-                               },
-                           .replay = [&](uint64_t each) { return Replay(each, flags); }});
+sim::CampaignOptions CampaignOf(uint64_t seed, const SimFlags& flags) {
+  return {.first_seed = seed,
+          .runs = flags.runs,
+          .wishes = WishesOf(flags),
+          .twice = flags.twice,
+          .jobs = flags.jobs,
+          .progress =
+              [&flags](uint64_t done) {
+                if (!flags.json && done % 50'000 == 0)
+                  std::fprintf(stderr, "%llu runs\n", static_cast<unsigned long long>(done));
+              },
+          .replay = [&flags](uint64_t each) { return Replay(each, flags); }};
 }
 
 int PlayMany(uint64_t seed, const SimFlags& flags) {
@@ -358,7 +356,7 @@ int PlayMany(uint64_t seed, const SimFlags& flags) {
                 flags.twice ? ", each twice" : "", flags.jobs);
   std::fflush(stdout);
   const auto began = SteadyClock::now();
-  const sim::CampaignReport report = Campaign(seed, flags, 5);
+  const sim::CampaignReport report = sim::RunCampaign(CampaignOf(seed, flags));
   const double real = SecondsSince(began);
   Json json = ToJson(report, seed, flags, real);
   if (!flags.json) Tell(report, flags);
@@ -377,33 +375,32 @@ int PlayMany(uint64_t seed, const SimFlags& flags) {
   return report.findings.empty() ? kOk : kFailed;
 }
 
-/// Each planted bug must be found.
+/// Each planted bug must be found, by the violation that sim/bugs.cc names.
 int Hunt(uint64_t seed, SimFlags flags) {
   std::printf("seed %llu: for each bug up to %llu runs\n", static_cast<unsigned long long>(seed),
               static_cast<unsigned long long>(flags.runs));
   std::fflush(stdout);
   int status = kOk;
   for (const sim::PlantedBug& bug : sim::AllBugs()) {
-    if (!sim::Plant(bug.bug))
-      throw std::runtime_error("no bugs can be planted in this build (cmake --preset sim)");
     flags.plant = bug.name;
     flags.driver = sim::NameOf(bug.driver);
-    const sim::CampaignReport report = Campaign(seed, flags, 1);
-    const char* name = flags.plant.c_str();
-    if (report.findings.empty()) {
+    const sim::Hunted hunted = sim::Hunt(bug, CampaignOf(seed, flags));
+    std::printf("%-24s %-12s ", flags.plant.c_str(), flags.driver.c_str());
+    if (!hunted.wrong.empty()) {
       status = kFailed;
-      std::printf("%-22s %-12s NOT FOUND in %llu runs\n", name, flags.driver.c_str(),
-                  static_cast<unsigned long long>(report.runs));
+      std::printf("NOT AS IT MUST BE, in %llu runs: %s\n",
+                  static_cast<unsigned long long>(hunted.runs),
+                  hunted.wrong.substr(0, 200).c_str());
     } else {
-      const sim::Finding& finding = report.findings[0];
-      std::printf("%-22s %-12s found with seed %llu (run %llu): %s\n  %s\n", name,
-                  flags.driver.c_str(), static_cast<unsigned long long>(finding.plan.seed),
-                  static_cast<unsigned long long>(finding.plan.seed - seed + 1),
-                  finding.what.substr(0, 120).c_str(), Replay(finding.plan.seed, flags).c_str());
+      std::printf("found with seed %llu (run %llu): %s\n",
+                  static_cast<unsigned long long>(hunted.finding.plan.seed),
+                  static_cast<unsigned long long>(hunted.finding.plan.seed - seed + 1),
+                  hunted.finding.what.substr(0, 120).c_str());
     }
+    if (!hunted.finding.what.empty())
+      std::printf("  %s\n", Replay(hunted.finding.plan.seed, flags).c_str());
     std::fflush(stdout);
   }
-  sim::Plant(Bug::kNone);
   return status;
 }
 
@@ -443,6 +440,8 @@ int Simulate(const SimFlags& flags) {
                                        " go beyond the last seed, ", kSeedMax));
   if (flags.require_probes && ProbesOf(flags).empty())
     throw std::runtime_error("--require-probes: this build has no probes (cmake --preset sim)");
+  if (flags.hunt && !sim::Plant(Bug::kNone))
+    throw std::runtime_error("no bugs can be planted in this build (cmake --preset sim)");
   if (!flags.plant.empty() &&
       !sim::Plant(std::ranges::find(sim::AllBugs(), flags.plant, &sim::PlantedBug::name)->bug))
     throw std::runtime_error("no bugs can be planted in this build (cmake --preset sim)");

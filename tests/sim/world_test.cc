@@ -99,13 +99,9 @@ class PlantedBugTest : public testing::TestWithParam<PlantedBug> {
   void TearDown() override { Plant(Bug::kNone); }
 };
 
-TEST_P(PlantedBugTest, IsFoundWithinAThousandSeeds) {
-  ASSERT_TRUE(Plant(GetParam().bug));
-  const CampaignReport report = RunCampaign({.first_seed = Seed(),
-                                             .runs = 1'000,
-                                             .wishes = {.driver = GetParam().driver},
-                                             .findings_max = 1});
-  EXPECT_EQ(report.findings.size(), 1u);
+TEST_P(PlantedBugTest, IsFoundWithinAThousandSeedsByTheRightViolation) {
+  const Hunted hunted = Hunt(GetParam(), {.first_seed = Seed(), .runs = 1'000});
+  EXPECT_EQ(hunted.wrong, "") << hunted.finding.plan.ToString();
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PlantedBugTest, testing::ValuesIn(AllBugs()), [](const auto& each) {
@@ -113,6 +109,37 @@ INSTANTIATE_TEST_SUITE_P(All, PlantedBugTest, testing::ValuesIn(AllBugs()), [](c
   std::ranges::replace(name, '-', '_');
   return name;
 });
+
+TEST(HuntTest, ABugThatIsFoundByAnotherViolationIsNotFound) {
+  constexpr Sign kOther[] = {{"closed, and open again"}};
+  const Hunted hunted = Hunt({Bug::kRankByArrival, "rank-by-arrival", Driver::kCoordinator, kOther},
+                             {.first_seed = 1, .runs = 100});
+  EXPECT_NE(hunted.wrong.find("not its own"), std::string::npos) << hunted.wrong;
+  EXPECT_NE(hunted.wrong.find("out of order"), std::string::npos) << hunted.wrong;
+}
+
+TEST(HuntTest, ABugThatOnlyTheTimeLimitShowsIsNotFoundIfItHasACheckOfItsOwn) {
+  constexpr Sign kOther[] = {{"closed, and open again"}, {"not together", "that comes of it"}};
+  const Hunted hunted = Hunt({Bug::kGraceForever, "grace-forever", Driver::kCoordinator, kOther},
+                             {.first_seed = 1, .runs = 100});
+  EXPECT_NE(hunted.wrong.find("other checks than its own"), std::string::npos) << hunted.wrong;
+}
+
+TEST(HuntTest, ABugThatIsNotThereIsNotFound) {
+  constexpr Sign kOther[] = {{"closed, and open again"}};
+  const Hunted hunted =
+      Hunt({Bug::kNone, "none", Driver::kCoordinator, kOther}, {.first_seed = 1, .runs = 20});
+  EXPECT_EQ(hunted.wrong, "not found");
+}
+
+TEST(HuntTest, ATimeLimitIsASignOnlyWithAReason) {
+  for (const PlantedBug& bug : AllBugs()) {
+    EXPECT_FALSE(bug.signs.empty()) << bug.name;
+    for (const Sign& sign : bug.signs)
+      EXPECT_TRUE(sign.text.find("not together") == std::string::npos || !sign.why.empty())
+          << bug.name;
+  }
+}
 
 TEST(ProbesTest, AreListedAlsoWhereNobodyWent) {
   EXPECT_GT(AllProbes().size(), 20u);
