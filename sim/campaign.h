@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -42,7 +43,15 @@ struct DriverFigures {
   Duration virtual_time{};
   Duration healed_in{};  ///< The slowest.
   uint64_t slowest = 0;  ///< Its seed; the lowest of several.
-  JobFigures jobs{};     ///< Of launchers.
+  /// How many runs healed in so many milliseconds.
+  std::map<int64_t, uint64_t> healed_ms{};
+  /// Of mixed runs: not all came together, for one of PyTorch's nodes was left behind.
+  uint64_t excused = 0;
+  uint64_t first_excused = 0;  ///< The lowest seed of them.
+  JobFigures jobs{};           ///< Of launchers.
+
+  /// Within this, so many of a hundred runs healed.
+  Duration HealedWithin(uint64_t percent) const;
 };
 
 struct CampaignReport {
@@ -50,7 +59,19 @@ struct CampaignReport {
   uint64_t same_twice = 0;  ///< With `twice`: those with two equal hashes.
   std::array<DriverFigures, kDriverCount> drivers{};  ///< By Driver.
   std::vector<Finding> findings{};                    ///< By seed.
+  std::vector<std::string> complaints{};              ///< About all runs together: see Judge().
 };
+
+/// So many runs of a driver tell something about all of them.
+inline constexpr uint64_t kRunsToJudge = 1'000;
+/// Within this, 99 of 100 runs of the driver heal.
+Duration HealBoundOf99(Driver driver);
+/// Of so many mixed runs one may end with a node of PyTorch's that was left behind, and a few more,
+/// for they are rare and scatter. Measured: two in 8,000, a quarter of it.
+inline constexpr uint64_t kMixedRunsPerExcuse = 1'000;
+inline constexpr uint64_t kExcusesBesides = 4;
+/// What is wrong with the runs of each driver that were at least kRunsToJudge, taken together.
+std::vector<std::string> Judge(const CampaignReport& report);
 
 /// How a hash is written, wherever it is: sixteen hexadecimal digits.
 std::string HashText(uint64_t hash);

@@ -34,6 +34,8 @@ struct RunOutcome {
   Duration healed_in{};  ///< From the mending to the moment since when all were together; of
                          ///< launchers, until the last has ended.
   bool closed = false;   ///< All have ended: somebody closed the rendezvous.
+  /// Not all came together, for one of PyTorch's nodes was left behind: `healed_in` says nothing.
+  bool excused = false;
   uint64_t steps = 0;
   uint64_t messages = 0;
   uint64_t bytes = 0;

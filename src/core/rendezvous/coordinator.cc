@@ -23,6 +23,10 @@ WallTime Wall(Instant now) {
   return WallTime{std::chrono::duration_cast<std::chrono::microseconds>(now.since_start).count()};
 }
 
+Duration DeadAfter(const RendezvousRules& rules) {
+  return rules.dead_after() * (Planted(Bug::kSlowToMiss) ? 3 : 1);
+}
+
 bool InLastCall(const RendezvousState& state) {
   return state.deadline && !state.complete && !state.closed && !state.participants.empty();
 }
@@ -380,7 +384,7 @@ Instant Coordinator::LastCallEnds(const Run& run) {
 Instant Coordinator::NextDueOf(const Run& run) const {
   Instant due = std::min({run.forget_at, TellLostAt(run), TellWaitingAt(run)});
   if (options_.judges_silence && !run.by_silence.empty()) {
-    due = std::min(due, run.by_silence.front()->seen_at + run.rules.dead_after() + kJustAfter);
+    due = std::min(due, run.by_silence.front()->seen_at + DeadAfter(run.rules) + kJustAfter);
   }
   if (!run.broken.empty()) due = std::min(due, run.broken.begin()->at);
   if (!run.deadlines.empty()) due = std::min(due, run.deadlines.begin()->at + kJustAfter);
@@ -437,7 +441,7 @@ void Coordinator::TickRun(Run& run, Instant now, Pushes& out) {
   }
   for (Member* member : run.by_silence) {
     const Duration silence = now - member->seen_at;
-    if (!options_.judges_silence || silence <= run.rules.dead_after()) break;
+    if (!options_.judges_silence || silence <= DeadAfter(run.rules)) break;
     losses.push_back({member, Concat("not heard of for ", Milliseconds(silence), " ms")});
   }
   Lose(run, losses, now, out);
