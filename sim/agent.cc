@@ -152,7 +152,9 @@ bool Agent::Join(RendezvousHandler& handler) {
     try {
       const RendezvousInfo info = handler.NextRendezvous();
       if (!process_.alive()) return false;
+      // Told of its place and of its end at once: the next event must say so.
       out_since_.reset();
+      if (info.round == out_of_) out_since_ = process_.scheduler().now();
       world_.checkers().SeePlace(Concat("node ", index_), info.round, knew_closed_);
       world_.NodeJoined(index_, node_, round_, info);
       incomplete_since_.reset();
@@ -255,7 +257,8 @@ bool Agent::ActOnItsOwn(RendezvousHandler& handler) {
   return false;
 }
 
-void Agent::ToldOut() {
+void Agent::ToldOut(int64_t round) {
+  out_of_ = round;
   if (stage_ == Stage::kWorking && !out_since_) out_since_ = process_.scheduler().now();
 }
 

@@ -41,8 +41,9 @@ class Agent {
   int64_t round() const { return round_; }
   int64_t world_size() const { return world_size_; }
   const std::string& last_error() const { return last_error_; }
-  /// The network has just told it that it is out of its round.
-  void ToldOut();
+  /// The network has just told it that it is out of its round. `round`: which, also if its call for
+  /// it has not returned yet.
+  void ToldOut(int64_t round);
 
  private:
   std::unique_ptr<RendezvousHandler> MakeHandler();
@@ -69,6 +70,7 @@ class Agent {
   int64_t world_size_ = 0;
   bool knew_closed_ = false;
   std::optional<WorldTime> out_since_;
+  int64_t out_of_ = -1;  ///< The last round that it was told to be out of.
   std::optional<WorldTime> incomplete_since_;
   bool lost_ = false;  ///< Its handler is of no use any more.
   std::string last_error_;

@@ -1,22 +1,44 @@
-// The bugs that can be planted (base/planted.h), by name.
+// The bugs that can be planted (base/planted.h), by name, and the violations that they must cause.
 #pragma once
 
+#include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/planted.h"
+#include "sim/campaign.h"
 #include "sim/plan.h"
 
 namespace muster::sim {
+
+/// A violation that a planted bug causes, by a part of its text.
+struct Sign {
+  std::string_view text;
+  /// Empty: the check exists for bugs of this kind. Otherwise why this violation, of another check
+  /// or of the time limit of a run, is right as well.
+  std::string_view why{};
+};
 
 struct PlantedBug {
   Bug bug;
   std::string_view name;
   Driver driver;  ///< Whose runs can show it.
+  std::span<const Sign> signs;
 };
 
 std::span<const PlantedBug> AllBugs();
 /// From now on, in all worlds. False in a build that is not instrumented.
 bool Plant(Bug bug);
+
+/// How the search for a planted bug ended.
+struct Hunted {
+  uint64_t runs = 0;
+  Finding finding{};    ///< The one that shows the bug, or the one that does not.
+  std::string wrong{};  ///< Empty: the bug was found by the right violation.
+};
+/// Plants the bug and plays runs until its own check reports it. Violations that the table explains
+/// may come before; a bug without a check of its own is found by them. Any other one is wrong.
+Hunted Hunt(const PlantedBug& bug, CampaignOptions options);
 
 }  // namespace muster::sim

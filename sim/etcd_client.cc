@@ -193,8 +193,10 @@ void SimEtcdClient::SendWatch(uint64_t id) {
   int64_t from = watch.next;
   if (std::exchange(watch.is_resumed, true) && from > 0) {
     MUSTER_ETCD_PROBE("a watch of etcd went on where it was");
-    // The bug: it goes on where the store is, and what happened meanwhile is never told.
+    // The bug: it goes on where the store is, and what happened meanwhile is never told, nor what
+    // happens next.
     if (Planted(Bug::kLostWatchEvent)) from = 0;
+    watch.loses_next = Planted(Bug::kLostWatchEvent);
   }
   Send({.id = id, .what = EtcdRequest::Watch{watch.range, from}});
 }
@@ -283,6 +285,7 @@ void SimEtcdClient::OnChanges(uint64_t id, const std::vector<EtcdChange>& change
   const auto watch = watches_.find(id);
   if (watch == watches_.end()) return;
   watch->second.next = changes.back().pair.changed + 1;
+  if (std::exchange(watch->second.loses_next, false)) return;
   watch->second.watcher->OnChanges(changes);
 }
 

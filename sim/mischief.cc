@@ -22,6 +22,7 @@ Mischief::Mischief(World& world, uint64_t seed) : world_(world), prng_(seed) {
   add(faults.server_crash, [this] { CrashServer(); });
   add(faults.server_pause, [this] { PauseServer(); });
   add(faults.jump, [this] { JumpClock(); });
+  add(faults.suspend, [this] { SuspendMachine(); });
   add(faults.election, [this] { Elect(); });
   add(faults.compaction, [this] { Compact(); });
   add(faults.meddling, [this] { Meddle(); });
@@ -74,15 +75,16 @@ void Mischief::CutLink() {
   const HostId server = world_.server_host_;
   const uint64_t ways = prng_.Below(3);
   const Duration time = Draw(20ms, 4s);
-  const auto cut = [&](HostId from, HostId to) {
-    const std::string what =
-        Concat("cut from ", world_.network_.address(from), " to ", world_.network_.address(to));
-    Say(what);
-    world_.network_.Cut(from, to);
-    Last(what, time, [this, from, to] { world_.network_.Mend(from, to); });
-  };
-  if (ways != 1) cut(node, server);
-  if (ways != 0) cut(server, node);
+  if (ways != 1) Cut(node, server, time);
+  if (ways != 0) Cut(server, node, time);
+}
+
+void Mischief::Cut(HostId from, HostId to, Duration time) {
+  const std::string what =
+      Concat("cut from ", world_.network_.address(from), " to ", world_.network_.address(to));
+  Say(what);
+  world_.network_.Cut(from, to);
+  Last(what, time, [this, from, to] { world_.network_.Mend(from, to); });
 }
 
 void Mischief::ClogLink() {
@@ -120,7 +122,6 @@ void Mischief::PauseNode() {
   const size_t index = DrawNode();
   World::Place& place = world_.places_[index];
   if (place.process == nullptr) return;
-  // By its life, too: a node that has been started anew has not stood still.
   Pause(*place.process, Concat("node ", index, " (life ", place.lives, ")"),
         Draw(10ms, Coin() ? 1s : 9s));
 }
@@ -170,13 +171,43 @@ void Mischief::PauseServer() {
   Pause(*server, Concat("the server (life ", world_.epoch_, ")"), Draw(10ms, 3s));
 }
 
-void Mischief::JumpClock() {
+Mischief::Victim Mischief::DrawMachine() {
+  const bool may_be_server = world_.host_ != nullptr && IsCoordinated(world_.plan_.driver);
+  if (may_be_server && prng_.Below(4) == 0)
+    return {world_.server_, Concat("the server (life ", world_.epoch_, ")")};
   const size_t index = DrawNode();
-  SimProcess* process = world_.places_[index].process;
-  if (process == nullptr) return;
+  const World::Place& place = world_.places_[index];
+  // By its life, too: a node that has been started anew has not stood still.
+  return {place.process, Concat("node ", index, " (life ", place.lives, ")")};
+}
+
+void Mischief::JumpClock() {
+  const Victim victim = DrawMachine();
+  if (victim.process == nullptr) return;
   const Duration by = Draw(0s, 2h) - 1h;
-  Say(Concat("node ", index, "'s wall clock jumps by ", Milliseconds(by), " ms"));
-  process->JumpWallClock(by);
+  Say(Concat("the wall clock of ", victim.name, " jumps by ", Milliseconds(by), " ms"));
+  victim.process->JumpWallClock(by);
+}
+
+// Nothing is answered meanwhile, not even by its system. The clock may show that it took longer
+// than all others have seen: a minute at most, for a server forgets a run without nodes after ten.
+void Mischief::SuspendMachine() {
+  const Victim victim = DrawMachine();
+  if (victim.process == nullptr) return;
+  const Duration time = Draw(10ms, Coin() ? 1s : 9s);
+  const Duration leap = Coin() ? Duration(0) : Draw(0s, 60s);
+  Say(Concat(victim.name, " is suspended for ", Milliseconds(time),
+             " ms, and its clock moves on by ", Milliseconds(leap), " ms more"));
+  victim.process->Suspend();
+  victim.process->LeapClock(leap);
+  Last(Concat("the pause of ", victim.name), time,
+       [process = victim.process] { process->Resume(); });
+  const HostId host = victim.process->host();
+  for (const World::Place& place : world_.places_) {
+    if (host != place.host && host != world_.server_host_) continue;
+    Cut(place.host, world_.server_host_, time);
+    Cut(world_.server_host_, place.host, time);
+  }
 }
 
 void Mischief::Elect() {
@@ -199,9 +230,9 @@ void Mischief::Meddle() {
   const uint64_t die = prng_.Below(3);
   if (die == 0) {
     Say("somebody deletes the leader's key");
-    return world_.etcd_->Meddle({.what = EtcdTransaction{
-                                     .then = {{.kind = EtcdOperation::Kind::kDelete,
-                                               .range = {.begin = keys.Leader()}}}}});
+    return world_.etcd_->Meddle(
+        {.what = EtcdTransaction{
+             .then = {{.kind = EtcdOperation::Kind::kDelete, .range = {.begin = keys.Leader()}}}}});
   }
   if (die == 1) {
     Say("somebody writes where members are");

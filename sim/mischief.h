@@ -33,6 +33,7 @@ class Mischief {
   void Pause(SimProcess& process, const std::string& who, Duration time);
 
   void CutLink();
+  void Cut(HostId from, HostId to, Duration time);
   void ClogLink();
   void ResetConnection();
   void CrashNode(Network::Ending ending);
@@ -40,7 +41,14 @@ class Mischief {
   void SignalLauncher();
   void CrashServer();
   void PauseServer();
+  struct Victim {
+    SimProcess* process;  ///< Null: it is dead.
+    std::string name;
+  };
+  /// A node's, or the coordinator's.
+  Victim DrawMachine();
   void JumpClock();
+  void SuspendMachine();
   void Elect();
   void Compact();
   void Meddle();

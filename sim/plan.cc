@@ -37,6 +37,8 @@ constexpr Switch kSwitches[] = {
     {"restart", &Faults::restart},
     {"close", &Faults::close},
 };
+// Drawn by itself: what the seed means for everything else stays.
+constexpr Switch kSuspend{"suspend", &Faults::suspend};
 // Drawn after all others, and for runs on etcd only: what the seeds of other runs mean stays.
 constexpr Switch kEtcdSwitches[] = {
     {"election", &Faults::election},
@@ -72,10 +74,8 @@ Faults DrawFaults(Drawer& draw, Driver driver) {
     for (const Switch& each : kEtcdSwitches) faults.*each.on = draw.OneIn(calm ? 10 : 3);
     return faults;
   }
-  // The coordinator's nodes write no document, and look at no wall clock.
-  if (IsCoordinated(driver)) {
-    faults.slow_write = faults.lost_write = faults.skew = faults.jump = false;
-  }
+  // The coordinator's nodes write no document.
+  if (IsCoordinated(driver)) faults.slow_write = faults.lost_write = false;
   return faults;
 }
 
@@ -143,6 +143,8 @@ void MakeRoomForStrangers(Plan& plan, Drawer& draw) {
 void LeaveBlameClear(Faults& faults) {
   faults = {.fragment = faults.fragment,
             .crash = faults.crash,
+            .skew = faults.skew,
+            .jump = faults.jump,
             .drift = faults.drift,
             .same_pid = faults.same_pid,
             .restart = faults.restart,
@@ -245,6 +247,10 @@ Plan Draw(uint64_t seed, const Wishes& wishes) {
   plan.join_timeout =
       std::max<Duration>(plan.join_timeout, plan.settings.last_call * (plan.nodes + 2));
   Faults faults = DrawFaults(draw, plan.driver);
+  Drawer aside(seed ^ 0x5133b);
+  // PyTorch's nodes do not survive it. Those on etcd notice when they next look at their lease: the
+  // check that a lease is over knows no such delay yet.
+  faults.suspend = aside.OneIn(4) && plan.driver != Driver::kMixed && plan.driver != Driver::kEtcd;
   if (wishes.faults) plan.faults = faults;
   if (plan.driver == Driver::kLauncher) DrawLaunch(plan, draw, wishes.faults);
   plan.network.fragment = plan.faults.fragment;
@@ -276,6 +282,7 @@ std::string Plan::ToString() const {
     comma = ",";
   };
   std::ranges::for_each(kSwitches, add);
+  add(kSuspend);
   std::ranges::for_each(kEtcdSwitches, add);
   if (driver == Driver::kLauncher) text += ToText(launch);
   return text;
@@ -312,8 +319,8 @@ NodeRole Plan::RoleOf(size_t node) const {
 
 bool Plan::BlameIsClear() const {
   return !faults.loss && !faults.delay && !faults.cut && !faults.clog && !faults.reset &&
-         !faults.power && !faults.pause && !faults.server_crash && !faults.server_pause &&
-         !faults.leave;
+         !faults.power && !faults.pause && !faults.suspend && !faults.server_crash &&
+         !faults.server_pause && !faults.leave;
 }
 
 Duration Plan::RestFor() const { return MissedWithin() + settings.last_call + 1s; }

@@ -85,8 +85,15 @@ WorldTime SimProcess::ToWorld(Instant local) const {
 
 void SimProcess::Pause() { paused_ = true; }
 
+void SimProcess::Suspend() {
+  paused_ = true;
+  if (!suspended_since_) suspended_since_ = scheduler_.now();
+}
+
 void SimProcess::Resume() {
   if (!std::exchange(paused_, false)) return;
+  if (const auto since = std::exchange(suspended_since_, std::nullopt))
+    suspended_for_ += scheduler_.now() - *since;
   // Events of the same moment that others cause come after these.
   for (Work& work : std::exchange(held_, {})) DoAt(scheduler_.now(), std::move(work));
 }
@@ -136,10 +143,8 @@ bool SimProcess::Park(Instant until) {
     const uint64_t time = ++self.parked;
     Scheduler::Planned alarm;
     if (until != Instant::Never()) {
-      alarm = scheduler_.At(ToWorld(until), [this, &self, time] {
-        Do([this, &self, time] {
-          if (self.parked == time && self.is_parked) Run(self);
-        });
+      alarm = RingAt(ToWorld(until), [this, &self, time] {
+        if (self.parked == time && self.is_parked) Run(self);
       });
     }
     Fiber::Yield();
@@ -315,7 +320,7 @@ struct LoopTimer final : public Timer {
 
 void TickLater(SimProcess& process, Duration period,
                const std::shared_ptr<std::function<void()>>& tick) {
-  process.DoAt(process.ToWorld(process.Now() + period), [&process, period, tick] {
+  process.RingAt(process.ToWorld(process.Now() + period), [&process, period, tick] {
     if (!*tick) return;
     const auto work = *tick;  // which may destroy the timer
     work();

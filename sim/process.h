@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,7 +36,15 @@ class SimProcess final : public Surroundings {
   void Start(std::function<void()> body);
   /// As SIGSTOP and SIGCONT do: what happens meanwhile is seen afterwards.
   void Pause();
+  /// As a machine that is suspended, or a virtual one that its host does not run: it stands still
+  /// too, its clock (CLOCK_BOOTTIME) goes on, and what was left of each timer is left afterwards.
+  void Suspend();
   void Resume();
+  /// The monotonic clock shows so much more at once, as after a suspend that was longer than the
+  /// world has been waiting for. Timers that are set ring when they would have.
+  void LeapClock(Duration by) { error_.start += by; }
+  /// For how long it was suspended, all in all.
+  Duration suspended_for() const { return suspended_for_; }
   /// As SIGKILL does. What the process still does unwinding, in a world where nothing can be
   /// reached and no wait lasts, nobody sees. Not from inside the process.
   void Kill(Network::Ending ending);
@@ -72,6 +81,20 @@ class SimProcess final : public Surroundings {
   }
   /// When the monotonic clock of this process will show that.
   WorldTime ToWorld(Instant local) const;
+  /// A timer of this process: later by as long as it is suspended until then.
+  template <typename Body>
+  Scheduler::Planned RingAt(WorldTime when, Body ring) {
+    return scheduler_.At(when,
+                         [this, when, slept = suspended_for_, ring = std::move(ring)]() mutable {
+                           Do([this, when, slept, ring = std::move(ring)]() mutable {
+                             if (suspended_for_ > slept) {
+                               RingAt(when + (suspended_for_ - slept), std::move(ring));
+                             } else {
+                               ring();
+                             }
+                           });
+                         });
+  }
 
   // --- For what blocks, inside a thread of this process.
 
@@ -112,6 +135,8 @@ class SimProcess final : public Surroundings {
   uint16_t next_port_ = 40'000;
   bool dead_ = false;
   bool paused_ = false;
+  std::optional<WorldTime> suspended_since_;
+  Duration suspended_for_{};
   Instant leapt_{};  // a dead process's clock: no wait lasts
   Strand* current_ = nullptr;
   std::vector<std::unique_ptr<Strand>> strands_;

@@ -50,14 +50,16 @@ void Watch::Read(Session& session, SimProcess& node) {
     bytes.remove_prefix(*size);
     const Push* push = reply ? std::get_if<Push>(&*reply) : nullptr;
     if (push == nullptr) continue;
+    const auto placed = placed_in_.try_emplace(&node, -1).first;
     if (push->kind == Push::Kind::kOpened) {
       session.token = push->token;
       session.incarnation = push->incarnation;
-      if (!push->resumed) told_out_(node);
+      if (!push->resumed) told_out_(node, placed->second);
     }
     const bool is_present =
         push->token == session.token && push->incarnation == session.incarnation;
-    if (push->kind == Push::Kind::kEnded && is_present) told_out_(node);
+    if (push->kind == Push::Kind::kComplete && is_present) placed->second = push->round;
+    if (push->kind == Push::Kind::kEnded && is_present) told_out_(node, placed->second);
   }
   session.pending.erase(0, session.pending.size() - bytes.size());
 }

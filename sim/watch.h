@@ -22,9 +22,11 @@ RunPicture PictureOf(const Coordinator::Run& run);
 
 class Watch {
  public:
-  /// `told_out` is called when a process hears that its session has ended, or is a new one:
+  /// `told_out` is called when a process hears that its session has ended, or is a new one, with
+  /// the last round that it was given a place in (-1: none):
   /// whatever it was in before is over.
-  explicit Watch(std::function<void(SimProcess&)> told_out) : told_out_(std::move(told_out)) {}
+  using ToldOut = std::function<void(SimProcess&, int64_t round)>;
+  explicit Watch(ToldOut told_out) : told_out_(std::move(told_out)) {}
 
   void OnArrival(Connection& connection, size_t side, std::string_view bytes);
   /// Whether the connection carries a session that has been taken up elsewhere, or is over.
@@ -41,7 +43,8 @@ class Watch {
   };
   void Read(Session& session, SimProcess& node);
 
-  const std::function<void(SimProcess&)> told_out_;
+  const ToldOut told_out_;
+  std::map<const SimProcess*, int64_t> placed_in_;  ///< The last round of each, as it has heard.
   std::map<uint64_t, Session> sessions_;
 };
 

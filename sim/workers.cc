@@ -103,16 +103,23 @@ void SimWorkers::Signal(size_t index, int signal) {
 
 void SimWorkers::ExpectKill(size_t index) {
   const Duration grace = world_.plan().launch.grace;
-  const Duration late = grace + grace / 50 + 10ms;  // its clock may be slow
+  ExpectKill(index, grace + grace / 50 + 10ms);  // its clock may be slow
+}
+
+void SimWorkers::ExpectKill(size_t index, Duration in) {
   const Worker& told = workers_[index];
-  process_.scheduler().After(late, [this, index, pid = told.pid, told_at = told.told_at] {
-    const Worker& worker = workers_[index];
-    if (!process_.alive() || process_.paused() || worker.pid != pid || worker.told_at != told_at ||
-        !worker.alive || worker.was_killed)
-      return;
-    world_.checkers().Violate(Concat("worker ", index, " of node ", node_,
-                                     " was told to end, did not, and was not killed"));
-  });
+  process_.scheduler().After(
+      in, [this, index, pid = told.pid, told_at = told.told_at, slept = process_.suspended_for()] {
+        const Worker& worker = workers_[index];
+        if (!process_.alive() || process_.paused() || worker.pid != pid ||
+            worker.told_at != told_at || !worker.alive || worker.was_killed)
+          return;
+        // What was left of its grace is left afterwards.
+        const Duration more = process_.suspended_for() - slept;
+        if (more > 0s) return ExpectKill(index, more);
+        world_.checkers().Violate(Concat("worker ", index, " of node ", node_,
+                                         " was told to end, did not, and was not killed"));
+      });
 }
 
 void SimWorkers::Sweep() {

@@ -78,6 +78,7 @@ class SimWorkers final : public WorkerRunner {
   void EndLater(size_t worker, Duration in, int code);
   /// Whoever does not heed the signal in time is to be killed.
   void ExpectKill(size_t worker);
+  void ExpectKill(size_t worker, Duration in);
   void EndNow(size_t worker, int code);
   void Say(size_t worker, const std::string& line);
   Duration Draw(Duration low, Duration high);

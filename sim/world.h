@@ -34,6 +34,8 @@ struct RunOutcome {
   Duration healed_in{};  ///< From the mending to the moment since when all were together; of
                          ///< launchers, until the last has ended.
   bool closed = false;   ///< All have ended: somebody closed the rendezvous.
+  /// Not all came together, for one of PyTorch's nodes was left behind: `healed_in` says nothing.
+  bool excused = false;
   uint64_t steps = 0;
   uint64_t messages = 0;
   uint64_t bytes = 0;
@@ -105,8 +107,9 @@ class World {
   void StartNode(size_t index);
   void EndNode(size_t index, Network::Ending ending);
   void Heal();
-  /// The node in that process knows that it is out of its round, or must know.
-  void ToldOut(const SimProcess& process);
+  /// The node in that process knows that it is out of its round, or must know. `round`: which, if
+  /// its place there was the last thing that it was told before.
+  void ToldOut(const SimProcess& process, int64_t round = -1);
   /// After every step that the server has taken.
   void LookAtState();
   /// A message is about to be heard that must not change anything.

@@ -38,6 +38,7 @@ enum class Bug : uint8_t {
   kAssignmentOfOldRound,  ///< A node takes its last place for the answer to its next wish.
   kLostWatchEvent,        ///< A change in etcd is not told.
   kGenerationReused,      ///< Two runs of one name have the same keys.
+  kSlowToMiss,            ///< A node that is silent is declared lost three times as late.
 };
 
 #ifdef MUSTER_INSTRUMENTED

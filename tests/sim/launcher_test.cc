@@ -26,6 +26,7 @@ constexpr Wishes kLaunchers{.driver = Driver::kLauncher};
 
 std::string Tell(const CampaignReport& report) {
   std::string text;
+  for (const std::string& complaint : report.complaints) text += complaint + "\n";
   for (const Finding& finding : report.findings)
     text += finding.what + "\n  " + finding.plan.ToString() + "\n";
   return text;
@@ -37,7 +38,7 @@ TEST(LauncherTest, WhateverHappensNothingIsWrongAndAllEnd) {
   const CampaignReport report =
       RunCampaign({.first_seed = Seed(), .runs = kRuns, .wishes = kLaunchers});
   EXPECT_EQ(report.runs, kRuns);
-  EXPECT_TRUE(report.findings.empty()) << Tell(report);
+  EXPECT_EQ(Tell(report), "");
   const JobFigures& jobs = report.drivers[static_cast<size_t>(Driver::kLauncher)].jobs;
   EXPECT_GT(jobs.attempts, jobs.launchers / 2) << "or else nothing was tried";
   EXPECT_GT(jobs.succeeded, jobs.launchers / 5);

@@ -24,6 +24,10 @@ WallTime Wall(Instant now) {
   return WallTime{std::chrono::duration_cast<std::chrono::microseconds>(now.since_start).count()};
 }
 
+Duration DeadAfter(const RendezvousRules& rules) {
+  return rules.dead_after() * (Planted(Bug::kSlowToMiss) ? 3 : 1);
+}
+
 bool InLastCall(const RendezvousState& state) {
   return state.deadline && !state.complete && !state.closed && !state.participants.empty();
 }
@@ -393,7 +397,7 @@ Instant Coordinator::LastCallEnds(const Run& run) {
 Instant Coordinator::NextDueOf(const Run& run) const {
   Instant due = std::min({run.forget_at, TellLostAt(run), TellWaitingAt(run)});
   if (options_.judges_silence && !run.by_silence.empty()) {
-    due = std::min(due, run.by_silence.front()->seen_at + run.rules.dead_after() + kJustAfter);
+    due = std::min(due, run.by_silence.front()->seen_at + DeadAfter(run.rules) + kJustAfter);
   }
   if (!run.broken.empty()) due = std::min(due, run.broken.begin()->at);
   if (!run.deadlines.empty()) due = std::min(due, run.deadlines.begin()->at + kJustAfter);
@@ -476,7 +480,7 @@ void Coordinator::TickRun(Run& run, Instant now, Pushes& out) {
   }
   for (Member* member : run.by_silence) {
     const Duration silence = now - member->seen_at;
-    if (!options_.judges_silence || silence <= run.rules.dead_after()) break;
+    if (!options_.judges_silence || silence <= DeadAfter(run.rules)) break;
     losses.push_back({member, Concat("not heard of for ", Milliseconds(silence), " ms")});
   }
   Lose(run, losses, now, out);
@@ -497,8 +501,11 @@ void Coordinator::Excuse(Duration gap, Instant now) {
   for (auto& [id, run] : runs_) {
     for (Member* member : run.by_silence) member->seen_at = std::min(member->seen_at + gap, now);
     std::set<Due> broken;
+    // A member that comes back does so within its grace from now: however long the gap was, a
+    // member whose connection broke after it is not waited for any longer.
+    const Instant latest = now + run.settings.grace;
     for (Due due : run.broken) {
-      due.at = due.member->grace_ends = due.at + gap;
+      due.at = due.member->grace_ends = std::min(due.at + gap, latest);
       broken.insert(due);
     }
     run.broken.swap(broken);

@@ -156,6 +156,19 @@ TEST_F(CoordinatorSessionsTest, WhatTheServerCouldNotHearIsNoSilence) {
   EXPECT_EQ(State().participants.size(), 1u) << "b's grace goes on where it was";
 }
 
+// A server that was suspended for an hour hears first that connections broke, and only then looks
+// at its clock.
+TEST_F(CoordinatorSessionsTest, ALongGapDoesNotLengthenTheGraceOfAConnectionThatBreaksAfterIt) {
+  OpenAndJoin({"a", "b"}, MinMax(2, 2));
+  now_ = now_ + 1h;
+  Break("b");
+  coordinator_.Excuse(1h, now_);
+  Pass(299ms, {"a"});
+  EXPECT_EQ(State().participants.size(), 2u);
+  Pass(1ms, {"a"});
+  EXPECT_EQ(State().participants.size(), 1u);
+}
+
 TEST_F(CoordinatorSessionsTest, TheSessionOfWhoIsLostEnds) {
   OpenAndJoin({"a", "b"}, MinMax(2, 2));
   Pass(4s, {"a"});
