@@ -1,0 +1,195 @@
+// What a node in etcd is told: by its leader, and by what it finds when it looks anew.
+#include <algorithm>
+#include <utility>
+
+#include "base/planted.h"
+#include "base/probe.h"
+#include "base/text.h"
+#include "runtime/etcd_link.h"
+
+namespace muster {
+
+namespace {
+
+using Stage = wire::EtcdNotice::Stage;
+
+constexpr Duration kPatience = 5s;
+constexpr Duration kFirstPause = 20ms;
+
+EtcdOperation Get(std::string key) {
+  return {.kind = EtcdOperation::Kind::kGet, .range = {.begin = std::move(key)}};
+}
+
+}  // namespace
+
+void EtcdLink::KeyWatch::Begin(const std::string& key, int64_t revision) {
+  watch_ = link_.etcd_->Watch({.begin = key}, revision, *this);
+}
+
+void EtcdLink::KeyWatch::OnChanges(const std::vector<EtcdChange>& changes) {
+  // After a long stop this may be heard before the timer is.
+  if (link_.loop_.Now() >= link_.lease_until_) {
+    MUSTER_ETCD_PROBE("a node was told something when its lease was over");
+    return link_.LoseLease("its lease was not renewed in time");
+  }
+  for (const EtcdChange& change : changes) {
+    if (!watch_) return;  // what was heard has ended it
+    (link_.*change_)(change);
+  }
+}
+
+void EtcdLink::KeyWatch::OnEnd(const Error& why) {
+  watch_.reset();
+  if (why.code == Code::kNotFound) return link_.Refresh();
+  link_.Fail(why);
+}
+
+// What happened meanwhile is not known any more: what is now is enough.
+void EtcdLink::Refresh() {
+  MUSTER_ETCD_PROBE("a node had to look anew at what it was told");
+  notice_watch_.End();
+  leader_watch_.End();
+  const std::string notice = keys_.Notice(options_.hello.node);
+  etcd_->Commit({.then = {Get(notice), Get(keys_.Leader())}}, kPatience,
+                lifetime_.Guard([this, notice](Result<EtcdAnswer> answer) {
+                  if (!answer && answer.error().code == Code::kInvalid) return Fail(answer.error());
+                  if (!answer) {
+                    Troubled(answer.error().message);
+                    rest_ = loop_.Every(kFirstPause + Duration(prng_.Below(100'000'000)), [this] {
+                      rest_.reset();
+                      Refresh();
+                    });
+                    return;
+                  }
+                  notice_watch_.Begin(notice, answer->revision + 1);
+                  leader_watch_.Begin(keys_.Leader(), answer->revision + 1);
+                  if (answer->results[1].pairs.empty())
+                    OnLeaderKey({.deleted = true,
+                                 .pair = {.key = keys_.Leader(), .changed = answer->revision}});
+                  const auto& found = answer->results[0].pairs;
+                  if (!found.empty()) OnNotice({.pair = found.front()});
+                }));
+}
+
+void EtcdLink::OnNotice(const EtcdChange& change) {
+  if (change.deleted) return;
+  bytes_ += change.pair.value.size();
+  ++messages_;
+  const auto notice = wire::ReadEtcdNotice(change.pair.key, change.pair.value);
+  if (!notice) return Fail(notice.error());
+  if (notice->session == session_) Hear(*notice);
+}
+
+void EtcdLink::Hear(const wire::EtcdNotice& notice) {
+  Recovered();
+  const wire::EtcdNotice before = std::exchange(heard_, notice);
+  if (notice.stage != Stage::kRefused && std::exchange(refused_since_, std::nullopt)) Opened();
+  HearPlace(before);
+  const bool is_new = notice.said != before.said || notice.stage != before.stage ||
+                      notice.stage_round != before.stage_round || notice.count != before.count;
+  if (is_new && notice.said == said_) HearStage();
+  if (step_ != Step::kOpen) return;
+  if (!heard_.closed || before.closed) return;
+  join_.reset();
+  close_.reset();  // done: the next run of this name is not meant
+  owner_.OnPush({.kind = Push::Kind::kClosed,
+                 .round = heard_.stage_round,
+                 .graceful = heard_.graceful,
+                 .who = heard_.closed_by});
+}
+
+void EtcdLink::HearPlace(const wire::EtcdNotice& before) {
+  const wire::EtcdNotice& now = heard_;
+  if (now.round < 0) return;
+  const bool is_old = now.round <= round_;
+  if (is_old && join_)
+    MUSTER_ETCD_PROBE("a node that wants the next round was told of its last place");
+  if (!is_old || (Planted(Bug::kAssignmentOfOldRound) && join_)) {
+    round_ = now.round;
+    if (!join_) {
+      MUSTER_ETCD_PROBE("a place in etcd came too late, and was given back");
+      return Wish(wire::EtcdMember::Wish::kLeave);
+    }
+    // It answers a wish that was given up since: the leader takes us for a member of that round,
+    // and will let us into the next one only from there.
+    if (now.said != said_ && !Planted(Bug::kAssignmentOfOldRound)) {
+      MUSTER_ETCD_PROBE("a place in etcd came too late, and the next one is wished for");
+      return Wish(wire::EtcdMember::Wish::kJoin);
+    }
+    join_.reset();
+    wish_ = wire::EtcdMember::Wish::kNone;  // a record that is written again must not repeat it
+    owner_.OnPush({.kind = Push::Kind::kComplete,
+                   .round = now.round,
+                   .rank = now.rank,
+                   .world_size = now.world_size,
+                   .count = now.world_size,
+                   .token = static_cast<uint64_t>(now.run_lease),
+                   .addr = now.addr,
+                   .port = now.port});
+  }
+  const bool same = before.round == now.round;
+  if (now.lost > (same ? before.lost : 0)) {
+    owner_.OnPush({.kind = Push::Kind::kLost,
+                   .round = now.round,
+                   .count = now.lost - (same ? before.lost : 0),
+                   .who = now.lost_who,
+                   .why = now.lost_why});
+  }
+  if (now.waiting != (same ? before.waiting : 0)) {
+    owner_.OnPush({.kind = Push::Kind::kNodesWaiting, .round = now.round, .count = now.waiting});
+  }
+}
+
+void EtcdLink::HearStage() {
+  const wire::EtcdNotice& now = heard_;
+  Push push{.round = now.stage_round, .count = now.count, .why = now.why};
+  switch (now.stage) {
+    case Stage::kOpened:
+    case Stage::kComplete:
+      return;
+    case Stage::kAdmitted:
+    case Stage::kWaiting:
+      push.kind = now.stage == Stage::kAdmitted ? Push::Kind::kAdmitted : Push::Kind::kWaiting;
+      if (join_ && join_->until == Instant::Never()) join_->until = loop_.Now() + join_->timeout;
+      break;
+    case Stage::kSpare:
+      push.kind = Push::Kind::kSpare;
+      if (join_) join_->until = Instant::Never();  // a spare waits without limit
+      break;
+    case Stage::kTimedOut:
+      push.kind = Push::Kind::kTimedOut;
+      join_.reset();
+      break;
+    case Stage::kLeft:
+      push.kind = Push::Kind::kLeft;
+      break;
+    case Stage::kRefused:
+      if (now.refusal != Push::Refusal::kPast) return Refused();
+      push.kind = Push::Kind::kRefused;
+      push.refusal = now.refusal;
+      break;
+  }
+  owner_.OnPush(push);
+}
+
+// Those who are in the way may be dead, and etcd not know it yet; unless one of them says so.
+void EtcdLink::Refused() {
+  const Instant now = loop_.Now();
+  if (!refused_since_) refused_since_ = now;
+  const wire::EtcdNotice told = heard_;
+  if (!told.for_good && now - *refused_since_ < ttl_ + 2s) return LoseLease(told.why);
+  Stop();
+  owner_.OnPush({.kind = Push::Kind::kRefused, .refusal = told.refusal, .why = told.why});
+}
+
+void EtcdLink::Troubled(const std::string& why) {
+  troubled_ = true;
+  owner_.OnTrouble(why);
+}
+
+void EtcdLink::Recovered() {
+  if (!std::exchange(troubled_, false)) return;
+  owner_.OnPush({.kind = Push::Kind::kOpened, .resumed = true, .addr = options_.hello.node.addr});
+}
+
+}  // namespace muster
