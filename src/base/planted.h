@@ -37,6 +37,11 @@ enum class Bug : uint8_t {
   kUncommittedRound,   ///< ... or tells of a round that the next one will not know of.
   kAssignmentOfOldRound,  ///< A node takes its last place for the answer to its next wish.
   kLostWatchEvent,        ///< A change in etcd is not told.
+  // Each half of kUnfencedLeader. The other half hides it from most simulated runs: tests of the
+  // outbox plant them.
+  kFenceIgnored,      ///< A leader in etcd does not ask whether it leads.
+  kTurnIgnored,       ///< ... or whether something was written since.
+  kRestoreUnnoticed,  ///< A node goes on in its round although etcd has gone back.
 };
 
 #ifdef MUSTER_INSTRUMENTED

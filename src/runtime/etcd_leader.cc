@@ -47,7 +47,8 @@ EtcdLeader::EtcdLeader(Etcd& etcd, Loop& loop, EtcdLeaderOptions options, Owner&
       loop_(loop),
       options_(std::move(options)),
       owner_(owner),
-      backoff_(kFirstPause, kLongestPause, options_.seed) {}
+      prng_(options_.seed),
+      backoff_(kFirstPause, kLongestPause, prng_.Next()) {}
 
 EtcdLeader::~EtcdLeader() = default;
 
@@ -76,9 +77,7 @@ void EtcdLeader::Read() {
   by_key_.clear();
   leftovers_.clear();
   status_.clear();
-  etcd_.Commit({.conditions = {{.kind = EtcdCondition::Kind::kCreatedAt,
-                                .key = keys_.Leader(),
-                                .revision = options_.epoch}},
+  etcd_.Commit({.conditions = fence_.Conditions(),
                 .then = {Get({.begin = keys_.Run()}), Get(EtcdPrefix(keys_.Plans())),
                          Get(EtcdPrefix(keys_.Members())), Get(EtcdPrefix(keys_.Notices())),
                          Get({.begin = keys_.Turn()})}},
@@ -234,15 +233,12 @@ void EtcdLeader::Begin() {
   coordinator_.emplace(CoordinatorOptions{.seed = options_.seed, .judges_silence = false});
   EtcdOutbox::Owner& owner = *this;
   const auto& turn = read_->results[kTurn].pairs;
-  outbox_.emplace(etcd_, loop_,
-                  EtcdCondition{.kind = EtcdCondition::Kind::kCreatedAt,
-                                .key = keys_.Leader(),
-                                .revision = options_.epoch},
+  outbox_.emplace(etcd_, loop_, fence_,
                   EtcdTurn{.key = keys_.Turn(),
                            .changed = turn.empty() ? 0 : turn.front().changed,
                            .name = Concat(options_.epoch, "-", ++outboxes_),
                            .lease = run_lease_},
-                  options_.seed, owner);
+                  prng_.Next(), owner);
   for (const EtcdPair& pair : read_->results[kMembers].pairs) Seated(pair);
   for (const EtcdPair& pair : read_->results[kNotices].pairs) {
     const auto notice = wire::ReadEtcdNotice(pair.key, pair.value);
@@ -476,28 +472,34 @@ void EtcdLeader::Deliver(const Pushes& pushes) {
     closed_at_ = seats_.empty() ? 0 : seats_.rbegin()->first + 1;  // or later
     CommitRun();
   }
-  for (Seat* seat : changed) WriteNotice(*seat);
+  for (Seat* seat : changed) {
+    if (seat->notice.round == record_.round) seat->notice.plan = record_.plan;
+    WriteNotice(*seat);
+  }
   Rearm();
 }
 
 // Before anybody hears of it: the next leader must know what was promised.
 void EtcdLeader::CommitRound(const std::vector<wire::EtcdSeat>& seats, const Push& any) {
-  const std::string last = record_.plan;
+  const std::string before_last = std::exchange(record_.last_plan, record_.plan);
   record_.round = any.round;
   record_.world_size = any.world_size;
   record_.addr = any.addr;
   record_.port = any.port;
-  record_.plan = Concat(any.round, "-", options_.epoch, "-", outboxes_);
+  // The number at the end is for an etcd that is restored from older data, and with it revisions
+  // that come twice: a plan's name does not, nor do the keys of the round's store.
+  record_.plan = Concat(any.round, "-", options_.epoch, "-", outboxes_, "-", prng_.Next());
   const std::vector<std::string> parts = wire::WritePlan(seats);
   record_.parts = static_cast<int64_t>(parts.size());
   outbox_->Seal();
   for (size_t i = 0; i < parts.size(); ++i)
     outbox_->Put(keys_.Plan(record_.plan, i), parts[i], run_lease_);
   CommitRun();
-  if (!last.empty()) outbox_->Delete(EtcdPrefix(Concat(keys_.Plans(), last, "/")));
+  if (!record_.last_plan.empty())
+    outbox_->Delete(EtcdPrefix(Concat(keys_.Plans(), record_.last_plan, "/")));
   for (const std::string& key : std::exchange(leftovers_, {})) outbox_->Delete({.begin = key});
   // Whoever is slow may still look into the store of the last one.
-  if (any.round >= 2) outbox_->Delete(EtcdPrefix(Concat(keys_.Store(), any.round - 2, "/")));
+  if (!before_last.empty()) outbox_->Delete(EtcdPrefix(Concat(keys_.Store(), before_last, "/")));
 }
 
 void EtcdLeader::CommitRun() {

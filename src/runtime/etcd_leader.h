@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/lifetime.h"
+#include "base/prng.h"
 #include "core/rendezvous/coordinator.h"
 #include "ports/etcd.h"
 #include "ports/loop.h"
@@ -29,7 +30,8 @@ struct EtcdLeaderOptions {
   wire::EtcdKeys keys;
   std::string run_id;
   Node node;                 ///< Who leads.
-  int64_t epoch = 0;         ///< The revision at which the leader's key was created.
+  int64_t epoch = 0;         ///< The revision at which the leader's key was created,
+  std::string value;         ///< and what is under it.
   Duration run_kept = 600s;  ///< How long what belongs to the run stays after its last node.
   uint64_t seed = 0;
 };
@@ -104,6 +106,7 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
   Loop& loop_;
   const EtcdLeaderOptions options_;
   const wire::EtcdKeys& keys_ = options_.keys;
+  const EtcdFence fence_{keys_.Leader(), options_.epoch, options_.value};
   Owner& owner_;
   std::optional<EtcdAnswer> read_;  // while taking over
   std::optional<Coordinator> coordinator_;
@@ -118,6 +121,7 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
   std::map<int64_t, Seat> seats_;          // by session
   std::map<std::string, int64_t> by_key_;  // of the member's record
   std::set<std::string> leftovers_;        // notices of nodes that are gone, of the present round
+  Prng prng_;                              // for the names of plans
   std::string status_;
   Backoff backoff_;
   Lifetime lifetime_;  // renewed when all is read anew

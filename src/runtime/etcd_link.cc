@@ -20,6 +20,8 @@ constexpr Duration kRevokePatience = 1s;  // the lease ends by itself, too
 constexpr Duration kFirstPause = 20ms;
 constexpr Duration kLongestPause = 1s;
 constexpr Duration kTtlMin = 2s;  // etcd's own floor
+constexpr size_t kOwnLeasesMax =
+    1'000;  // older ones may be taken for another node's, for their time
 
 EtcdOperation Put(std::string key, std::string value, int64_t lease) {
   return {.kind = EtcdOperation::Kind::kPut,
@@ -105,9 +107,9 @@ void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
     MUSTER_ETCD_PROBE("a node found its name taken in etcd");
     const auto& found = answer->results.front().pairs;
     const int64_t its_lease = found.empty() ? 0 : found.front().lease;
-    if (own_leases_.contains(its_lease)) {
+    if (std::ranges::find(own_leases_, its_lease) != own_leases_.end()) {
       MUSTER_ETCD_PROBE("a node found its own old record in etcd");
-      own_leases_.insert(lease_);
+      GiveUpLease();
       lease_ = its_lease;
       return LoseLease("its old record is still there");
     }
@@ -120,7 +122,9 @@ void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
   // The answer took too long: what it says is over before it begins.
   if (lease_until_ <= loop_.Now()) return LoseLease("its lease was over before it was registered");
   step_ = Step::kOpen;
-  session_ = written_at_ = answer->revision;
+  session_ = answer->revision;
+  known_ = {.revision = session_, .written_at = session_};
+  leadership_ = prng_.Next();
   heard_ = {.session = session_};
   backoff_.reset();
   troubled_ = false;
@@ -179,7 +183,10 @@ void EtcdLink::Disarm() {
   campaign_.reset();
   rewrite_.reset();
   rest_.reset();
+  verify_.reset();
   campaigning_ = false;
+  verifying_ = false;
+  doubted_ = false;
   writing_ = false;
   session_ = 0;
 }
@@ -191,12 +198,8 @@ void EtcdLink::LoseLease(const std::string& why) {
   if (was_open) owner_.OnPlaceLost(why);
   // It may be over by our clock alone, or not have been there at all; our name must be free. Where
   // etcd does not hear it, and elects a leader of its own, it may give the lease more time.
-  const int64_t lease = std::exchange(lease_, 0);
-  own_leases_.insert(lease);
-  etcd_->Revoke(lease, kRevokePatience, lifetime_.Guard([this, lease, why](const Status& ended) {
-    if (ended || ended.error().code == Code::kNotFound) own_leases_.erase(lease);
-    Rest(why);
-  }));
+  etcd_->Revoke(GiveUpLease(), kRevokePatience,
+                lifetime_.Guard([this, why](const Status&) { Rest(why); }));
 }
 
 void EtcdLink::Rest(const std::string& why) {
@@ -209,10 +212,17 @@ void EtcdLink::Rest(const std::string& why) {
   owner_.OnTrouble(why);
 }
 
+// Also one that etcd has confirmed to be over may be met again, in a backup.
+int64_t EtcdLink::GiveUpLease() {
+  if (own_leases_.size() == kOwnLeasesMax) own_leases_.pop_front();
+  own_leases_.push_back(lease_);
+  return std::exchange(lease_, 0);
+}
+
 void EtcdLink::Stop() {
   Disarm();
   step_ = Step::kStopped;
-  if (lease_ != 0) etcd_->Revoke(std::exchange(lease_, 0), kPatience, [](const Status&) {});
+  if (lease_ != 0) etcd_->Revoke(GiveUpLease(), kPatience, [](const Status&) {});
 }
 
 void EtcdLink::Fail(const Error& why) {
@@ -224,7 +234,7 @@ bool EtcdLink::Farewell(std::function<void()> done) {
   Disarm();
   step_ = Step::kStopped;
   if (lease_ == 0) return false;
-  etcd_->Revoke(std::exchange(lease_, 0), kPatience,
+  etcd_->Revoke(GiveUpLease(), kPatience,
                 lifetime_.Guard([done = std::move(done)](const Status&) { done(); }));
   return true;
 }
@@ -264,36 +274,38 @@ void EtcdLink::WriteRecord() {
   bytes_ += record.size();
   ++messages_;
   // If the answer is lost, it is written again; the first one may be late, and is then void.
-  etcd_->Commit({.conditions = {{.kind = EtcdCondition::Kind::kChangedAt,
-                                 .key = my_key_,
-                                 .revision = written_at_}},
-                 .then = {Put(my_key_, record, lease_)},
-                 .otherwise = {Get(my_key_)}},
-                kPatience, lifetime_.Guard([this](Result<EtcdAnswer> answer) {
-                  writing_ = false;
-                  if (!answer && answer.error().code == Code::kNotFound)
-                    return LoseLease("its lease is over");
-                  if (!answer && answer.error().code == Code::kInvalid) return Fail(answer.error());
-                  if (!answer) {
-                    dirty_ = true;
-                    rewrite_ =
-                        loop_.Every(kFirstPause + Duration(prng_.Below(100'000'000)), [this] {
-                          rewrite_.reset();
-                          WriteRecord();
-                        });
-                    return Troubled(answer.error().message);
-                  }
-                  written_at_ = answer->revision;
-                  if (!answer->held) {
-                    const auto& found = answer->results.front().pairs;
-                    if (found.empty() || found.front().created != session_)
-                      return LoseLease("its record is gone");
-                    MUSTER_ETCD_PROBE("a node's record had been written, and the answer was lost");
-                    written_at_ = found.front().changed;
-                    dirty_ = true;
-                  }
-                  if (dirty_) WriteRecord();
-                }));
+  Commit({.conditions = {{.kind = EtcdCondition::Kind::kChangedAt,
+                          .key = my_key_,
+                          .revision = known_.written_at}},
+          .then = {Put(my_key_, record, lease_)},
+          .otherwise = {Get(my_key_)}},
+         [this](Result<EtcdAnswer> answer, const Known& known) {
+           OnRecordWritten(std::move(answer), known);
+         });
+}
+
+void EtcdLink::OnRecordWritten(Result<EtcdAnswer> answer, const Known& known) {
+  writing_ = false;
+  if (!answer && answer.error().code == Code::kNotFound) return LoseLease("its lease is over");
+  if (!answer && answer.error().code == Code::kInvalid) return Fail(answer.error());
+  if (!answer) {
+    dirty_ = true;
+    rewrite_ = loop_.Every(kFirstPause + Duration(prng_.Below(100'000'000)), [this] {
+      rewrite_.reset();
+      WriteRecord();
+    });
+    return Troubled(answer.error().message);
+  }
+  known_.written_at = answer->revision;
+  if (!answer->held) {
+    const auto& found = answer->results.front().pairs;
+    if (found.empty() || found.front().created != session_) return LoseLease("its record is gone");
+    if (found.front().changed < known.written_at) return GoneBack("its record is an older one");
+    MUSTER_ETCD_PROBE("a node's record had been written, and the answer was lost");
+    known_.written_at = found.front().changed;
+    dirty_ = true;
+  }
+  if (dirty_) WriteRecord();
 }
 
 void EtcdLink::Join(Duration timeout) {
@@ -322,15 +334,13 @@ void EtcdLink::Close(std::string reason) {
 
 void EtcdLink::AskHowItStands(uint32_t) {
   if (step_ != Step::kOpen) return;
-  etcd_->Commit({.then = {Get(keys_.Status())}}, kPatience,
-                lifetime_.Guard([this](Result<EtcdAnswer> answer) {
-                  if (!answer) return;
-                  const auto& found = answer->results.front().pairs;
-                  if (found.empty()) return owner_.OnReport(std::nullopt);
-                  auto report =
-                      wire::ReadStatus(keys_.Status(), options_.hello.run_id, found.front().value);
-                  if (report) owner_.OnReport(std::move(*report));
-                }));
+  Commit({.then = {Get(keys_.Status())}}, [this](Result<EtcdAnswer> answer, const Known&) {
+    if (!answer) return;
+    const auto& found = answer->results.front().pairs;
+    if (found.empty()) return owner_.OnReport(std::nullopt);
+    auto report = wire::ReadStatus(keys_.Status(), options_.hello.run_id, found.front().value);
+    if (report) owner_.OnReport(std::move(*report));
+  });
 }
 
 // ----------------------------------------------------------------------------------------------
@@ -368,40 +378,41 @@ void EtcdLink::Campaign() {
   MUSTER_ASSERT(lease_ != 0);  // or the key would stay for ever
   campaigning_ = true;
   const std::string key = keys_.Leader();
-  etcd_->Commit({.conditions = {CreatedAt(key, 0)},
-                 .then = {Put(key, wire::WriteLeader(options_.hello.node), lease_)},
-                 .otherwise = {Get(key)}},
-                kPatience, lifetime_.Guard([this](Result<EtcdAnswer> answer) {
-                  campaigning_ = false;
-                  // Who is in a round and wants nothing can do without a leader.
-                  const bool hopeless = !answer && answer.error().code == Code::kInvalid;
-                  if (hopeless && join_) return Fail(answer.error());
-                  if (!answer) {
-                    Troubled(answer.error().message);
-                    return CampaignSoon(hopeless ? kLongestPause : kCampaignSpread * 10);
-                  }
-                  if (answer->held) return Lead(answer->revision);
-                  const auto& found = answer->results.front().pairs;
-                  if (!found.empty() && !IsLeaders(found.front())) return;
-                  // Ours, by a try that seemed to fail.
-                  if (!found.empty() && found.front().lease == lease_)
-                    return Lead(found.front().created);
-                  // Gone again, and we have been told already.
-                  if (found.empty() || found.front().created < leader_gone_at_) CampaignSoon();
-                }));
+  Commit({.conditions = {CreatedAt(key, 0)},
+          .then = {Put(key, wire::WriteLeader(options_.hello.node, leadership_), lease_)},
+          .otherwise = {Get(key)}},
+         [this](Result<EtcdAnswer> answer, const Known&) {
+           campaigning_ = false;
+           // Who is in a round and wants nothing can do without a leader.
+           const bool hopeless = !answer && answer.error().code == Code::kInvalid;
+           if (hopeless && join_) return Fail(answer.error());
+           if (!answer) {
+             Troubled(answer.error().message);
+             return CampaignSoon(hopeless ? kLongestPause : kCampaignSpread * 10);
+           }
+           if (answer->held) return Lead(answer->revision);
+           const auto& found = answer->results.front().pairs;
+           if (!found.empty() && !IsLeaders(found.front())) return;
+           // Ours, by a try that seemed to fail.
+           if (!found.empty() && found.front().lease == lease_) return Lead(found.front().created);
+           // Gone again, and we have been told already.
+           if (found.empty() || found.front().created < leader_gone_at_) CampaignSoon();
+         });
 }
 
 void EtcdLink::Lead(int64_t epoch) {
   MUSTER_ETCD_PROBE("a node was elected");
   EtcdLeader::Owner& owner = *this;
-  leader_ = std::make_unique<EtcdLeader>(*etcd_, loop_,
-                                         EtcdLeaderOptions{.keys = keys_,
-                                                           .run_id = options_.hello.run_id,
-                                                           .node = options_.hello.node,
-                                                           .epoch = epoch,
-                                                           .run_kept = options_.run_kept,
-                                                           .seed = prng_.Next()},
-                                         owner);
+  leader_ = std::make_unique<EtcdLeader>(
+      *etcd_, loop_,
+      EtcdLeaderOptions{.keys = keys_,
+                        .run_id = options_.hello.run_id,
+                        .node = options_.hello.node,
+                        .epoch = epoch,
+                        .value = wire::WriteLeader(options_.hello.node, leadership_),
+                        .run_kept = options_.run_kept,
+                        .seed = prng_.Next()},
+      owner);
   leader_->Start();
 }
 

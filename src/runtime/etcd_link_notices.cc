@@ -15,10 +15,13 @@ using Stage = wire::EtcdNotice::Stage;
 
 constexpr Duration kPatience = 5s;
 constexpr Duration kFirstPause = 20ms;
+constexpr Duration kLongestPause = 1s;
 
 EtcdOperation Get(std::string key) {
   return {.kind = EtcdOperation::Kind::kGet, .range = {.begin = std::move(key)}};
 }
+
+bool IsBlind() { return Planted(Bug::kRestoreUnnoticed); }
 
 }  // namespace
 
@@ -34,6 +37,7 @@ void EtcdLink::KeyWatch::OnChanges(const std::vector<EtcdChange>& changes) {
   }
   for (const EtcdChange& change : changes) {
     if (!watch_) return;  // what was heard has ended it
+    link_.See(change.pair.changed);
     (link_.*change_)(change);
   }
 }
@@ -44,31 +48,103 @@ void EtcdLink::KeyWatch::OnEnd(const Error& why) {
   link_.Fail(why);
 }
 
+// ----------------------------------------------------------------------------------------------
+// whether etcd has gone back
+
+void EtcdLink::Commit(EtcdTransaction transaction,
+                      std::function<void(Result<EtcdAnswer>, const Known&)> then) {
+  etcd_->Commit(
+      std::move(transaction), kPatience,
+      lifetime_.Guard([this, known = known_, then = std::move(then)](Result<EtcdAnswer> answer) {
+        // Answers may overtake each other: it is about what was known when we asked.
+        if (answer && answer->revision < known.revision && !IsBlind()) {
+          return GoneBack(
+              Concat("it is at revision ", answer->revision, ", and was at ", known.revision));
+        }
+        if (answer) See(answer->revision);
+        then(std::move(answer), known);
+      }));
+}
+
+void EtcdLink::GoneBack(const std::string& what) {
+  MUSTER_ETCD_PROBE("a node noticed that etcd had gone back");
+  LoseLease(Concat("etcd has older data than before, restored from a backup: ", what));
+}
+
+void EtcdLink::Doubt(const std::string& why) {
+  doubted_ = true;
+  Troubled(why);
+  if (!verifying_ && !verify_) Verify();
+}
+
+// Revisions alone do not tell: others may have written since, and more than was lost.
+bool EtcdLink::HasGoneBack(const EtcdAnswer& answer, const Known& known) {
+  if (IsBlind()) return false;
+  const auto& record = answer.results[0].pairs;
+  const auto& notice = answer.results[1].pairs;
+  if (record.empty() || record.front().created != session_) {
+    LoseLease("its record is gone");
+  } else if (record.front().changed < known.written_at) {
+    GoneBack("its record is an older one");
+  } else if (known.notice_at > 0 && notice.empty()) {
+    GoneBack("what its leader told it is gone");
+  } else if (!notice.empty() && notice.front().changed < known.notice_at) {
+    GoneBack("what its leader told it is older");
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void EtcdLink::Verify() {
+  verifying_ = true;
+  doubted_ = false;
+  Commit({.then = {Get(my_key_), Get(keys_.Notice(options_.hello.node))}},
+         [this](Result<EtcdAnswer> answer, const Known& known) {
+           verifying_ = false;
+           const bool hopeless = !answer && answer.error().code == Code::kInvalid;
+           if (hopeless && join_) return Fail(answer.error());
+           if (answer && HasGoneBack(*answer, known)) return;
+           if (answer && !doubted_) return;
+           // Out of reach, or lost once more since.
+           verify_ = loop_.Every(
+               (hopeless ? kLongestPause : kFirstPause) + Duration(prng_.Below(100'000'000)),
+               [this] {
+                 verify_.reset();
+                 Verify();
+               });
+         });
+}
+
+// ----------------------------------------------------------------------------------------------
+// what we hear
+
 // What happened meanwhile is not known any more: what is now is enough.
 void EtcdLink::Refresh() {
   MUSTER_ETCD_PROBE("a node had to look anew at what it was told");
   notice_watch_.End();
   leader_watch_.End();
   const std::string notice = keys_.Notice(options_.hello.node);
-  etcd_->Commit({.then = {Get(notice), Get(keys_.Leader())}}, kPatience,
-                lifetime_.Guard([this, notice](Result<EtcdAnswer> answer) {
-                  if (!answer && answer.error().code == Code::kInvalid) return Fail(answer.error());
-                  if (!answer) {
-                    Troubled(answer.error().message);
-                    rest_ = loop_.Every(kFirstPause + Duration(prng_.Below(100'000'000)), [this] {
-                      rest_.reset();
-                      Refresh();
-                    });
-                    return;
-                  }
-                  notice_watch_.Begin(notice, answer->revision + 1);
-                  leader_watch_.Begin(keys_.Leader(), answer->revision + 1);
-                  if (answer->results[1].pairs.empty())
-                    OnLeaderKey({.deleted = true,
-                                 .pair = {.key = keys_.Leader(), .changed = answer->revision}});
-                  const auto& found = answer->results[0].pairs;
-                  if (!found.empty()) OnNotice({.pair = found.front()});
-                }));
+  Commit({.then = {Get(my_key_), Get(notice), Get(keys_.Leader())}},
+         [this, notice](Result<EtcdAnswer> answer, const Known& known) {
+           if (!answer && answer.error().code == Code::kInvalid) return Fail(answer.error());
+           if (!answer) {
+             Troubled(answer.error().message);
+             rest_ = loop_.Every(kFirstPause + Duration(prng_.Below(100'000'000)), [this] {
+               rest_.reset();
+               Refresh();
+             });
+             return;
+           }
+           if (HasGoneBack(*answer, known)) return;
+           notice_watch_.Begin(notice, answer->revision + 1);
+           leader_watch_.Begin(keys_.Leader(), answer->revision + 1);
+           if (answer->results[2].pairs.empty())
+             OnLeaderKey(
+                 {.deleted = true, .pair = {.key = keys_.Leader(), .changed = answer->revision}});
+           const auto& found = answer->results[1].pairs;
+           if (!found.empty()) OnNotice({.pair = found.front()});
+         });
 }
 
 void EtcdLink::OnNotice(const EtcdChange& change) {
@@ -77,7 +153,14 @@ void EtcdLink::OnNotice(const EtcdChange& change) {
   ++messages_;
   const auto notice = wire::ReadEtcdNotice(change.pair.key, change.pair.value);
   if (!notice) return Fail(notice.error());
-  if (notice->session == session_) Hear(*notice);
+  if (notice->session != session_) return;
+  known_.notice_at = change.pair.changed;
+  // Within one session, places only come later.
+  const bool is_older = notice->round < heard_.round;
+  const bool is_another = notice->round == heard_.round && notice->plan != heard_.plan;
+  if ((is_older || is_another) && !IsBlind())
+    return GoneBack("its place is another one than it was told");
+  Hear(*notice);
 }
 
 void EtcdLink::Hear(const wire::EtcdNotice& notice) {
@@ -125,7 +208,8 @@ void EtcdLink::HearPlace(const wire::EtcdNotice& before) {
                    .count = now.world_size,
                    .token = static_cast<uint64_t>(now.run_lease),
                    .addr = now.addr,
-                   .port = now.port});
+                   .port = now.port,
+                   .who = now.plan});
   }
   const bool same = before.round == now.round;
   if (now.lost > (same ? before.lost : 0)) {

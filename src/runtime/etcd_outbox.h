@@ -25,6 +25,16 @@
 
 namespace muster {
 
+/// The key that makes a node the leader. The revision alone would do, were it not for an etcd that
+/// is restored from older data: it may give the same revision to another leader's key.
+struct EtcdFence {
+  std::string key;
+  int64_t created = 0;
+  std::string value;
+
+  std::vector<EtcdCondition> Conditions() const;
+};
+
 struct EtcdTurn {
   std::string key;
   int64_t changed = 0;  ///< The revision at which it was, when the leader read everything.
@@ -46,9 +56,8 @@ class EtcdOutbox {
     virtual void OnWritten() = 0;
   };
 
-  /// `fence` holds as long as the leader leads.
-  EtcdOutbox(Etcd& etcd, Loop& loop, EtcdCondition fence, EtcdTurn turn, uint64_t seed,
-             Owner& owner);
+  /// The key of `fence` is as it says as long as the leader leads.
+  EtcdOutbox(Etcd& etcd, Loop& loop, EtcdFence fence, EtcdTurn turn, uint64_t seed, Owner& owner);
 
   void Put(std::string key, std::string value, int64_t lease);
   void Delete(EtcdRange range);
@@ -67,7 +76,7 @@ class EtcdOutbox {
 
   Etcd& etcd_;
   Loop& loop_;
-  const EtcdCondition fence_;
+  const EtcdFence fence_;
   EtcdTurn turn_;
   const uint64_t seed_;
   Owner& owner_;

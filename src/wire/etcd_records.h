@@ -81,6 +81,7 @@ struct EtcdNotice {
   int64_t world_size = 0;
   std::string addr{};
   uint16_t port = 0;
+  std::string plan{};  ///< The name of the round's plan: no other round has it.
   // What has happened to that round since.
   int64_t lost = 0;
   std::string lost_who{};
@@ -106,8 +107,9 @@ struct EtcdRun {
   int64_t world_size = 0;
   std::string addr{};  ///< Of its rank 0.
   uint16_t port = 0;
-  std::string plan{};  ///< Who was in it: the name of its plan,
-  int64_t parts = 0;   ///< and how many keys that has.
+  std::string plan{};       ///< Who was in it: the name of its plan,
+  int64_t parts = 0;        ///< and how many keys that has.
+  std::string last_plan{};  ///< Of the round before.
   bool closed = false;
   std::string closed_by{};
 };
@@ -124,8 +126,9 @@ struct EtcdSeat {
 std::vector<std::string> WritePlan(const std::vector<EtcdSeat>& seats);
 Result<std::vector<EtcdSeat>> ReadPlan(std::string_view key, std::string_view json);
 
-/// Who leads, for people.
-std::string WriteLeader(const Node& node);
+/// Who leads. `token` tells its leadership apart from all others, also where a revision comes
+/// twice.
+std::string WriteLeader(const Node& node, uint64_t token);
 
 /// For nodes that wait, and people: the same as the coordinator's answer, with a few of the names.
 std::string WriteStatus(const RunReport& report);
