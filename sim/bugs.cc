@@ -32,6 +32,7 @@ constexpr PlantedBug kBugs[] = {
     {Bug::kUncommittedRound, "uncommitted-round", Driver::kEtcd},
     {Bug::kAssignmentOfOldRound, "assignment-of-old-round", Driver::kEtcd},
     {Bug::kLostWatchEvent, "lost-watch-event", Driver::kEtcd},
+    {Bug::kRestoreUnnoticed, "restore-unnoticed", Driver::kEtcd},
 };
 }  // namespace
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -56,6 +57,7 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
  private:
   struct Seat {
     wire::EtcdMember record;
+    int64_t changed = 0;                      ///< The revision at which its record was.
     SessionKey key;                           ///< Without a token it is not open.
     int64_t heeded = 0;                       ///< Its last wish that was.
     bool closes = false;                      ///< It has asked for it.
@@ -73,13 +75,15 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
   bool IsStale() const;
   Status AdoptRun(Instant now, Pushes& out);
   void TakeUp(Seat& seat, Instant now, Pushes& out);
-  void TryAgain(const Error& why);
+  void TryAgain(const Error& why, std::function<void()> what);
 
   // --- Members
   void OnChanges(const std::vector<EtcdChange>& changes) override;
   void OnChange(const EtcdChange& change);
   void OnTrouble(const std::string& why) override;
   void OnEnd(const Error& why) override;
+  void Resync();
+  void OnResync(Result<EtcdAnswer> answer);
   /// By its record; nullptr: what is there is none.
   Seat* Seated(const EtcdPair& pair);
   void OpenSession(Seat& seat, Instant now, Pushes& out);

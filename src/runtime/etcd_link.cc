@@ -299,7 +299,8 @@ void EtcdLink::OnRecordWritten(Result<EtcdAnswer> answer, const Known& known) {
   known_.written_at = answer->revision;
   if (!answer->held) {
     const auto& found = answer->results.front().pairs;
-    if (found.empty() || found.front().created != session_) return LoseLease("its record is gone");
+    if (found.empty() || found.front().created != session_ || found.front().lease != lease_)
+      return LoseLease("its record is gone");
     if (found.front().changed < known.written_at) return GoneBack("its record is an older one");
     MUSTER_ETCD_PROBE("a node's record had been written, and the answer was lost");
     known_.written_at = found.front().changed;
@@ -348,7 +349,9 @@ void EtcdLink::AskHowItStands(uint32_t) {
 
 void EtcdLink::OnLeaderKey(const EtcdChange& change) {
   if (!change.deleted) {
-    IsLeaders(change.pair);
+    // Ours: by a try that seemed to fail, or restored from a time when we led.
+    if (IsLeaders(change.pair) && change.pair.lease == lease_ && !leader_ && !campaigning_)
+      Lead(change.pair.created);
     return;
   }
   leader_gone_at_ = std::max(leader_gone_at_, change.pair.changed);
@@ -402,6 +405,7 @@ void EtcdLink::Campaign() {
 
 void EtcdLink::Lead(int64_t epoch) {
   MUSTER_ETCD_PROBE("a node was elected");
+  campaign_.reset();
   EtcdLeader::Owner& owner = *this;
   leader_ = std::make_unique<EtcdLeader>(
       *etcd_, loop_,

@@ -117,7 +117,10 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   /// The connection was lost: what is at its other end may have been restored meanwhile.
   void Doubt(const std::string& why);
   void Verify();
-  /// Of a read of our record and our notice, in this order: that they are not what they were.
+  /// Reads our record, our notice and who leads, in this order.
+  void Look(std::function<void(Result<EtcdAnswer>, const Known&)> then);
+  void TakeIn(const EtcdAnswer& looked);
+  /// Of what Look() has found: that it is not what it was.
   bool HasGoneBack(const EtcdAnswer& answer, const Known& known);
   void GoneBack(const std::string& what);
 

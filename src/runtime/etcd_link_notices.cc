@@ -23,6 +23,15 @@ EtcdOperation Get(std::string key) {
 
 bool IsBlind() { return Planted(Bug::kRestoreUnnoticed); }
 
+// Of two notices of one session: a place comes after the last one, and for a wish that was not
+// answered before.
+bool IsUndone(const wire::EtcdNotice& before, const wire::EtcdNotice& now) {
+  if (before.round < 0 || before.plan == now.plan) return false;
+  const bool was_answered = before.stage == Stage::kComplete || before.stage == Stage::kLeft ||
+                            before.stage == Stage::kTimedOut || before.stage == Stage::kRefused;
+  return now.round <= before.round || (was_answered && now.said <= before.said);
+}
+
 }  // namespace
 
 void EtcdLink::KeyWatch::Begin(const std::string& key, int64_t revision) {
@@ -82,7 +91,7 @@ bool EtcdLink::HasGoneBack(const EtcdAnswer& answer, const Known& known) {
   if (IsBlind()) return false;
   const auto& record = answer.results[0].pairs;
   const auto& notice = answer.results[1].pairs;
-  if (record.empty() || record.front().created != session_) {
+  if (record.empty() || record.front().created != session_ || record.front().lease != lease_) {
     LoseLease("its record is gone");
   } else if (record.front().changed < known.written_at) {
     GoneBack("its record is an older one");
@@ -96,24 +105,38 @@ bool EtcdLink::HasGoneBack(const EtcdAnswer& answer, const Known& known) {
   return true;
 }
 
+void EtcdLink::Look(std::function<void(Result<EtcdAnswer>, const Known&)> then) {
+  Commit({.then = {Get(my_key_), Get(keys_.Notice(options_.hello.node)), Get(keys_.Leader())}},
+         std::move(then));
+}
+
+void EtcdLink::TakeIn(const EtcdAnswer& looked) {
+  const auto& leader = looked.results[2].pairs;
+  OnLeaderKey(
+      leader.empty()
+          ? EtcdChange{.deleted = true, .pair = {.key = keys_.Leader(), .changed = looked.revision}}
+          : EtcdChange{.pair = leader.front()});
+  if (step_ != Step::kOpen) return;
+  const auto& notice = looked.results[1].pairs;
+  if (!notice.empty()) OnNotice({.pair = notice.front()});
+}
+
 void EtcdLink::Verify() {
   verifying_ = true;
   doubted_ = false;
-  Commit({.then = {Get(my_key_), Get(keys_.Notice(options_.hello.node))}},
-         [this](Result<EtcdAnswer> answer, const Known& known) {
-           verifying_ = false;
-           const bool hopeless = !answer && answer.error().code == Code::kInvalid;
-           if (hopeless && join_) return Fail(answer.error());
-           if (answer && HasGoneBack(*answer, known)) return;
-           if (answer && !doubted_) return;
-           // Out of reach, or lost once more since.
-           verify_ = loop_.Every(
-               (hopeless ? kLongestPause : kFirstPause) + Duration(prng_.Below(100'000'000)),
-               [this] {
-                 verify_.reset();
-                 Verify();
-               });
-         });
+  Look([this](Result<EtcdAnswer> answer, const Known& known) {
+    verifying_ = false;
+    const bool hopeless = !answer && answer.error().code == Code::kInvalid;
+    if (hopeless && join_) return Fail(answer.error());
+    if (answer && HasGoneBack(*answer, known)) return;
+    if (answer && !doubted_) return TakeIn(*answer);
+    // Out of reach, or lost once more since.
+    const Duration pause = hopeless ? kLongestPause : kFirstPause;
+    verify_ = loop_.Every(pause + Duration(prng_.Below(100'000'000)), [this] {
+      verify_.reset();
+      Verify();
+    });
+  });
 }
 
 // ----------------------------------------------------------------------------------------------
@@ -124,27 +147,21 @@ void EtcdLink::Refresh() {
   MUSTER_ETCD_PROBE("a node had to look anew at what it was told");
   notice_watch_.End();
   leader_watch_.End();
-  const std::string notice = keys_.Notice(options_.hello.node);
-  Commit({.then = {Get(my_key_), Get(notice), Get(keys_.Leader())}},
-         [this, notice](Result<EtcdAnswer> answer, const Known& known) {
-           if (!answer && answer.error().code == Code::kInvalid) return Fail(answer.error());
-           if (!answer) {
-             Troubled(answer.error().message);
-             rest_ = loop_.Every(kFirstPause + Duration(prng_.Below(100'000'000)), [this] {
-               rest_.reset();
-               Refresh();
-             });
-             return;
-           }
-           if (HasGoneBack(*answer, known)) return;
-           notice_watch_.Begin(notice, answer->revision + 1);
-           leader_watch_.Begin(keys_.Leader(), answer->revision + 1);
-           if (answer->results[2].pairs.empty())
-             OnLeaderKey(
-                 {.deleted = true, .pair = {.key = keys_.Leader(), .changed = answer->revision}});
-           const auto& found = answer->results[1].pairs;
-           if (!found.empty()) OnNotice({.pair = found.front()});
-         });
+  Look([this](Result<EtcdAnswer> answer, const Known& known) {
+    if (!answer && answer.error().code == Code::kInvalid) return Fail(answer.error());
+    if (!answer) {
+      Troubled(answer.error().message);
+      rest_ = loop_.Every(kFirstPause + Duration(prng_.Below(100'000'000)), [this] {
+        rest_.reset();
+        Refresh();
+      });
+      return;
+    }
+    if (HasGoneBack(*answer, known)) return;
+    notice_watch_.Begin(keys_.Notice(options_.hello.node), answer->revision + 1);
+    leader_watch_.Begin(keys_.Leader(), answer->revision + 1);
+    TakeIn(*answer);
+  });
 }
 
 void EtcdLink::OnNotice(const EtcdChange& change) {
@@ -153,12 +170,13 @@ void EtcdLink::OnNotice(const EtcdChange& change) {
   ++messages_;
   const auto notice = wire::ReadEtcdNotice(change.pair.key, change.pair.value);
   if (!notice) return Fail(notice.error());
-  if (notice->session != session_) return;
+  // A restored etcd may have given our session's number to an earlier node of our name.
+  const bool is_ours =
+      notice->session == session_ && (notice->lease == lease_ || notice->lease == 0);
+  // The watch may tell what was found already.
+  if (!is_ours || change.pair.changed <= known_.notice_at) return;
   known_.notice_at = change.pair.changed;
-  // Within one session, places only come later.
-  const bool is_older = notice->round < heard_.round;
-  const bool is_another = notice->round == heard_.round && notice->plan != heard_.plan;
-  if ((is_older || is_another) && !IsBlind())
+  if (IsUndone(heard_, *notice) && !IsBlind())
     return GoneBack("its place is another one than it was told");
   Hear(*notice);
 }

@@ -63,6 +63,9 @@ class EtcdOutbox {
   void Delete(EtcdRange range);
   /// What follows is not written before all that came until now is.
   void Seal();
+  /// Whether the turn, last changed at that revision, is as this outbox has left it; or it cannot
+  /// be told, for a write is under way.
+  bool IsTurn(int64_t changed) const { return !sent_.empty() || changed == turn_.changed; }
 
  private:
   using Batch = std::map<std::string, EtcdOperation>;  // by key

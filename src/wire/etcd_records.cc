@@ -181,6 +181,7 @@ Result<EtcdMember> ReadEtcdMember(std::string_view key, std::string_view json) {
 std::string Write(const EtcdNotice& notice) {
   FlatJsonWriter out;
   out.Number("session", notice.session)
+      .Number("lease", notice.lease)
       .Number("said", notice.said)
       .Text("stage", WordOf(kStages, notice.stage))
       .Number("stage_round", notice.stage_round)
@@ -209,6 +210,7 @@ Result<EtcdNotice> ReadEtcdNotice(std::string_view key, std::string_view json) {
   FlatJsonReader in(key, json);
   EtcdNotice notice;
   notice.session = in.NumberWithin("session", 1, kAny);
+  notice.lease = in.Number("lease");
   notice.said = in.Number("said");
   notice.stage = ReadWord<EtcdNotice::Stage>(in, "stage", kStages);
   notice.stage_round = in.Number("stage_round");

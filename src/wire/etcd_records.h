@@ -66,7 +66,8 @@ struct EtcdNotice {
     kLeft,
     kRefused,
   };
-  int64_t session = 0;  ///< Whom it was meant for.
+  int64_t session = 0;  ///< Whom it was meant for,
+  int64_t lease = 0;    ///< and the lease of its record: no two sessions have the same.
   int64_t said = 0;     ///< The last wish that was heeded.
   Stage stage = Stage::kOpened;
   int64_t stage_round = 0;

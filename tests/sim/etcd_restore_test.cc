@@ -147,6 +147,89 @@ TEST_F(EtcdRestoreTest, ARoundOfTheSameNumberHasKeysOfItsOwn) {
   EXPECT_NE(before, after);
 }
 
+// In the backup its wish is not granted yet: the restored etcd grants it once more, with others,
+// and has overtaken every revision that the node knew when it is heard again.
+TEST_F(EtcdRestoreTest, AWishThatIsGrantedTwiceShowsThatTheFirstPlaceIsGone) {
+  settings.min_nodes = settings.max_nodes = 3;
+  settings.keep_alive_max_attempt = 8;  // its lease outlives all of this
+  Joining();
+  LinkNode& late = Joining();
+  Run(1s);
+  const EtcdState backup = etcd.state();
+  Joining();
+  Run(1s);
+  const std::vector<LinkNode*> all = Others(nullptr);
+  ASSERT_EQ(RoundOf(all), 0);
+  network.Cut(late.process.host(), there);
+  Restore(backup);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(Commit({.then = {Put("somebody/else", "")}}));
+    Run(50ms);
+    for (LinkNode* node : Others(&late)) {
+      if (node->place_lost && node->Count(Kind::kOpened) == 2) node->link->Join(60s);
+    }
+  }
+  ASSERT_FALSE(late.place_lost);
+  ASSERT_GT(Others(&late).front()->Last(Kind::kComplete)->round, 0) << "with the late one's wish";
+  network.MendAll();
+  Run(3s);  // until it tries to connect once more
+  ASSERT_TRUE(late.place_lost);
+  EXPECT_THAT(*late.place_lost, HasSubstr("older data"));
+}
+
+TEST_F(EtcdRestoreTest, ALeaderWhoseKeyIsBackLeads) {
+  settings.min_nodes = settings.max_nodes = 2;
+  LinkNode& first = Joining();
+  LinkNode& second = Joining();
+  Run(1s);
+  ASSERT_EQ(RoundOf({&first, &second}), 0);
+  LinkNode* led = Leader();
+  LinkNode* other = led == &first ? &second : &first;
+  const EtcdState backup = etcd.state();
+  led->process.Pause();  // so that the other one leads next
+  ASSERT_TRUE(Commit({.then = {Delete({.begin = keys.Leader()})}}));
+  Run(500ms);
+  led->process.Resume();
+  Joining();  // a spare: whoever leads has something to write
+  Run(500ms);
+  ASSERT_FALSE(led->link->leads());
+  ASSERT_TRUE(other->link->leads());
+  const int64_t revision = etcd.state().revision();
+  network.Cut(led->process.host(), there);
+  Restore(backup);
+  while (etcd.state().revision() <= revision)
+    ASSERT_TRUE(Commit({.then = {Put("somebody/else", "")}}));
+  network.MendAll();
+  Run(1s);
+  EXPECT_TRUE(led->link->leads()) << "its lease keeps the key, and nobody else could";
+  EXPECT_FALSE(other->link->leads());
+}
+
+// Those who came after the backup are not there any more, and nobody tells the leader.
+TEST_F(EtcdRestoreTest, ALeaderDoesNotWaitForWhoIsGoneWithTheBackup) {
+  settings.min_nodes = settings.max_nodes = 3;
+  LinkNode& leader = Joining();
+  Run(1s);
+  ASSERT_TRUE(leader.link->leads());
+  const EtcdState backup = etcd.state();
+  LinkNode& dead = Joining();
+  Run(1s);
+  dead.Kill();
+  const int64_t revision = etcd.state().revision();
+  network.Cut(leader.process.host(), there);
+  Restore(backup);
+  while (etcd.state().revision() <= revision)
+    ASSERT_TRUE(Commit({.then = {Put("somebody/else", "")}}));
+  network.MendAll();
+  Run(1s);
+  LinkNode& second = Joining();
+  Run(1s);
+  EXPECT_EQ(second.Count(Kind::kComplete), 0u) << "two of three";
+  LinkNode& third = Joining();
+  Run(1s);
+  EXPECT_GE(RoundOf({&leader, &second, &third}), 0);
+}
+
 // An own record under a lease that has long been over comes back with the backup: it is no other
 // node's.
 TEST_F(EtcdRestoreTest, WhoFindsARecordOfItsPastGoesOn) {
