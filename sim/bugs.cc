@@ -112,6 +112,11 @@ constexpr Sign kLostWatchEvent[] = {
 
 constexpr Sign kSlowToMiss[] = {{"99 of 100 runs of the driver coordinator healed within"}};
 
+constexpr Sign kRestoreUnnoticed[] = {
+    {kNotTogether, "members stay in a round that etcd has forgotten: nothing else goes wrong"},
+};
+constexpr Sign kGenerationReused[] = {{"has the keys of an older one"}};
+
 constexpr PlantedBug kBugs[] = {
     {Bug::kFencingIgnored, "fencing-ignored", Driver::kCoordinator, kFencingIgnored},
     {Bug::kLastCallOffByOne, "last-call-off-by-one", Driver::kCoordinator, kLastCallOffByOne},
@@ -141,6 +146,8 @@ constexpr PlantedBug kBugs[] = {
     {Bug::kUncommittedRound, "uncommitted-round", Driver::kEtcd, kUncommittedRound},
     {Bug::kAssignmentOfOldRound, "assignment-of-old-round", Driver::kEtcd, kAssignmentOfOldRound},
     {Bug::kLostWatchEvent, "lost-watch-event", Driver::kEtcd, kLostWatchEvent},
+    {Bug::kRestoreUnnoticed, "restore-unnoticed", Driver::kEtcd, kRestoreUnnoticed},
+    {Bug::kGenerationReused, "generation-reused", Driver::kLauncher, kGenerationReused},
     {Bug::kSlowToMiss, "slow-to-miss", Driver::kCoordinator, kSlowToMiss},
 };
 

@@ -103,7 +103,12 @@ std::optional<Epoch> Checkers::SeeJoined(const Joined& joined) {
     const auto found = rounds_.find({--life, info.round});
     if (found == rounds_.end()) continue;
     const auto place = found->second.ranks.find(joined.node);
-    if (place != found->second.ranks.end()) round = &found->second;
+    if (place == found->second.ranks.end()) continue;
+    round = &found->second;
+    // A node may be late with a round of an earlier life that etcd has completed anew since.
+    const bool may_be_it = place->second == info.rank && std::ssize(round->ranks) == info.world_size &&
+                           round->first.addr == info.bootstrap_store_info.master_addr;
+    if (goes_back_ && !may_be_it && life > 1) round = nullptr;
   }
   if (round == nullptr) {
     complain("nobody has completed such a round with it");

@@ -27,7 +27,8 @@ class Checkers {
       : settings_(plan.settings),
         has_strangers_(plan.driver == Driver::kMixed),
         ranks_by_name_(!IsCoordinated(plan.driver)),
-        few_nodes_(plan.nodes <= kFewNodes) {}
+        few_nodes_(plan.nodes <= kFewNodes),
+        goes_back_(plan.faults.restore) {}
 
   /// The state that all nodes share, after every step that may have changed it.
   void SeeState(Epoch epoch, const RendezvousState& state);
@@ -77,6 +78,7 @@ class Checkers {
   // Of many only what can be told at a glance is checked at every step; the rest when a round is
   // completed.
   const bool few_nodes_;
+  const bool goes_back_;  // etcd does, and completes a round of the same number once more
   std::string violation_;
   std::map<std::pair<Epoch, int64_t>, Round> rounds_;
   struct Seen {

@@ -111,6 +111,13 @@ void SimEtcd::Compact(int64_t revision) {
     EndWatch(session, id, {Code::kNotFound, Concat("history before ", revision, " is forgotten")});
 }
 
+void SimEtcd::Restore(const EtcdState& backup) {
+  MUSTER_ASSERT(process_ != nullptr && !process_->alive());
+  Note("restore");
+  state_.Restore(backup);
+  told_revision_ = state_.revision();
+}
+
 void SimEtcd::Meddle(EtcdRequest request) {
   process_->Do([this, request = std::move(request)] {
     static_cast<void>(Perform(request));

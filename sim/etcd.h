@@ -48,6 +48,9 @@ class SimEtcd {
   void Elect(Duration time);
   /// Forgets all history before that revision.
   void Compact(int64_t revision);
+  /// The cluster, whose process is dead, has the data of an earlier backup (a copy of state()) when
+  /// it is started anew: its revision goes back, and what was written since is gone.
+  void Restore(const EtcdState& backup);
   /// Somebody does this who is none of the nodes: by hand, on the cluster's machines.
   void Meddle(EtcdRequest request);
   /// No more faults; an election that is going on ends.
@@ -72,8 +75,8 @@ class SimEtcd {
 
   struct WatchState {
     EtcdRange range;
-    int64_t next = 0;      ///< The first revision that it has not been told of.
-    bool is_due = false;   ///< It is about to be told.
+    int64_t next = 0;     ///< The first revision that it has not been told of.
+    bool is_due = false;  ///< It is about to be told.
   };
   struct Session {
     std::shared_ptr<Socket> socket;

@@ -52,10 +52,9 @@ Error SimEtcdClient::Failure(Code code, std::string_view why) const {
 }
 
 void SimEtcdClient::Later(Duration time, std::function<void()> work) {
-  process_.DoAt(process_.ToWorld(process_.Now() + time),
-                [alive = alive_, work = std::move(work)] {
-                  if (*alive) work();
-                });
+  process_.DoAt(process_.ToWorld(process_.Now() + time), [alive = alive_, work = std::move(work)] {
+    if (*alive) work();
+  });
 }
 
 // ----------------------------------------------------------------------------------------------
@@ -137,12 +136,11 @@ std::unique_ptr<EtcdWatch> SimEtcdClient::Watch(const EtcdRange& range, int64_t 
 void SimEtcdClient::Reach() {
   if (socket_ || is_reaching_) return;
   is_reaching_ = true;
-  cluster_.network().Connect(
-      process_, cluster_.endpoint(), kConnectPatience,
-      [this, alive = alive_](Result<std::shared_ptr<Socket>> made) {
-        if (*alive) return OnConnected(std::move(made));
-        if (made) (*made)->Close();
-      });
+  cluster_.network().Connect(process_, cluster_.endpoint(), kConnectPatience,
+                             [this, alive = alive_](Result<std::shared_ptr<Socket>> made) {
+                               if (*alive) return OnConnected(std::move(made));
+                               if (made) (*made)->Close();
+                             });
 }
 
 void SimEtcdClient::OnConnected(Result<std::shared_ptr<Socket>> made) {
@@ -259,9 +257,14 @@ void SimEtcdClient::OnReply(EtcdReply reply) {
     return OnChanges(reply.id, *changes);
   const auto watch = watches_.find(reply.id);
   if (const auto* watching = std::get_if<EtcdReply::Watching>(&reply.what)) {
-    if (watch != watches_.end() && watch->second.next == 0)
-      watch->second.next = watching->revision + 1;
-    return;
+    if (watch == watches_.end()) return;
+    if (watch->second.next == 0) watch->second.next = watching->revision + 1;
+    if (watch->second.next <= watching->revision + 1) return;
+    EtcdWatcher* watcher = watch->second.watcher;
+    const int64_t next = watch->second.next;
+    watches_.erase(watch);
+    return watcher->OnEnd(Failure(Code::kNotFound, Concat("it is at revision ", watching->revision,
+                                                          ", a watch was at ", next)));
   }
   if (const auto* ended = std::get_if<EtcdReply::WatchEnded>(&reply.what)) {
     if (watch == watches_.end()) return;

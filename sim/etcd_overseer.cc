@@ -71,6 +71,29 @@ EtcdOverseer::Session EtcdOverseer::SessionOf(const SimProcess& process) const {
   return found == sessions_.end() ? Session{} : found->second;
 }
 
+int64_t EtcdOverseer::Round() const {
+  const EtcdPair* pair = etcd_.state().Find(keys_.Run());
+  const auto run = pair == nullptr ? Result<wire::EtcdRun>(Error{Code::kNotFound, ""})
+                                   : wire::ReadEtcdRun(pair->key, pair->value);
+  return run ? run->round : -1;
+}
+
+void EtcdOverseer::BackUp() {
+  say_(Concat("a backup is made, of revision ", etcd_.state().revision()));
+  backups_.push_back({etcd_.state(), leader_, closed_at_, is_closed_, members_});
+}
+
+void EtcdOverseer::Restore(SimEtcd& etcd, size_t backup) {
+  const Backup& kept = backups_[backup];
+  say_(Concat("goes back from revision ", etcd_.state().revision(), " to ", kept.state.revision()));
+  etcd.Restore(kept.state);
+  leader_ = kept.leader;
+  closed_at_ = kept.closed_at;
+  is_closed_ = kept.is_closed;
+  members_ = kept.members;
+  ++epoch_;
+}
+
 void EtcdOverseer::SeeRun(const EtcdChange& change) {
   if (change.deleted) {
     say_("the run is forgotten");

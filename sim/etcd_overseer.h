@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sim/checkers.h"
 #include "sim/etcd.h"
@@ -35,6 +36,16 @@ class EtcdOverseer {
   };
   Session SessionOf(const SimProcess& process) const;
 
+  /// The round that etcd knows to be the last one; -1: none.
+  int64_t Round() const;
+
+  /// Keeps a copy of all that etcd knows, for Restore().
+  void BackUp();
+  size_t backups() const { return backups_.size(); }
+  /// The cluster, whose process is dead, gets the data of that backup: another life begins, in which
+  /// nothing holds that was promised since.
+  void Restore(SimEtcd& etcd, size_t backup);
+
   /// The lease of the node in that process has expired, and with it its session: it must have
   /// noticed.
   std::function<void(const SimProcess& process, int64_t session)> on_expired{};
@@ -61,8 +72,17 @@ class EtcdOverseer {
     const SimProcess* process;  ///< May be unknown: it died before its connection was heard of.
     int64_t created;
   };
-  std::map<std::string, Member, std::less<>> members_;  // as of the revision that is looked at
-  std::map<const SimProcess*, Session> sessions_;       // of each process the last
+  using Members = std::map<std::string, Member, std::less<>>;
+  Members members_;                                // as of the revision that is looked at
+  std::map<const SimProcess*, Session> sessions_;  // of each process the last
+  struct Backup {
+    EtcdState state;
+    const SimProcess* leader;
+    std::optional<int64_t> closed_at;
+    bool is_closed;
+    Members members;
+  };
+  std::vector<Backup> backups_;
 };
 
 }  // namespace muster::sim

@@ -54,8 +54,8 @@ const EtcdPair* EtcdState::Find(std::string_view key) const {
 // transactions
 
 Status EtcdState::Validate(const EtcdTransaction& transaction) {
-  const size_t most = std::max({transaction.conditions.size(), transaction.then.size(),
-                                transaction.otherwise.size()});
+  const size_t most = std::max(
+      {transaction.conditions.size(), transaction.then.size(), transaction.otherwise.size()});
   if (most > kEtcdOperationsMax)
     return Error{Code::kInvalid, Concat("a transaction with ", most,
                                         " conditions or operations, limit ", kEtcdOperationsMax)};
@@ -211,6 +211,12 @@ size_t EtcdState::Expire(Instant now, size_t most) {
 
 void EtcdState::Promote(Instant now) {
   for (auto& [id, lease] : leases_) lease.ends = now + lease.ttl + kEtcdElection;
+}
+
+void EtcdState::Restore(const EtcdState& backup) {
+  const Prng ids = prng_;
+  *this = backup;
+  prng_ = ids;
 }
 
 // ----------------------------------------------------------------------------------------------

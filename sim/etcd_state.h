@@ -50,6 +50,10 @@ class EtcdState {
   void Promote(Instant now);
   size_t leases() const { return leases_.size(); }
 
+  /// All that is known now gives way to what `backup` knew, a copy of an earlier state. Lease ids
+  /// are not used twice, as etcd draws them from its clock.
+  void Restore(const EtcdState& backup);
+
   /// Forgets what was before that revision.
   void Compact(int64_t revision);
   /// Changes in the range from that revision on, in their order; those of one revision together.

@@ -26,6 +26,7 @@ Mischief::Mischief(World& world, uint64_t seed) : world_(world), prng_(seed) {
   add(faults.election, [this] { Elect(); });
   add(faults.compaction, [this] { Compact(); });
   add(faults.meddling, [this] { Meddle(); });
+  add(faults.restore, [this] { RestoreEtcd(); });
   add(faults.leave && world.plan_.driver == Driver::kLauncher, [this] { SignalLauncher(); });
 }
 
@@ -223,6 +224,18 @@ void Mischief::Compact() {
   if (revision <= world_.etcd_->state().compacted()) return;
   Say(Concat("etcd forgets what was before revision ", revision));
   world_.etcd_->Compact(revision);
+}
+
+// Somebody makes a backup; or the cluster is lost, and comes back with one.
+void Mischief::RestoreEtcd() {
+  EtcdOverseer& overseer = *world_.overseer_;
+  if (overseer.backups() == 0 || Coin()) return overseer.BackUp();
+  if (world_.server_ == nullptr) return;
+  world_.EndServer(Coin() ? Network::Ending::kTold : Network::Ending::kSilent);
+  overseer.Restore(*world_.etcd_, prng_.Below(overseer.backups()));
+  Later(Draw(1ms, 3s), [this] {
+    if (world_.server_ == nullptr) world_.StartServer();
+  });
 }
 
 void Mischief::Meddle() {

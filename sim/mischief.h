@@ -52,6 +52,7 @@ class Mischief {
   void Elect();
   void Compact();
   void Meddle();
+  void RestoreEtcd();
 
   World& world_;
   Prng prng_;

@@ -46,6 +46,8 @@ constexpr Switch kEtcdSwitches[] = {
     {"watch-delay", &Faults::watch_delay},
     {"meddling", &Faults::meddling},
 };
+// Drawn last of all, and seldom: where history goes back, less is promised.
+constexpr Switch kRestore = {"restore", &Faults::restore};
 
 class Drawer {
  public:
@@ -259,6 +261,7 @@ Plan Draw(uint64_t seed, const Wishes& wishes) {
     plan.network.jitter = draw.Ms(1, 300);
   }
   if (plan.faults.loss) plan.network.loss_ppm = draw.Between(1'000, 100'000);
+  if (plan.driver == Driver::kEtcd && wishes.faults) plan.faults.restore = draw.OneIn(5);
   return plan;
 }
 
@@ -284,6 +287,7 @@ std::string Plan::ToString() const {
   std::ranges::for_each(kSwitches, add);
   add(kSuspend);
   std::ranges::for_each(kEtcdSwitches, add);
+  add(kRestore);
   if (driver == Driver::kLauncher) text += ToText(launch);
   return text;
 }

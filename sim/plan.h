@@ -60,6 +60,7 @@ struct Faults {
   bool compaction = false;   ///< It forgets what was.
   bool watch_delay = false;  ///< It tells late.
   bool meddling = false;     ///< Somebody deletes what the nodes wrote, or writes beside it.
+  bool restore = false;      ///< It ends, and comes back with the data of an earlier backup.
 };
 
 /// What launchers were told, and how their workers live. Short times: every job is to end.

@@ -283,6 +283,8 @@ std::optional<int64_t> World::TogetherIn() const {
   if (closed_in_ && (living == 0 || (is_forgotten && living < plan_.settings.min_nodes)))
     return kClosed;
   if ((closed_in_ && !is_forgotten) || last == nullptr) return std::nullopt;
+  // A round that etcd does not know (any more) is none.
+  if (overseer_ && overseer_->Round() != last->round()) return std::nullopt;
   const int64_t together = WorkingIn(last->round());
   // What PyTorch's nodes believe about the size of a round is their own affair.
   if (together != std::min(living, plan_.settings.max_nodes) ||

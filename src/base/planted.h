@@ -39,6 +39,11 @@ enum class Bug : uint8_t {
   kLostWatchEvent,        ///< A change in etcd is not told.
   kGenerationReused,      ///< Two runs of one name have the same keys.
   kSlowToMiss,            ///< A node that is silent is declared lost three times as late.
+  // Each half of kUnfencedLeader. The other half hides it from most simulated runs: tests of the
+  // outbox plant them.
+  kFenceIgnored,      ///< A leader in etcd does not ask whether it leads.
+  kTurnIgnored,       ///< ... or whether something was written since.
+  kRestoreUnnoticed,  ///< A node goes on in its round although etcd has gone back.
 };
 
 #ifdef MUSTER_INSTRUMENTED

@@ -95,8 +95,10 @@ struct EtcdRendezvousHandler::Impl final : SessionRendezvous {
       calls = std::move(*made);
     }
     const wire::EtcdKeys keys(prefix, options.run_id);
-    return std::make_shared<EtcdStore>(calls, Concat(keys.Store(), assignment.round),
-                                       options.join_timeout,
+    // By the name of its plan: an etcd that was restored from older data may complete a round of
+    // the same number once more. Leaders of earlier versions give no name.
+    const std::string round = assignment.who.empty() ? Concat(assignment.round) : assignment.who;
+    return std::make_shared<EtcdStore>(calls, Concat(keys.Store(), round), options.join_timeout,
                                        static_cast<int64_t>(assignment.token));
   }
 

@@ -48,7 +48,8 @@ EtcdLeader::EtcdLeader(Etcd& etcd, Loop& loop, EtcdLeaderOptions options, Owner&
       loop_(loop),
       options_(std::move(options)),
       owner_(owner),
-      backoff_(kFirstPause, kLongestPause, options_.seed) {}
+      prng_(options_.seed),
+      backoff_(kFirstPause, kLongestPause, prng_.Next()) {}
 
 EtcdLeader::~EtcdLeader() = default;
 
@@ -57,10 +58,11 @@ void EtcdLeader::Start() { Read(); }
 // ----------------------------------------------------------------------------------------------
 // taking over
 
-void EtcdLeader::TryAgain(const Error& why) {
-  retry_ = loop_.Every(backoff_.Next(), [this] {
+void EtcdLeader::TryAgain(const Error& why, std::function<void()> what) {
+  retry_ = loop_.Every(backoff_.Next(), [this, what = std::move(what)] {
+    const auto again = what;
     retry_.reset();
-    Read();
+    again();
   });
   owner_.OnLeaderTrouble(why.message);
 }
@@ -69,6 +71,7 @@ void EtcdLeader::TryAgain(const Error& why) {
 void EtcdLeader::Read() {
   lifetime_.Renew();
   watch_.reset();
+  retry_.reset();
   keeper_.reset();
   outbox_.reset();
   coordinator_.reset();
@@ -77,9 +80,7 @@ void EtcdLeader::Read() {
   by_key_.clear();
   leftovers_.clear();
   status_.clear();
-  etcd_.Commit({.conditions = {{.kind = EtcdCondition::Kind::kCreatedAt,
-                                .key = keys_.Leader(),
-                                .revision = options_.epoch}},
+  etcd_.Commit({.conditions = fence_.Conditions(),
                 .then = {Get({.begin = keys_.Run()}), Get(EtcdPrefix(keys_.Plans())),
                          Get(EtcdPrefix(keys_.Members())), Get(EtcdPrefix(keys_.Notices())),
                          Get({.begin = keys_.Turn()})}},
@@ -89,7 +90,7 @@ void EtcdLeader::Read() {
 
 void EtcdLeader::OnRead(Result<EtcdAnswer> answer) {
   if (!answer && answer.error().code == Code::kInvalid) return owner_.OnBroken(answer.error());
-  if (!answer) return TryAgain(answer.error());
+  if (!answer) return TryAgain(answer.error(), [this] { Read(); });
   if (!answer->held) return owner_.OnDeposed();
   read_ = std::move(*answer);
   const auto& found = read_->results[kRun].pairs;
@@ -118,13 +119,13 @@ void EtcdLeader::KeepRun() {
   if (run_lease_ != 0) {
     etcd_.KeepAlive(run_lease_, kPatience, lifetime_.Guard([this, kept](Result<Duration> left) {
       if (left) return kept(*left);
-      if (left.error().code != Code::kNotFound) return TryAgain(left.error());
+      if (left.error().code != Code::kNotFound) return TryAgain(left.error(), [this] { Read(); });
       LoseRun();
     }));
     return;
   }
   etcd_.Grant(options_.run_kept, kPatience, lifetime_.Guard([this, kept](Result<EtcdLease> lease) {
-    if (!lease) return TryAgain(lease.error());
+    if (!lease) return TryAgain(lease.error(), [this] { Read(); });
     run_lease_ = lease->id;
     kept(lease->ttl);
   }));
@@ -237,15 +238,12 @@ void EtcdLeader::Begin() {
                          .judges_silence = false});
   EtcdOutbox::Owner& owner = *this;
   const auto& turn = read_->results[kTurn].pairs;
-  outbox_.emplace(etcd_, loop_,
-                  EtcdCondition{.kind = EtcdCondition::Kind::kCreatedAt,
-                                .key = keys_.Leader(),
-                                .revision = options_.epoch},
+  outbox_.emplace(etcd_, loop_, fence_,
                   EtcdTurn{.key = keys_.Turn(),
                            .changed = turn.empty() ? 0 : turn.front().changed,
                            .name = Concat(options_.epoch, "-", ++outboxes_),
                            .lease = run_lease_},
-                  options_.seed, owner);
+                  prng_.Next(), owner);
   for (const EtcdPair& pair : read_->results[kMembers].pairs) Seated(pair);
   for (const EtcdPair& pair : read_->results[kNotices].pairs) {
     const auto notice = wire::ReadEtcdNotice(pair.key, pair.value);
@@ -284,119 +282,6 @@ void EtcdLeader::Begin() {
       push.count = static_cast<int64_t>(run->state.wait_list.size());
   }
   Deliver(out);
-}
-
-// ----------------------------------------------------------------------------------------------
-// members
-
-EtcdLeader::Seat* EtcdLeader::Seated(const EtcdPair& pair) {
-  auto record = wire::ReadEtcdMember(pair.key, pair.value);
-  if (record && pair.key != keys_.Member(record->hello.node))
-    record = Error{Code::kProtocol, Concat(pair.key, ": the record of another node")};
-  if (!record) {
-    MUSTER_ETCD_PROBE("somebody else had written where members are");
-    owner_.OnLeaderTrouble(Concat("passed over: ", record.error().message));
-    return nullptr;
-  }
-  by_key_[pair.key] = pair.created;
-  Seat& seat = seats_[pair.created];
-  seat.record = std::move(*record);
-  seat.record.hello.run_id = options_.run_id;
-  seat.key.session = SessionId{static_cast<uint64_t>(pair.created)};
-  seat.key.round = seat.record.hello.round;
-  seat.notice.session = pair.created;
-  return &seat;
-}
-
-void EtcdLeader::OpenSession(Seat& seat, Instant now, Pushes& out) {
-  Pushes opened;
-  coordinator_->Open(seat.key.session, seat.record.hello, now, opened);
-  for (Push& push : opened) {
-    if (push.to == seat.key.session && push.kind == Push::Kind::kOpened) {
-      seat.key.token = push.token;
-      seat.key.incarnation = push.incarnation;
-    }
-    out.push_back(std::move(push));
-  }
-  // That is the answer to whatever it wants.
-  if (seat.key.token == 0) seat.notice.said = seat.record.said;
-  // It may have been one of those for whom the run was closed, and not have heard it.
-  const Coordinator::Run* run = coordinator_->Find(options_.run_id);
-  if (seat.key.token != 0 && run->state.closed) {
-    out.push_back({.to = seat.key.session,
-                   .kind = Push::Kind::kClosed,
-                   .round = run->state.round,
-                   .who = run->state.closed_by});
-  }
-}
-
-// Not who only leads because those in whose run it wants to be are dead.
-bool EtcdLeader::IsMember() const {
-  const auto key = by_key_.find(keys_.Member(options_.node));
-  return key != by_key_.end() && seats_.at(key->second).key.token != 0;
-}
-
-void EtcdLeader::Heed(Seat& seat, Instant now, Pushes& out) {
-  if (seat.key.token == 0) return;  // it was refused, and comes again or not at all
-  const wire::EtcdMember& record = seat.record;
-  if (record.said != seat.heeded) {
-    seat.heeded = seat.notice.said = record.said;
-    if (record.wish == Wish::kJoin) coordinator_->Join(seat.key, record.join_timeout, now, out);
-    if (record.wish == Wish::kLeave) coordinator_->Leave(seat.key, now, out);
-  }
-  if (record.closes && !seat.closes) {
-    seat.closes = true;
-    coordinator_->Close(seat.key, record.close_reason, now, out);
-  }
-}
-
-void EtcdLeader::Gone(const std::string& key, Instant now, Pushes& out) {
-  const auto found = by_key_.find(key);
-  if (found == by_key_.end()) return;
-  const auto its = seats_.find(found->second);
-  const Seat& seat = its->second;
-  const std::string notice = keys_.Notice(seat.record.hello.node);
-  // The next leader will want to know whether it had left before.
-  if (seat.notice.round >= 0 && seat.notice.round == record_.round) {
-    leftovers_.insert(notice);
-  } else if (seat.written) {
-    outbox_->Delete({.begin = notice});
-  }
-  const SessionId session = seat.key.session;
-  seats_.erase(its);
-  by_key_.erase(found);
-  coordinator_->Disconnect(session, now);
-  coordinator_->Tick(now, out);
-}
-
-// One by one: a round that one of them completes is written down before the next may change it.
-void EtcdLeader::OnChanges(const std::vector<EtcdChange>& changes) {
-  Tick();
-  for (const EtcdChange& change : changes) OnChange(change);
-  const auto was_there = [this](const auto& seat) { return seat.first < closed_at_; };
-  if (record_.closed && std::ranges::none_of(seats_, was_there)) Read();  // it is not closed for us
-}
-
-void EtcdLeader::OnChange(const EtcdChange& change) {
-  const EtcdPair& pair = change.pair;
-  const Instant now = loop_.Now();
-  Pushes out;
-  const auto known = by_key_.find(pair.key);
-  const bool is_new = known == by_key_.end() || known->second != pair.created;
-  if (change.deleted || is_new) Gone(pair.key, now, out);
-  Seat* const seat = change.deleted ? nullptr : Seated(pair);
-  if (seat != nullptr && is_new) OpenSession(*seat, now, out);
-  if (seat != nullptr) Heed(*seat, now, out);
-  Deliver(out);
-}
-
-void EtcdLeader::OnTrouble(const std::string& why) { owner_.OnLeaderTrouble(why); }
-
-// What happened meanwhile is not known any more: all over again, from what there is.
-void EtcdLeader::OnEnd(const Error& why) {
-  if (why.code != Code::kNotFound) return owner_.OnBroken(why);
-  MUSTER_ETCD_PROBE("a leader had to read everything anew");
-  Read();
 }
 
 // ----------------------------------------------------------------------------------------------
@@ -479,28 +364,34 @@ void EtcdLeader::Deliver(const Pushes& pushes) {
     closed_at_ = seats_.empty() ? 0 : seats_.rbegin()->first + 1;  // or later
     CommitRun();
   }
-  for (Seat* seat : changed) WriteNotice(*seat);
+  for (Seat* seat : changed) {
+    if (seat->notice.round == record_.round) seat->notice.plan = record_.plan;
+    WriteNotice(*seat);
+  }
   Rearm();
 }
 
 // Before anybody hears of it: the next leader must know what was promised.
 void EtcdLeader::CommitRound(const std::vector<wire::EtcdSeat>& seats, const Push& any) {
-  const std::string last = record_.plan;
+  const std::string before_last = std::exchange(record_.last_plan, record_.plan);
   record_.round = any.round;
   record_.world_size = any.world_size;
   record_.addr = any.addr;
   record_.port = any.port;
-  record_.plan = Concat(any.round, "-", options_.epoch, "-", outboxes_);
+  // The number at the end is for an etcd that is restored from older data, and with it revisions
+  // that come twice: a plan's name does not, nor do the keys of the round's store.
+  record_.plan = Concat(any.round, "-", options_.epoch, "-", outboxes_, "-", prng_.Next());
   const std::vector<std::string> parts = wire::WritePlan(seats);
   record_.parts = static_cast<int64_t>(parts.size());
   outbox_->Seal();
   for (size_t i = 0; i < parts.size(); ++i)
     outbox_->Put(keys_.Plan(record_.plan, i), parts[i], run_lease_);
   CommitRun();
-  if (!last.empty()) outbox_->Delete(EtcdPrefix(Concat(keys_.Plans(), last, "/")));
+  if (!record_.last_plan.empty())
+    outbox_->Delete(EtcdPrefix(Concat(keys_.Plans(), record_.last_plan, "/")));
   for (const std::string& key : std::exchange(leftovers_, {})) outbox_->Delete({.begin = key});
   // Whoever is slow may still look into the store of the last one.
-  if (any.round >= 2) outbox_->Delete(EtcdPrefix(Concat(keys_.Store(), any.round - 2, "/")));
+  if (!before_last.empty()) outbox_->Delete(EtcdPrefix(Concat(keys_.Store(), before_last, "/")));
 }
 
 void EtcdLeader::CommitRun() {

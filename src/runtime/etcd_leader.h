@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "base/lifetime.h"
+#include "base/prng.h"
 #include "core/rendezvous/coordinator.h"
 #include "ports/etcd.h"
 #include "ports/loop.h"
@@ -29,7 +31,8 @@ struct EtcdLeaderOptions {
   wire::EtcdKeys keys;
   std::string run_id;
   Node node;                 ///< Who leads.
-  int64_t epoch = 0;         ///< The revision at which the leader's key was created.
+  int64_t epoch = 0;         ///< The revision at which the leader's key was created,
+  std::string value;         ///< and what is under it.
   Duration run_kept = 600s;  ///< How long what belongs to the run stays after its last node.
   uint64_t seed = 0;
 };
@@ -54,6 +57,7 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
  private:
   struct Seat {
     wire::EtcdMember record;
+    int64_t changed = 0;                      ///< The revision at which its record was.
     SessionKey key;                           ///< Without a token it is not open.
     int64_t heeded = 0;                       ///< Its last wish that was.
     bool closes = false;                      ///< It has asked for it.
@@ -71,13 +75,15 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
   bool IsStale() const;
   Status AdoptRun(Instant now, Pushes& out);
   void TakeUp(Seat& seat, Instant now, Pushes& out);
-  void TryAgain(const Error& why);
+  void TryAgain(const Error& why, std::function<void()> what);
 
   // --- Members
   void OnChanges(const std::vector<EtcdChange>& changes) override;
   void OnChange(const EtcdChange& change);
   void OnTrouble(const std::string& why) override;
   void OnEnd(const Error& why) override;
+  void Resync();
+  void OnResync(Result<EtcdAnswer> answer);
   /// By its record; nullptr: what is there is none.
   Seat* Seated(const EtcdPair& pair);
   void OpenSession(Seat& seat, Instant now, Pushes& out);
@@ -104,6 +110,7 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
   Loop& loop_;
   const EtcdLeaderOptions options_;
   const wire::EtcdKeys& keys_ = options_.keys;
+  const EtcdFence fence_{keys_.Leader(), options_.epoch, options_.value};
   Owner& owner_;
   std::optional<EtcdAnswer> read_;  // while taking over
   std::optional<Coordinator> coordinator_;
@@ -118,6 +125,7 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
   std::map<int64_t, Seat> seats_;          // by session
   std::map<std::string, int64_t> by_key_;  // of the member's record
   std::set<std::string> leftovers_;        // notices of nodes that are gone, of the present round
+  Prng prng_;                              // for the names of plans
   std::string status_;
   Backoff backoff_;
   Lifetime lifetime_;  // renewed when all is read anew

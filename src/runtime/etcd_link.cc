@@ -20,6 +20,8 @@ constexpr Duration kRevokePatience = 1s;  // the lease ends by itself, too
 constexpr Duration kFirstPause = 20ms;
 constexpr Duration kLongestPause = 1s;
 constexpr Duration kTtlMin = 2s;  // etcd's own floor
+constexpr size_t kOwnLeasesMax =
+    1'000;  // older ones may be taken for another node's, for their time
 
 EtcdOperation Put(std::string key, std::string value, int64_t lease) {
   return {.kind = EtcdOperation::Kind::kPut,
@@ -105,9 +107,9 @@ void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
     MUSTER_ETCD_PROBE("a node found its name taken in etcd");
     const auto& found = answer->results.front().pairs;
     const int64_t its_lease = found.empty() ? 0 : found.front().lease;
-    if (own_leases_.contains(its_lease)) {
+    if (std::ranges::find(own_leases_, its_lease) != own_leases_.end()) {
       MUSTER_ETCD_PROBE("a node found its own old record in etcd");
-      own_leases_.insert(lease_);
+      GiveUpLease();
       lease_ = its_lease;
       return LoseLease("its old record is still there");
     }
@@ -120,7 +122,9 @@ void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
   // The answer took too long: what it says is over before it begins.
   if (lease_until_ <= loop_.Now()) return LoseLease("its lease was over before it was registered");
   step_ = Step::kOpen;
-  session_ = written_at_ = answer->revision;
+  session_ = answer->revision;
+  known_ = {.revision = session_, .written_at = session_};
+  leadership_ = prng_.Next();
   heard_ = {.session = session_};
   backoff_.reset();
   troubled_ = false;
@@ -179,7 +183,10 @@ void EtcdLink::Disarm() {
   campaign_.reset();
   rewrite_.reset();
   rest_.reset();
+  verify_.reset();
   campaigning_ = false;
+  verifying_ = false;
+  doubted_ = false;
   writing_ = false;
   session_ = 0;
 }
@@ -191,12 +198,8 @@ void EtcdLink::LoseLease(const std::string& why) {
   if (was_open) owner_.OnPlaceLost(why);
   // It may be over by our clock alone, or not have been there at all; our name must be free. Where
   // etcd does not hear it, and elects a leader of its own, it may give the lease more time.
-  const int64_t lease = std::exchange(lease_, 0);
-  own_leases_.insert(lease);
-  etcd_->Revoke(lease, kRevokePatience, lifetime_.Guard([this, lease, why](const Status& ended) {
-    if (ended || ended.error().code == Code::kNotFound) own_leases_.erase(lease);
-    Rest(why);
-  }));
+  etcd_->Revoke(GiveUpLease(), kRevokePatience,
+                lifetime_.Guard([this, why](const Status&) { Rest(why); }));
 }
 
 void EtcdLink::Rest(const std::string& why) {
@@ -209,10 +212,17 @@ void EtcdLink::Rest(const std::string& why) {
   owner_.OnTrouble(why);
 }
 
+// Also one that etcd has confirmed to be over may be met again, in a backup.
+int64_t EtcdLink::GiveUpLease() {
+  if (own_leases_.size() == kOwnLeasesMax) own_leases_.pop_front();
+  own_leases_.push_back(lease_);
+  return std::exchange(lease_, 0);
+}
+
 void EtcdLink::Stop() {
   Disarm();
   step_ = Step::kStopped;
-  if (lease_ != 0) etcd_->Revoke(std::exchange(lease_, 0), kPatience, [](const Status&) {});
+  if (lease_ != 0) etcd_->Revoke(GiveUpLease(), kPatience, [](const Status&) {});
 }
 
 void EtcdLink::Fail(const Error& why) {
@@ -224,7 +234,7 @@ bool EtcdLink::Farewell(std::function<void()> done) {
   Disarm();
   step_ = Step::kStopped;
   if (lease_ == 0) return false;
-  etcd_->Revoke(std::exchange(lease_, 0), kPatience,
+  etcd_->Revoke(GiveUpLease(), kPatience,
                 lifetime_.Guard([done = std::move(done)](const Status&) { done(); }));
   return true;
 }
@@ -264,36 +274,39 @@ void EtcdLink::WriteRecord() {
   bytes_ += record.size();
   ++messages_;
   // If the answer is lost, it is written again; the first one may be late, and is then void.
-  etcd_->Commit({.conditions = {{.kind = EtcdCondition::Kind::kChangedAt,
-                                 .key = my_key_,
-                                 .revision = written_at_}},
-                 .then = {Put(my_key_, record, lease_)},
-                 .otherwise = {Get(my_key_)}},
-                kPatience, lifetime_.Guard([this](Result<EtcdAnswer> answer) {
-                  writing_ = false;
-                  if (!answer && answer.error().code == Code::kNotFound)
-                    return LoseLease("its lease is over");
-                  if (!answer && answer.error().code == Code::kInvalid) return Fail(answer.error());
-                  if (!answer) {
-                    dirty_ = true;
-                    rewrite_ =
-                        loop_.Every(kFirstPause + Duration(prng_.Below(100'000'000)), [this] {
-                          rewrite_.reset();
-                          WriteRecord();
-                        });
-                    return Troubled(answer.error().message);
-                  }
-                  written_at_ = answer->revision;
-                  if (!answer->held) {
-                    const auto& found = answer->results.front().pairs;
-                    if (found.empty() || found.front().created != session_)
-                      return LoseLease("its record is gone");
-                    MUSTER_ETCD_PROBE("a node's record had been written, and the answer was lost");
-                    written_at_ = found.front().changed;
-                    dirty_ = true;
-                  }
-                  if (dirty_) WriteRecord();
-                }));
+  Commit({.conditions = {{.kind = EtcdCondition::Kind::kChangedAt,
+                          .key = my_key_,
+                          .revision = known_.written_at}},
+          .then = {Put(my_key_, record, lease_)},
+          .otherwise = {Get(my_key_)}},
+         [this](Result<EtcdAnswer> answer, const Known& known) {
+           OnRecordWritten(std::move(answer), known);
+         });
+}
+
+void EtcdLink::OnRecordWritten(Result<EtcdAnswer> answer, const Known& known) {
+  writing_ = false;
+  if (!answer && answer.error().code == Code::kNotFound) return LoseLease("its lease is over");
+  if (!answer && answer.error().code == Code::kInvalid) return Fail(answer.error());
+  if (!answer) {
+    dirty_ = true;
+    rewrite_ = loop_.Every(kFirstPause + Duration(prng_.Below(100'000'000)), [this] {
+      rewrite_.reset();
+      WriteRecord();
+    });
+    return Troubled(answer.error().message);
+  }
+  known_.written_at = answer->revision;
+  if (!answer->held) {
+    const auto& found = answer->results.front().pairs;
+    if (found.empty() || found.front().created != session_ || found.front().lease != lease_)
+      return LoseLease("its record is gone");
+    if (found.front().changed < known.written_at) return GoneBack("its record is an older one");
+    MUSTER_ETCD_PROBE("a node's record had been written, and the answer was lost");
+    known_.written_at = found.front().changed;
+    dirty_ = true;
+  }
+  if (dirty_) WriteRecord();
 }
 
 void EtcdLink::Join(Duration timeout) {
@@ -322,188 +335,13 @@ void EtcdLink::Close(std::string reason) {
 
 void EtcdLink::AskHowItStands(uint32_t) {
   if (step_ != Step::kOpen) return;
-  etcd_->Commit({.then = {Get(keys_.Status())}}, kPatience,
-                lifetime_.Guard([this](Result<EtcdAnswer> answer) {
-                  if (!answer) return;
-                  const auto& found = answer->results.front().pairs;
-                  if (found.empty()) return owner_.OnReport(std::nullopt);
-                  auto report =
-                      wire::ReadStatus(keys_.Status(), options_.hello.run_id, found.front().value);
-                  if (report) owner_.OnReport(std::move(*report));
-                }));
-}
-
-// ----------------------------------------------------------------------------------------------
-// what we hear
-
-void EtcdLink::KeyWatch::Begin(const std::string& key, int64_t revision) {
-  watch_ = link_.etcd_->Watch({.begin = key}, revision, *this);
-}
-
-void EtcdLink::KeyWatch::OnChanges(const std::vector<EtcdChange>& changes) {
-  // After a long stop this may be heard before the timer is.
-  if (link_.loop_.Now() >= link_.lease_until_) {
-    MUSTER_ETCD_PROBE("a node was told something when its lease was over");
-    return link_.LoseLease("its lease was not renewed in time");
-  }
-  for (const EtcdChange& change : changes) {
-    if (!watch_) return;  // what was heard has ended it
-    (link_.*change_)(change);
-  }
-}
-
-void EtcdLink::KeyWatch::OnEnd(const Error& why) {
-  watch_.reset();
-  if (why.code == Code::kNotFound) return link_.Refresh();
-  link_.Fail(why);
-}
-
-// What happened meanwhile is not known any more: what is now is enough.
-void EtcdLink::Refresh() {
-  MUSTER_ETCD_PROBE("a node had to look anew at what it was told");
-  notice_watch_.End();
-  leader_watch_.End();
-  const std::string notice = keys_.Notice(options_.hello.node);
-  etcd_->Commit({.then = {Get(notice), Get(keys_.Leader())}}, kPatience,
-                lifetime_.Guard([this, notice](Result<EtcdAnswer> answer) {
-                  if (!answer && answer.error().code == Code::kInvalid) return Fail(answer.error());
-                  if (!answer) {
-                    Troubled(answer.error().message);
-                    rest_ = loop_.Every(kFirstPause + Duration(prng_.Below(100'000'000)), [this] {
-                      rest_.reset();
-                      Refresh();
-                    });
-                    return;
-                  }
-                  notice_watch_.Begin(notice, answer->revision + 1);
-                  leader_watch_.Begin(keys_.Leader(), answer->revision + 1);
-                  if (answer->results[1].pairs.empty())
-                    OnLeaderKey({.deleted = true,
-                                 .pair = {.key = keys_.Leader(), .changed = answer->revision}});
-                  const auto& found = answer->results[0].pairs;
-                  if (!found.empty()) OnNotice({.pair = found.front()});
-                }));
-}
-
-void EtcdLink::OnNotice(const EtcdChange& change) {
-  if (change.deleted) return;
-  bytes_ += change.pair.value.size();
-  ++messages_;
-  const auto notice = wire::ReadEtcdNotice(change.pair.key, change.pair.value);
-  if (!notice) return Fail(notice.error());
-  if (notice->session == session_) Hear(*notice);
-}
-
-void EtcdLink::Hear(const wire::EtcdNotice& notice) {
-  Recovered();
-  const wire::EtcdNotice before = std::exchange(heard_, notice);
-  if (notice.stage != Stage::kRefused && std::exchange(refused_since_, std::nullopt)) Opened();
-  HearPlace(before);
-  const bool is_new = notice.said != before.said || notice.stage != before.stage ||
-                      notice.stage_round != before.stage_round || notice.count != before.count;
-  if (is_new && notice.said == said_) HearStage();
-  if (step_ != Step::kOpen) return;
-  if (!heard_.closed || before.closed) return;
-  join_.reset();
-  close_.reset();  // done: the next run of this name is not meant
-  owner_.OnPush({.kind = Push::Kind::kClosed,
-                 .round = heard_.stage_round,
-                 .graceful = heard_.graceful,
-                 .who = heard_.closed_by});
-}
-
-void EtcdLink::HearPlace(const wire::EtcdNotice& before) {
-  const wire::EtcdNotice& now = heard_;
-  if (now.round < 0) return;
-  const bool is_old = now.round <= round_;
-  if (is_old && join_)
-    MUSTER_ETCD_PROBE("a node that wants the next round was told of its last place");
-  if (!is_old || (Planted(Bug::kAssignmentOfOldRound) && join_)) {
-    round_ = now.round;
-    if (!join_) {
-      MUSTER_ETCD_PROBE("a place in etcd came too late, and was given back");
-      return Wish(wire::EtcdMember::Wish::kLeave);
-    }
-    // It answers a wish that was given up since: the leader takes us for a member of that round,
-    // and will let us into the next one only from there.
-    if (now.said != said_ && !Planted(Bug::kAssignmentOfOldRound)) {
-      MUSTER_ETCD_PROBE("a place in etcd came too late, and the next one is wished for");
-      return Wish(wire::EtcdMember::Wish::kJoin);
-    }
-    join_.reset();
-    wish_ = wire::EtcdMember::Wish::kNone;  // a record that is written again must not repeat it
-    owner_.OnPush({.kind = Push::Kind::kComplete,
-                   .round = now.round,
-                   .rank = now.rank,
-                   .world_size = now.world_size,
-                   .count = now.world_size,
-                   .token = static_cast<uint64_t>(now.run_lease),
-                   .addr = now.addr,
-                   .port = now.port});
-  }
-  const bool same = before.round == now.round;
-  if (now.lost > (same ? before.lost : 0)) {
-    owner_.OnPush({.kind = Push::Kind::kLost,
-                   .round = now.round,
-                   .count = now.lost - (same ? before.lost : 0),
-                   .who = now.lost_who,
-                   .why = now.lost_why});
-  }
-  if (now.waiting != (same ? before.waiting : 0)) {
-    owner_.OnPush({.kind = Push::Kind::kNodesWaiting, .round = now.round, .count = now.waiting});
-  }
-}
-
-void EtcdLink::HearStage() {
-  const wire::EtcdNotice& now = heard_;
-  Push push{.round = now.stage_round, .count = now.count, .why = now.why};
-  switch (now.stage) {
-    case Stage::kOpened:
-    case Stage::kComplete:
-      return;
-    case Stage::kAdmitted:
-    case Stage::kWaiting:
-      push.kind = now.stage == Stage::kAdmitted ? Push::Kind::kAdmitted : Push::Kind::kWaiting;
-      if (join_ && join_->until == Instant::Never()) join_->until = loop_.Now() + join_->timeout;
-      break;
-    case Stage::kSpare:
-      push.kind = Push::Kind::kSpare;
-      if (join_) join_->until = Instant::Never();  // a spare waits without limit
-      break;
-    case Stage::kTimedOut:
-      push.kind = Push::Kind::kTimedOut;
-      join_.reset();
-      break;
-    case Stage::kLeft:
-      push.kind = Push::Kind::kLeft;
-      break;
-    case Stage::kRefused:
-      if (now.refusal != Push::Refusal::kPast) return Refused();
-      push.kind = Push::Kind::kRefused;
-      push.refusal = now.refusal;
-      break;
-  }
-  owner_.OnPush(push);
-}
-
-// Those who are in the way may be dead, and etcd not know it yet; unless one of them says so.
-void EtcdLink::Refused() {
-  const Instant now = loop_.Now();
-  if (!refused_since_) refused_since_ = now;
-  const wire::EtcdNotice told = heard_;
-  if (!told.for_good && now - *refused_since_ < ttl_ + 2s) return LoseLease(told.why);
-  Stop();
-  owner_.OnPush({.kind = Push::Kind::kRefused, .refusal = told.refusal, .why = told.why});
-}
-
-void EtcdLink::Troubled(const std::string& why) {
-  troubled_ = true;
-  owner_.OnTrouble(why);
-}
-
-void EtcdLink::Recovered() {
-  if (!std::exchange(troubled_, false)) return;
-  owner_.OnPush({.kind = Push::Kind::kOpened, .resumed = true, .addr = options_.hello.node.addr});
+  Commit({.then = {Get(keys_.Status())}}, [this](Result<EtcdAnswer> answer, const Known&) {
+    if (!answer) return;
+    const auto& found = answer->results.front().pairs;
+    if (found.empty()) return owner_.OnReport(std::nullopt);
+    auto report = wire::ReadStatus(keys_.Status(), options_.hello.run_id, found.front().value);
+    if (report) owner_.OnReport(std::move(*report));
+  });
 }
 
 // ----------------------------------------------------------------------------------------------
@@ -511,7 +349,9 @@ void EtcdLink::Recovered() {
 
 void EtcdLink::OnLeaderKey(const EtcdChange& change) {
   if (!change.deleted) {
-    IsLeaders(change.pair);
+    // Ours: by a try that seemed to fail, or restored from a time when we led.
+    if (IsLeaders(change.pair) && change.pair.lease == lease_ && !leader_ && !campaigning_)
+      Lead(change.pair.created);
     return;
   }
   leader_gone_at_ = std::max(leader_gone_at_, change.pair.changed);
@@ -541,40 +381,42 @@ void EtcdLink::Campaign() {
   MUSTER_ASSERT(lease_ != 0);  // or the key would stay for ever
   campaigning_ = true;
   const std::string key = keys_.Leader();
-  etcd_->Commit({.conditions = {CreatedAt(key, 0)},
-                 .then = {Put(key, wire::WriteLeader(options_.hello.node), lease_)},
-                 .otherwise = {Get(key)}},
-                kPatience, lifetime_.Guard([this](Result<EtcdAnswer> answer) {
-                  campaigning_ = false;
-                  // Who is in a round and wants nothing can do without a leader.
-                  const bool hopeless = !answer && answer.error().code == Code::kInvalid;
-                  if (hopeless && join_) return Fail(answer.error());
-                  if (!answer) {
-                    Troubled(answer.error().message);
-                    return CampaignSoon(hopeless ? kLongestPause : kCampaignSpread * 10);
-                  }
-                  if (answer->held) return Lead(answer->revision);
-                  const auto& found = answer->results.front().pairs;
-                  if (!found.empty() && !IsLeaders(found.front())) return;
-                  // Ours, by a try that seemed to fail.
-                  if (!found.empty() && found.front().lease == lease_)
-                    return Lead(found.front().created);
-                  // Gone again, and we have been told already.
-                  if (found.empty() || found.front().created < leader_gone_at_) CampaignSoon();
-                }));
+  Commit({.conditions = {CreatedAt(key, 0)},
+          .then = {Put(key, wire::WriteLeader(options_.hello.node, leadership_), lease_)},
+          .otherwise = {Get(key)}},
+         [this](Result<EtcdAnswer> answer, const Known&) {
+           campaigning_ = false;
+           // Who is in a round and wants nothing can do without a leader.
+           const bool hopeless = !answer && answer.error().code == Code::kInvalid;
+           if (hopeless && join_) return Fail(answer.error());
+           if (!answer) {
+             Troubled(answer.error().message);
+             return CampaignSoon(hopeless ? kLongestPause : kCampaignSpread * 10);
+           }
+           if (answer->held) return Lead(answer->revision);
+           const auto& found = answer->results.front().pairs;
+           if (!found.empty() && !IsLeaders(found.front())) return;
+           // Ours, by a try that seemed to fail.
+           if (!found.empty() && found.front().lease == lease_) return Lead(found.front().created);
+           // Gone again, and we have been told already.
+           if (found.empty() || found.front().created < leader_gone_at_) CampaignSoon();
+         });
 }
 
 void EtcdLink::Lead(int64_t epoch) {
   MUSTER_ETCD_PROBE("a node was elected");
+  campaign_.reset();
   EtcdLeader::Owner& owner = *this;
-  leader_ = std::make_unique<EtcdLeader>(*etcd_, loop_,
-                                         EtcdLeaderOptions{.keys = keys_,
-                                                           .run_id = options_.hello.run_id,
-                                                           .node = options_.hello.node,
-                                                           .epoch = epoch,
-                                                           .run_kept = options_.run_kept,
-                                                           .seed = prng_.Next()},
-                                         owner);
+  leader_ = std::make_unique<EtcdLeader>(
+      *etcd_, loop_,
+      EtcdLeaderOptions{.keys = keys_,
+                        .run_id = options_.hello.run_id,
+                        .node = options_.hello.node,
+                        .epoch = epoch,
+                        .value = wire::WriteLeader(options_.hello.node, leadership_),
+                        .run_kept = options_.run_kept,
+                        .seed = prng_.Next()},
+      owner);
   leader_->Start();
 }
 

@@ -6,11 +6,12 @@
 // Lives on its loop's thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,14 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
 
   enum class Step { kIdle, kEntering, kOpen, kResting, kStopped };
 
+  /// What this node knows of etcd: none of it can be undone, unless etcd is restored from older
+  /// data.
+  struct Known {
+    int64_t revision = 0;    ///< The highest that was seen.
+    int64_t written_at = 0;  ///< When our record was last changed,
+    int64_t notice_at = 0;   ///< and the last notice that was heard; 0: none yet.
+  };
+
   /// One key that this node watches.
   class KeyWatch final : public EtcdWatcher {
    public:
@@ -69,7 +78,7 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
 
    private:
     void OnChanges(const std::vector<EtcdChange>& changes) override;
-    void OnTrouble(const std::string& why) override { link_.Troubled(why); }
+    void OnTrouble(const std::string& why) override { link_.Doubt(why); }
     void OnEnd(const Error& why) override;
 
     EtcdLink& link_;
@@ -86,6 +95,8 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   void Renew(Instant until);
   /// Out of everything, and begins anew.
   void LoseLease(const std::string& why);
+  /// The lease, which is ours no more.
+  int64_t GiveUpLease();
   void Rest(const std::string& why);
   void Disarm();
   void Stop();
@@ -95,6 +106,23 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   wire::EtcdMember Record() const;
   void Wish(wire::EtcdMember::Wish wish);
   void WriteRecord();
+  void OnRecordWritten(Result<EtcdAnswer> answer, const Known& known);
+
+  // --- Whether etcd has gone back
+  /// Of a transaction while the link is open: `then` hears of it, unless the answer shows that etcd
+  /// has gone back.
+  void Commit(EtcdTransaction transaction,
+              std::function<void(Result<EtcdAnswer>, const Known&)> then);
+  void See(int64_t revision) { known_.revision = std::max(known_.revision, revision); }
+  /// The connection was lost: what is at its other end may have been restored meanwhile.
+  void Doubt(const std::string& why);
+  void Verify();
+  /// Reads our record, our notice and who leads, in this order.
+  void Look(std::function<void(Result<EtcdAnswer>, const Known&)> then);
+  void TakeIn(const EtcdAnswer& looked);
+  /// Of what Look() has found: that it is not what it was.
+  bool HasGoneBack(const EtcdAnswer& answer, const Known& known);
+  void GoneBack(const std::string& what);
 
   // --- What we hear
   void Refresh();
@@ -129,13 +157,17 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   std::unique_ptr<Timer> rest_;
 
   int64_t lease_ = 0;
-  std::set<int64_t> own_leases_;  // that we have given up, and etcd may not know it
+  std::deque<int64_t> own_leases_;  // that we have given up, and etcd may not know it
   Duration ttl_{};
   Instant lease_until_{};
   std::unique_ptr<Timer> keeper_;
   std::unique_ptr<Timer> expiry_;
-  int64_t session_ = 0;     // the revision at which our record was created
-  int64_t written_at_ = 0;  // the revision at which it was last changed
+  int64_t session_ = 0;  // the revision at which our record was created
+  Known known_;
+  bool doubted_ = false;  // nothing was verified since
+  bool verifying_ = false;
+  std::unique_ptr<Timer> verify_;
+  uint64_t leadership_ = 0;  // what tells us, under this lease, from other leaders
   bool troubled_ = false;
   std::optional<Instant> refused_since_;
 

@@ -22,7 +22,12 @@ size_t SizeOf(const EtcdOperation& operation) {
 
 }  // namespace
 
-EtcdOutbox::EtcdOutbox(Etcd& etcd, Loop& loop, EtcdCondition fence, EtcdTurn turn, uint64_t seed,
+std::vector<EtcdCondition> EtcdFence::Conditions() const {
+  return {{.kind = EtcdCondition::Kind::kCreatedAt, .key = key, .revision = created},
+          {.kind = EtcdCondition::Kind::kValueIs, .key = key, .value = value}};
+}
+
+EtcdOutbox::EtcdOutbox(Etcd& etcd, Loop& loop, EtcdFence fence, EtcdTurn turn, uint64_t seed,
                        Owner& owner)
     : etcd_(etcd),
       loop_(loop),
@@ -80,10 +85,11 @@ void EtcdOutbox::Send() {
                            .lease = turn_.lease});
   for (const std::string& key : {fence_.key, turn_.key})
     pending_.otherwise.push_back({.kind = EtcdOperation::Kind::kGet, .range = {.begin = key}});
-  if (!Planted(Bug::kUnfencedLeader)) {
-    pending_.conditions = {
-        fence_,
-        {.kind = EtcdCondition::Kind::kChangedAt, .key = turn_.key, .revision = turn_.changed}};
+  if (!Planted(Bug::kUnfencedLeader) && !Planted(Bug::kFenceIgnored))
+    pending_.conditions = fence_.Conditions();
+  if (!Planted(Bug::kUnfencedLeader) && !Planted(Bug::kTurnIgnored)) {
+    pending_.conditions.push_back(
+        {.kind = EtcdCondition::Kind::kChangedAt, .key = turn_.key, .revision = turn_.changed});
   }
   Try();
 }
@@ -96,7 +102,8 @@ void EtcdOutbox::Try() {
 bool EtcdOutbox::WasMade(const EtcdAnswer& answer) {
   const auto& leader = answer.results[0].pairs;
   const auto& turn = answer.results[1].pairs;
-  const bool leads = !leader.empty() && leader.front().created == fence_.revision;
+  const bool leads = !leader.empty() && leader.front().created == fence_.created &&
+                     leader.front().value == fence_.value;
   if (leads && !turn.empty() && turn.front().value == pending_.then.back().value) {
     MUSTER_ETCD_PROBE("a leader's write had been made, and its answer was lost");
     turn_.changed = turn.front().changed;

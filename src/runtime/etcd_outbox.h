@@ -25,6 +25,16 @@
 
 namespace muster {
 
+/// The key that makes a node the leader. The revision alone would do, were it not for an etcd that
+/// is restored from older data: it may give the same revision to another leader's key.
+struct EtcdFence {
+  std::string key;
+  int64_t created = 0;
+  std::string value;
+
+  std::vector<EtcdCondition> Conditions() const;
+};
+
 struct EtcdTurn {
   std::string key;
   int64_t changed = 0;  ///< The revision at which it was, when the leader read everything.
@@ -46,14 +56,16 @@ class EtcdOutbox {
     virtual void OnWritten() = 0;
   };
 
-  /// `fence` holds as long as the leader leads.
-  EtcdOutbox(Etcd& etcd, Loop& loop, EtcdCondition fence, EtcdTurn turn, uint64_t seed,
-             Owner& owner);
+  /// The key of `fence` is as it says as long as the leader leads.
+  EtcdOutbox(Etcd& etcd, Loop& loop, EtcdFence fence, EtcdTurn turn, uint64_t seed, Owner& owner);
 
   void Put(std::string key, std::string value, int64_t lease);
   void Delete(EtcdRange range);
   /// What follows is not written before all that came until now is.
   void Seal();
+  /// Whether the turn, last changed at that revision, is as this outbox has left it; or it cannot
+  /// be told, for a write is under way.
+  bool IsTurn(int64_t changed) const { return !sent_.empty() || changed == turn_.changed; }
 
  private:
   using Batch = std::map<std::string, EtcdOperation>;  // by key
@@ -67,7 +79,7 @@ class EtcdOutbox {
 
   Etcd& etcd_;
   Loop& loop_;
-  const EtcdCondition fence_;
+  const EtcdFence fence_;
   EtcdTurn turn_;
   const uint64_t seed_;
   Owner& owner_;

@@ -181,6 +181,7 @@ Result<EtcdMember> ReadEtcdMember(std::string_view key, std::string_view json) {
 std::string Write(const EtcdNotice& notice) {
   FlatJsonWriter out;
   out.Number("session", notice.session)
+      .Number("lease", notice.lease)
       .Number("said", notice.said)
       .Text("stage", WordOf(kStages, notice.stage))
       .Number("stage_round", notice.stage_round)
@@ -193,6 +194,7 @@ std::string Write(const EtcdNotice& notice) {
       .Number("world_size", notice.world_size)
       .Text("addr", notice.addr)
       .Number("port", notice.port)
+      .Text("plan", notice.plan)
       .Number("lost", notice.lost)
       .Text("lost_who", notice.lost_who)
       .Text("lost_why", notice.lost_why)
@@ -208,6 +210,7 @@ Result<EtcdNotice> ReadEtcdNotice(std::string_view key, std::string_view json) {
   FlatJsonReader in(key, json);
   EtcdNotice notice;
   notice.session = in.NumberWithin("session", 1, kAny);
+  notice.lease = in.Number("lease");
   notice.said = in.Number("said");
   notice.stage = ReadWord<EtcdNotice::Stage>(in, "stage", kStages);
   notice.stage_round = in.Number("stage_round");
@@ -220,6 +223,7 @@ Result<EtcdNotice> ReadEtcdNotice(std::string_view key, std::string_view json) {
   notice.world_size = in.Number("world_size");
   notice.addr = in.Text("addr");
   notice.port = ReadPort(in);
+  notice.plan = in.Text("plan");
   notice.lost = in.Number("lost");
   notice.lost_who = in.Text("lost_who");
   notice.lost_why = in.Text("lost_why");
@@ -243,6 +247,7 @@ std::string Write(const EtcdRun& run) {
       .Number("port", run.port)
       .Text("plan", run.plan)
       .Number("parts", run.parts)
+      .Text("last_plan", run.last_plan)
       .Truth("closed", run.closed)
       .Text("closed_by", run.closed_by);
   return out.Take();
@@ -259,6 +264,7 @@ Result<EtcdRun> ReadEtcdRun(std::string_view key, std::string_view json) {
   run.port = ReadPort(in);
   run.plan = in.Text("plan");
   run.parts = in.Number("parts");
+  run.last_plan = in.Text("last_plan");
   run.closed = in.Truth("closed");
   run.closed_by = in.Text("closed_by");
   return Checked(in, std::move(run));
@@ -305,9 +311,9 @@ Result<std::vector<EtcdSeat>> ReadPlan(std::string_view key, std::string_view js
   return Checked(in, std::move(seats));
 }
 
-std::string WriteLeader(const Node& node) {
+std::string WriteLeader(const Node& node, uint64_t token) {
   FlatJsonWriter out;
-  return out.Text("node", node.ToString()).Take();
+  return out.Text("node", node.ToString()).Text("token", Concat(token)).Take();
 }
 
 std::string WriteStatus(const RunReport& report) {

@@ -66,7 +66,8 @@ struct EtcdNotice {
     kLeft,
     kRefused,
   };
-  int64_t session = 0;  ///< Whom it was meant for.
+  int64_t session = 0;  ///< Whom it was meant for,
+  int64_t lease = 0;    ///< and the lease of its record: no two sessions have the same.
   int64_t said = 0;     ///< The last wish that was heeded.
   Stage stage = Stage::kOpened;
   int64_t stage_round = 0;
@@ -81,6 +82,7 @@ struct EtcdNotice {
   int64_t world_size = 0;
   std::string addr{};
   uint16_t port = 0;
+  std::string plan{};  ///< The name of the round's plan: no other round has it.
   // What has happened to that round since.
   int64_t lost = 0;
   std::string lost_who{};
@@ -106,8 +108,9 @@ struct EtcdRun {
   int64_t world_size = 0;
   std::string addr{};  ///< Of its rank 0.
   uint16_t port = 0;
-  std::string plan{};  ///< Who was in it: the name of its plan,
-  int64_t parts = 0;   ///< and how many keys that has.
+  std::string plan{};       ///< Who was in it: the name of its plan,
+  int64_t parts = 0;        ///< and how many keys that has.
+  std::string last_plan{};  ///< Of the round before.
   bool closed = false;
   std::string closed_by{};
 };
@@ -124,8 +127,9 @@ struct EtcdSeat {
 std::vector<std::string> WritePlan(const std::vector<EtcdSeat>& seats);
 Result<std::vector<EtcdSeat>> ReadPlan(std::string_view key, std::string_view json);
 
-/// Who leads, for people.
-std::string WriteLeader(const Node& node);
+/// Who leads. `token` tells its leadership apart from all others, also where a revision comes
+/// twice.
+std::string WriteLeader(const Node& node, uint64_t token);
 
 /// For nodes that wait, and people: the same as the coordinator's answer, with a few of the names.
 std::string WriteStatus(const RunReport& report);

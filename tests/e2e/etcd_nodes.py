@@ -76,17 +76,36 @@ class Etcd:
 
     def start(self, member):
         """Also again, with what it had."""
-        def peer(number):
-            return f"http://{self._places[number][1]}:{self._ports[number][1]}"
         place, _ = self._places[member]
         client = f"http://{self.address(member)}"
-        command = [*place, "etcd", "--name", f"m{member}", "--data-dir", os.path.join(self._folder, f"m{member}"),
-                   "--listen-client-urls", client, "--advertise-client-urls", client,
-                   "--listen-peer-urls", peer(member), "--initial-advertise-peer-urls", peer(member),
-                   "--initial-cluster", ",".join(f"m{number}={peer(number)}" for number in self.members),
-                   "--unsafe-no-fsync"]
+        command = [*place, "etcd", *self._identity(member), "--listen-client-urls", client,
+                   "--advertise-client-urls", client, "--listen-peer-urls", self._peer(member), "--unsafe-no-fsync"]
         with open(self._log(member), "ab") as log:
             self._processes[member] = child(command, stdout=log, stderr=log)
+
+    def _peer(self, member):
+        return f"http://{self._places[member][1]}:{self._ports[member][1]}"
+
+    def _identity(self, member):
+        return ["--name", f"m{member}", "--data-dir", os.path.join(self._folder, f"m{member}"),
+                "--initial-advertise-peer-urls", self._peer(member),
+                "--initial-cluster", ",".join(f"m{number}={self._peer(number)}" for number in self.members)]
+
+    def back_up(self):
+        """Returns a file with all that the cluster, of one member, knows now."""
+        file = os.path.join(self._folder, f"backup-{len(os.listdir(self._folder))}")
+        done = self.control("snapshot", "save", file)
+        if done.returncode != 0:
+            raise AssertionError(f"etcdctl snapshot save: {done.stderr}")
+        return file
+
+    def restore(self, file, *more):
+        """The cluster, of one member, ends, and comes back with the data of that file. `more`: flags of the restore."""
+        self.kill(0)
+        shutil.rmtree(os.path.join(self._folder, "m0"))
+        subprocess.run(["etcdctl", "snapshot", "restore", file, *self._identity(0), *more], capture_output=True, text=True,
+                       timeout=PATIENCE, check=True, env={**os.environ, "ETCDCTL_API": "3"})
+        self.start(0)
 
     def _log(self, member):
         return os.path.join(self._folder, f"m{member}.log")

@@ -1,0 +1,381 @@
+// One leader, in an etcd that does to its writes what the test says: what it writes, in which
+// order, and what it makes of writes that are lost, late or overtaken.
+#include "runtime/etcd_leader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/planted.h"
+#include "base/text.h"
+#include "sim/network.h"
+#include "sim/process.h"
+#include "tests/sim/etcd_fixture.h"
+#include "tests/sim/held_etcd.h"
+#include "wire/etcd_records.h"
+
+namespace muster::sim {
+namespace {
+
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+const RunSettings kTwo{.min_nodes = 2, .max_nodes = 2, .last_call = 1s, .grace = 0s};
+
+class Office final : public EtcdLeader::Owner {
+ public:
+  ~Office() override {
+    leader.reset();
+    process.Kill(Network::Ending::kSilent);
+  }
+
+  muster::Node Name(uint32_t number) const { return {Concat("10.1.0.", number), number, 0}; }
+  /// A member, as it would write itself.
+  void Write(uint32_t number, wire::EtcdMember::Wish wish, int64_t said = 1, int64_t round = -1) {
+    const wire::EtcdMember member{.hello = {.run_id = "run",
+                                            .node = Name(number),
+                                            .settings = kTwo,
+                                            .bootstrap_port = 1000,
+                                            .round = round},
+                                  .said = said,
+                                  .wish = wish,
+                                  .join_timeout = 60s};
+    etcd.By({.then = {Put(keys.Member(Name(number)), wire::Write(member))}});
+  }
+  void Join(uint32_t number) { Write(number, wire::EtcdMember::Wish::kJoin); }
+
+  /// Another leader, or the first. What the last one has under way is not made, and nobody hears.
+  void Elect(uint32_t number) {
+    leader.reset();
+    for (const size_t call : etcd.Open()) etcd.Lose(call);
+    const std::string value = wire::WriteLeader(Name(number), number);
+    etcd.By({.then = {Delete({.begin = keys.Leader()})}});
+    const int64_t epoch = etcd.By({.then = {Put(keys.Leader(), value)}}).revision;
+    leader = std::make_unique<EtcdLeader>(etcd, loop,
+                                          EtcdLeaderOptions{.keys = keys,
+                                                            .run_id = "run",
+                                                            .node = Name(number),
+                                                            .epoch = epoch,
+                                                            .value = value,
+                                                            .seed = number},
+                                          *this);
+    leader->Start();
+  }
+  void Pass(Duration time = 200ms) { scheduler.RunUntil(scheduler.now() + time); }
+  /// Whatever it asks for happens, and is answered, until it wants nothing more.
+  void Grant() {
+    for (int i = 0; i < 50; ++i) {
+      Pass();
+      if (etcd.Open().empty()) return;
+      for (const size_t call : etcd.Open()) etcd.Succeed(call);
+    }
+    FAIL() << "it never stops";
+  }
+  /// It has read everything, and waits for members.
+  void TakeOver(uint32_t number) {
+    Elect(number);
+    Pass();
+    ASSERT_EQ(etcd.Open().size(), 1u);
+    etcd.Succeed(etcd.Open().front());
+    Pass();
+  }
+  /// Calls are granted until one that writes such a key is under way; which one.
+  std::optional<size_t> Until(const std::string& prefix) {
+    for (int i = 0; i < 50; ++i) {
+      Pass();
+      for (const size_t call : etcd.Open()) {
+        const auto wrote = etcd.KeysOf(call);
+        if (std::ranges::any_of(wrote, [&](const auto& key) { return key.starts_with(prefix); }))
+          return call;
+        etcd.Succeed(call);
+      }
+    }
+    ADD_FAILURE() << "nothing is written below " << prefix;
+    return std::nullopt;
+  }
+
+  wire::EtcdNotice NoticeOf(uint32_t number) const {
+    const std::string key = keys.Notice(Name(number));
+    const auto notice = wire::ReadEtcdNotice(key, etcd.ValueOf(key));
+    return notice ? *notice : wire::EtcdNotice{};
+  }
+  wire::EtcdRun RunRecord() const {
+    const auto run = wire::ReadEtcdRun(keys.Run(), etcd.ValueOf(keys.Run()));
+    return run ? *run : wire::EtcdRun{};
+  }
+
+  void OnDeposed() override { ++deposed; }
+  void OnBroken(const Error& why) override { broken = why; }
+  void OnLeaderTrouble(const std::string& why) override { troubles.push_back(why); }
+
+  wire::EtcdKeys keys{"/muster", "run"};
+  Scheduler scheduler;
+  Trace trace;
+  Network network{scheduler, {}, 1, trace};
+  SimProcess process{scheduler, network, network.AddHost("10.1.0.0"), 2, {.start = 1h}, 2};
+  SimLoop loop{process};
+  HeldEtcd etcd{loop};
+  std::unique_ptr<EtcdLeader> leader;
+  int deposed = 0;
+  std::optional<Error> broken;
+  std::vector<std::string> troubles;
+};
+
+TEST(EtcdLeaderTest, WhoDoesNotLeadReadsNothing) {
+  Office office;
+  office.Join(1);
+  office.Elect(1);
+  office.etcd.By({.then = {Delete({.begin = office.keys.Leader()})}});
+  office.Grant();
+  EXPECT_EQ(office.deposed, 1);
+  EXPECT_EQ(office.etcd.calls.size(), 1u);
+}
+
+TEST(EtcdLeaderTest, AReadThatIsLostIsMadeAgain) {
+  Office office;
+  office.Join(1);
+  office.Elect(1);
+  office.etcd.Lose(0);
+  office.Pass(2s);
+  EXPECT_THAT(office.troubles, Contains(HasSubstr("no answer")));
+  office.Grant();
+  EXPECT_EQ(office.NoticeOf(1).stage, wire::EtcdNotice::Stage::kAdmitted);
+}
+
+// Says whether nobody is told of a round before it is written down: first who is in it, then that
+// it is the last one.
+bool NobodyIsToldOfARoundThatMayBeLost() {
+  Office office;
+  office.Join(1);
+  office.Join(2);
+  office.TakeOver(1);
+  bool is_planned = false;
+  bool is_recorded = false;
+  for (int i = 0; i < 50; ++i) {
+    for (const size_t call : office.etcd.Open()) {
+      for (const std::string& key : office.etcd.KeysOf(call)) {
+        if (key == office.keys.Run() && !is_planned) return false;
+        if (key.starts_with(office.keys.Notices()) && !is_recorded) return false;
+      }
+      const std::string first = office.etcd.KeysOf(call).front();
+      office.etcd.Make(call);
+      EXPECT_LE(office.etcd.Open().size(), 1u);
+      office.Pass();  // as long as it is not answered, nothing follows
+      EXPECT_EQ(office.etcd.Open(), std::vector<size_t>{call});
+      office.etcd.Answer(call);
+      is_planned = is_planned || first.starts_with(office.keys.Plans());
+      is_recorded = is_recorded || first == office.keys.Run();
+    }
+    office.Pass();
+  }
+  return office.NoticeOf(1).round == 0 && office.NoticeOf(2).round == 0;
+}
+
+TEST(EtcdLeaderTest, NobodyIsToldOfARoundThatMayBeLost) {
+  EXPECT_TRUE(NobodyIsToldOfARoundThatMayBeLost());
+}
+
+TEST(EtcdLeaderTest, ARoundWhosePlanWasLostIsWrittenAgainAndToldOnce) {
+  Office office;
+  office.Join(1);
+  office.Join(2);
+  office.TakeOver(1);
+  const auto plan = office.Until(office.keys.Plans());
+  ASSERT_TRUE(plan);
+  office.etcd.Lose(*plan);
+  office.Grant();
+  EXPECT_EQ(office.RunRecord().round, 0);
+  EXPECT_EQ(office.NoticeOf(1).plan, office.RunRecord().plan);
+  EXPECT_EQ(office.NoticeOf(2).plan, office.RunRecord().plan);
+  // The one that was given up is made at last.
+  const int64_t revision = office.etcd.state.revision();
+  office.etcd.Make(*plan);
+  EXPECT_EQ(office.etcd.state.revision(), revision);
+}
+
+TEST(EtcdLeaderTest, ARoundOfWhichOnlyTheAnswerWasLostIsNotCompletedTwice) {
+  Office office;
+  office.Join(1);
+  office.Join(2);
+  office.TakeOver(1);
+  const auto run = office.Until(office.keys.Run());
+  ASSERT_TRUE(run);
+  office.etcd.Make(*run);
+  const std::string plan = office.RunRecord().plan;
+  office.etcd.Lose(*run);
+  office.Grant();
+  EXPECT_EQ(office.RunRecord().plan, plan);
+  EXPECT_EQ(office.NoticeOf(1).round, 0);
+  EXPECT_EQ(office.deposed, 0);
+}
+
+TEST(EtcdLeaderTest, APlanThatNobodyWasToldOfIsNotTheNextLeaders) {
+  Office office;
+  office.Join(1);
+  office.Join(2);
+  office.TakeOver(1);
+  const auto run = office.Until(office.keys.Run());
+  ASSERT_TRUE(run);  // the plan is written, the record is not
+  office.TakeOver(2);
+  office.Grant();
+  EXPECT_EQ(office.RunRecord().round, 0) << "the first one, for nobody has heard of another";
+  EXPECT_THAT(office.RunRecord().plan, HasSubstr("-"));
+  // What the first leader had under way is made at last: it does not lead any more.
+  const std::string plan = office.RunRecord().plan;
+  office.etcd.Make(*run);
+  EXPECT_EQ(office.RunRecord().plan, plan);
+  std::vector<std::string> plans;
+  for (const auto& [key, pair] : office.etcd.state.pairs()) {
+    if (key.starts_with(office.keys.Plans())) plans.push_back(key);
+  }
+  EXPECT_THAT(plans, ElementsAre(office.keys.Plan(plan, 0))) << "and its plan is cleared away";
+}
+
+TEST(EtcdLeaderTest, TheNextLeaderTellsWhatTheLastOneHadPromised) {
+  Office office;
+  office.Join(1);
+  office.Join(2);
+  office.TakeOver(1);
+  ASSERT_TRUE(office.Until(office.keys.Notices()));  // not made: the leader is gone
+  const std::string plan = office.RunRecord().plan;
+  ASSERT_EQ(office.NoticeOf(1).round, -1);
+  office.TakeOver(2);
+  office.Grant();
+  EXPECT_EQ(office.RunRecord().round, 0);
+  EXPECT_EQ(office.RunRecord().plan, plan);
+  for (const uint32_t number : {1u, 2u}) {
+    EXPECT_EQ(office.NoticeOf(number).round, 0);
+    EXPECT_EQ(office.NoticeOf(number).plan, plan);
+  }
+}
+
+// Says whether a leader that another one has followed writes nothing more, whoever comes.
+bool ALeaderThatWasFollowedWritesNothing() {
+  Office office;
+  office.TakeOver(1);
+  const std::string other = wire::WriteLeader(office.Name(2), 2);
+  office.etcd.By({.then = {Delete({.begin = office.keys.Leader()})}});
+  office.etcd.By({.then = {Put(office.keys.Leader(), other)}});
+  office.Join(1);
+  office.Join(2);
+  office.etcd.Tell();
+  office.Grant();
+  return office.deposed >= 1 && office.RunRecord().round < 0 && office.NoticeOf(1).session == 0;
+}
+
+TEST(EtcdLeaderTest, ALeaderThatWasFollowedWritesNothing) {
+  EXPECT_TRUE(ALeaderThatWasFollowedWritesNothing());
+}
+
+// Says whether what a leader wrote before it had to begin anew, and is made after that, is void.
+bool AnOldWriteDoesNotBringBackAnOldRun() {
+  Office office;
+  office.Join(1);
+  office.Join(2);
+  office.TakeOver(1);
+  const auto run = office.Until(office.keys.Run());
+  if (!run) return false;
+  const EtcdTransaction late = office.etcd.calls[*run].transaction;
+  office.etcd.Succeed(*run);
+  office.Grant();
+  for (const uint32_t number : {1u, 2u}) office.Write(number, wire::EtcdMember::Wish::kJoin, 2, 0);
+  office.etcd.Tell();
+  office.Grant();
+  EXPECT_EQ(office.RunRecord().round, 1);
+  static_cast<void>(office.etcd.state.Commit(late));
+  return office.RunRecord().round == 1;
+}
+
+TEST(EtcdLeaderTest, AnOldWriteDoesNotBringBackAnOldRun) {
+  EXPECT_TRUE(AnOldWriteDoesNotBringBackAnOldRun());
+}
+
+TEST(EtcdLeaderTest, WhoIsOvertakenReadsEverythingAnewAndGoesOn) {
+  Office office;
+  office.Join(1);
+  office.TakeOver(1);
+  office.Grant();
+  office.etcd.By({.then = {Put(office.keys.Turn(), "a late write of its own")}});
+  office.Join(2);
+  office.etcd.Tell();
+  office.Grant();
+  EXPECT_EQ(office.deposed, 0);
+  // The round that it could not write down is not counted twice.
+  EXPECT_EQ(office.RunRecord().round, 1);
+  EXPECT_EQ(office.NoticeOf(1).round, 1);
+  EXPECT_EQ(office.NoticeOf(2).round, 1);
+}
+
+TEST(EtcdLeaderTest, AfterALostConnectionItFindsWhoCameAndWhoIsGone) {
+  Office office;
+  office.Join(1);
+  office.Join(3);
+  office.TakeOver(1);
+  office.etcd.By({.then = {Delete({.begin = office.keys.Member(office.Name(3))})}});
+  office.etcd.Trouble();
+  office.Grant();
+  ASSERT_EQ(office.RunRecord().round, 0);
+  EXPECT_EQ(office.NoticeOf(1).lost, 1);
+  EXPECT_THAT(office.NoticeOf(1).lost_who, StartsWith("10.1.0.3"));
+  office.Join(2);
+  office.Write(1, wire::EtcdMember::Wish::kJoin, 2, 0);
+  office.etcd.Trouble();
+  office.Grant();
+  EXPECT_EQ(office.RunRecord().round, 1);
+  EXPECT_EQ(office.NoticeOf(2).round, 1);
+}
+
+TEST(EtcdLeaderTest, AfterALostConnectionItFindsThatItsWritesAreGone) {
+  Office office;
+  office.Join(1);
+  office.Join(2);
+  office.TakeOver(1);
+  const EtcdState backup = office.etcd.state;
+  office.Grant();
+  ASSERT_EQ(office.NoticeOf(2).round, 0);
+  office.etcd.state.Restore(backup);
+  ASSERT_EQ(office.NoticeOf(2).round, -1);
+  office.etcd.Trouble();
+  office.Grant();
+  EXPECT_EQ(office.NoticeOf(1).round, 1) << "those who wish, and no round is counted twice";
+  EXPECT_EQ(office.NoticeOf(2).round, 1);
+  EXPECT_EQ(office.NoticeOf(2).plan, office.RunRecord().plan);
+}
+
+#ifdef MUSTER_INSTRUMENTED
+
+class EtcdLeaderBugTest : public testing::Test {
+ protected:
+  void TearDown() override { planted_bug = Bug::kNone; }
+};
+
+TEST_F(EtcdLeaderBugTest, WithoutTheFenceALeaderThatWasFollowedWritesOn) {
+  planted_bug = Bug::kFenceIgnored;
+  EXPECT_FALSE(ALeaderThatWasFollowedWritesNothing());
+  EXPECT_TRUE(AnOldWriteDoesNotBringBackAnOldRun());
+}
+
+TEST_F(EtcdLeaderBugTest, WithoutTheTurnAnOldWriteBringsBackAnOldRun) {
+  planted_bug = Bug::kTurnIgnored;
+  EXPECT_FALSE(AnOldWriteDoesNotBringBackAnOldRun());
+  EXPECT_TRUE(ALeaderThatWasFollowedWritesNothing());
+}
+
+TEST_F(EtcdLeaderBugTest, WithoutTheRecordNodesAreToldOfWhatMayBeLost) {
+  planted_bug = Bug::kUncommittedRound;
+  EXPECT_FALSE(NobodyIsToldOfARoundThatMayBeLost());
+}
+
+#endif
+
+}  // namespace
+}  // namespace muster::sim

@@ -1,0 +1,141 @@
+// Nodes that meet in a simulated etcd, each with a link of its own and nothing above it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "runtime/etcd_link.h"
+#include "tests/sim/etcd_fixture.h"
+#include "wire/etcd_records.h"
+
+namespace muster::sim {
+
+class LinkNode final : public RendezvousLinkOwner {
+ public:
+  LinkNode(Scheduler& scheduler, Network& network, SimEtcd& etcd, uint32_t pid,
+           const RunSettings& settings)
+      : process(scheduler, network, network.AddHost(Concat("10.1.0.", pid)), pid, {.start = 1h},
+                pid),
+        loop(process) {
+    link = std::make_unique<EtcdLink>(
+        loop,
+        EtcdLinkOptions{.connect = etcd.ConnectorOf(process),
+                        .hello = {.run_id = "a run/1",
+                                  .node = {Concat("10.1.0.", pid), pid, 0},
+                                  .settings = settings,
+                                  .bootstrap_port = 1000},
+                        .seed = pid},
+        *this);
+    link->Start();
+  }
+  ~LinkNode() override { Kill(); }
+
+  void Kill() {
+    if (process.alive()) process.Kill(Network::Ending::kSilent);
+    link.reset();
+  }
+  /// As a handler does when it is destroyed.
+  void Go() {
+    link->Farewell([] {});
+  }
+
+  const Push* Last(Push::Kind kind) const {
+    const auto found =
+        std::find_if(heard.rbegin(), heard.rend(), [&](const Push& p) { return p.kind == kind; });
+    return found == heard.rend() ? nullptr : &*found;
+  }
+  size_t Count(Push::Kind kind) const {
+    return static_cast<size_t>(
+        std::ranges::count_if(heard, [&](const Push& push) { return push.kind == kind; }));
+  }
+
+  void OnPush(const Push& push) override { heard.push_back(push); }
+  void OnReport(std::optional<RunReport> given) override { report = std::move(given); }
+  void OnTrouble(const std::string& why) override { troubles.push_back(why); }
+  void OnPlainServer() override { ADD_FAILURE(); }
+  void OnPlaceLost(const std::string& why) override { place_lost = why; }
+  void OnFailed(const Error& why) override { failure = why; }
+
+  SimProcess process;
+  SimLoop loop;
+  std::unique_ptr<EtcdLink> link;
+  std::vector<Push> heard;
+  std::vector<std::string> troubles;
+  std::optional<RunReport> report;
+  std::optional<std::string> place_lost;
+  std::optional<Error> failure;
+};
+
+class EtcdLinkTest : public SimEtcdTest {
+ protected:
+  ~EtcdLinkTest() override {
+    nodes.clear();
+    buried_.clear();
+  }
+
+  LinkNode& Node() {
+    const uint32_t pid = 100 + made_++;
+    nodes[pid] = std::make_unique<LinkNode>(scheduler, network, etcd, pid, settings);
+    return *nodes[pid];
+  }
+  LinkNode& Joining() {
+    LinkNode& node = Node();
+    node.link->Join(60s);
+    return node;
+  }
+
+  /// They are forgotten; but what was to happen to them is still planned.
+  void Bury() {
+    for (auto& [pid, node] : nodes) buried_.push_back(std::move(node));
+    nodes.clear();
+  }
+
+  /// Whoever of the living has a place in that round: their ranks.
+  std::multiset<int64_t> Ranks(int64_t round) const {
+    std::multiset<int64_t> ranks;
+    for (const auto& [pid, node] : nodes) {
+      for (const Push& push : node->heard) {
+        if (push.kind == Push::Kind::kComplete && push.round == round) ranks.insert(push.rank);
+      }
+    }
+    return ranks;
+  }
+  LinkNode* Leader() const {
+    for (const auto& [pid, node] : nodes) {
+      if (node->link && node->link->leads()) return node.get();
+    }
+    return nullptr;
+  }
+  std::vector<LinkNode*> Others(const LinkNode* than) const {
+    std::vector<LinkNode*> others;
+    for (const auto& [pid, node] : nodes) {
+      if (node.get() != than && node->link) others.push_back(node.get());
+    }
+    return others;
+  }
+  std::string ValueOf(const std::string& key) {
+    const auto answer = Commit({.then = {Get({.begin = key})}});
+    const auto& found = answer->results.front().pairs;
+    return found.empty() ? "" : found.front().value;
+  }
+
+  RunSettings settings{.min_nodes = 3, .max_nodes = 4, .last_call = 1s, .grace = 0s};
+  wire::EtcdKeys keys{"/muster", "a run/1"};
+  std::map<uint32_t, std::unique_ptr<LinkNode>> nodes;
+
+ private:
+  uint32_t made_ = 0;
+  std::vector<std::unique_ptr<LinkNode>> buried_;
+};
+
+}  // namespace muster::sim

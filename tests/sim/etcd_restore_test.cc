@@ -1,0 +1,256 @@
+// An etcd that is restored from an older backup: what its nodes were told since did not happen any
+// more, and each of them must notice.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/sim/etcd_link_fixture.h"
+#include "wire/etcd_records.h"
+
+namespace muster::sim {
+namespace {
+
+using Kind = Push::Kind;
+using ::testing::HasSubstr;
+
+class EtcdRestoreTest : public EtcdLinkTest {
+ protected:
+  /// All of these nodes in the next round; its number.
+  int64_t Meet(const std::vector<LinkNode*>& all) {
+    for (LinkNode* node : all) node->link->Join(60s);
+    Run(3s);
+    return RoundOf(all);
+  }
+  /// The round in which all of these are, and nobody else; -1: none.
+  static int64_t RoundOf(const std::vector<LinkNode*>& all) {
+    std::set<int64_t> rounds;
+    std::set<int64_t> ranks;
+    for (const LinkNode* node : all) {
+      const Push* place = node->Last(Kind::kComplete);
+      if (place == nullptr || place->world_size != std::ssize(all)) return -1;
+      rounds.insert(place->round);
+      ranks.insert(place->rank);
+    }
+    return rounds.size() == 1 && ranks.size() == all.size() ? *rounds.begin() : -1;
+  }
+
+  /// The cluster ends, and comes back with the data of then.
+  void Restore(const EtcdState& backup) {
+    cluster().Kill(Network::Ending::kTold);
+    Run(100ms);
+    etcd.Restore(backup);
+    StartCluster();
+  }
+};
+
+TEST_F(EtcdRestoreTest, EveryMemberHearsThatItsRoundIsGoneAndAllMeetAgain) {
+  settings.min_nodes = settings.max_nodes = 3;
+  for (int i = 0; i < 3; ++i) Node();
+  const std::vector<LinkNode*> all = Others(nullptr);
+  ASSERT_EQ(Meet(all), 0);
+  const EtcdState backup = etcd.state();
+  ASSERT_EQ(Meet(all), 1);
+  Restore(backup);
+  Run(1s);  // shorter than any lease
+  for (const LinkNode* node : all) {
+    ASSERT_TRUE(node->place_lost) << "also the leader";
+    EXPECT_THAT(*node->place_lost, HasSubstr("older data"));
+  }
+  EXPECT_EQ(Meet(all), 2) << "no round is counted twice for who remembers it";
+  EXPECT_NE(Leader(), nullptr);
+}
+
+TEST_F(EtcdRestoreTest, ABackupFromBeforeTheRunTakesEverything) {
+  settings.min_nodes = settings.max_nodes = 3;
+  const EtcdState backup = etcd.state();
+  for (int i = 0; i < 3; ++i) Node();
+  const std::vector<LinkNode*> all = Others(nullptr);
+  ASSERT_EQ(Meet(all), 0);
+  Restore(backup);
+  Run(1s);
+  for (const LinkNode* node : all) ASSERT_TRUE(node->place_lost);
+  EXPECT_EQ(Meet(all), 1);
+}
+
+TEST_F(EtcdRestoreTest, ARevisionThatHasCaughtUpHidesNothing) {
+  settings.min_nodes = settings.max_nodes = 3;
+  for (int i = 0; i < 3; ++i) Node();
+  const std::vector<LinkNode*> all = Others(nullptr);
+  ASSERT_EQ(Meet(all), 0);
+  const EtcdState backup = etcd.state();
+  ASSERT_EQ(Meet(all), 1);
+  const int64_t revision = etcd.state().revision();
+  for (LinkNode* node : all) network.Cut(node->process.host(), there);
+  Restore(backup);
+  while (etcd.state().revision() <= revision + 10)
+    ASSERT_TRUE(Commit({.then = {Put("somebody/else", "")}}));
+  network.MendAll();
+  Run(2s);
+  for (const LinkNode* node : all) ASSERT_TRUE(node->place_lost);
+  EXPECT_EQ(Meet(all), 2);
+}
+
+TEST_F(EtcdRestoreTest, AWishThatIsGoneIsSaidAgain) {
+  settings.min_nodes = settings.max_nodes = 4;
+  Joining();
+  Joining();
+  LinkNode& third = Node();
+  Run(1s);
+  const EtcdState backup = etcd.state();
+  third.link->Join(60s);
+  Run(1s);
+  ASSERT_EQ(third.Count(Kind::kAdmitted), 1u);
+  Restore(backup);
+  Run(1s);
+  Joining();
+  Run(3s);
+  EXPECT_EQ(RoundOf(Others(nullptr)), 0);
+}
+
+TEST_F(EtcdRestoreTest, WhoWaitsForTheNextRoundGetsIntoIt) {
+  settings.min_nodes = 3;
+  settings.max_nodes = 4;
+  for (int i = 0; i < 3; ++i) Node();
+  const std::vector<LinkNode*> members = Others(nullptr);
+  ASSERT_EQ(Meet(members), 0);
+  const EtcdState backup = etcd.state();
+  LinkNode& waiter = Joining();
+  Run(1s);
+  ASSERT_EQ(waiter.Count(Kind::kWaiting), 1u);
+  Restore(backup);
+  Run(2s);
+  EXPECT_GE(waiter.Count(Kind::kOpened), 2u);
+  for (LinkNode* node : members) node->link->Join(60s);
+  Run(5s);
+  EXPECT_GE(RoundOf(Others(nullptr)), 1);
+}
+
+TEST_F(EtcdRestoreTest, ARoundOfTheSameNumberHasKeysOfItsOwn) {
+  settings.min_nodes = settings.max_nodes = 3;
+  const EtcdState backup = etcd.state();
+  for (int i = 0; i < 3; ++i) Joining();
+  Run(3s);
+  const std::string before = nodes.begin()->second->Last(Kind::kComplete)->who;
+  EXPECT_THAT(before, testing::StartsWith("0-"));
+  for (LinkNode* node : Others(nullptr)) node->Kill();
+  Bury();
+  Restore(backup);
+  for (int i = 0; i < 3; ++i) Joining();
+  Run(3s);
+  ASSERT_EQ(RoundOf(Others(nullptr)), 0);
+  const std::string after = nodes.begin()->second->Last(Kind::kComplete)->who;
+  EXPECT_THAT(after, testing::StartsWith("0-"));
+  EXPECT_NE(before, after);
+}
+
+// In the backup its wish is not granted yet: the restored etcd grants it once more, with others,
+// and has overtaken every revision that the node knew when it is heard again.
+TEST_F(EtcdRestoreTest, AWishThatIsGrantedTwiceShowsThatTheFirstPlaceIsGone) {
+  settings.min_nodes = settings.max_nodes = 3;
+  settings.keep_alive_max_attempt = 8;  // its lease outlives all of this
+  Joining();
+  LinkNode& late = Joining();
+  Run(1s);
+  const EtcdState backup = etcd.state();
+  Joining();
+  Run(1s);
+  const std::vector<LinkNode*> all = Others(nullptr);
+  ASSERT_EQ(RoundOf(all), 0);
+  network.Cut(late.process.host(), there);
+  Restore(backup);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(Commit({.then = {Put("somebody/else", "")}}));
+    Run(50ms);
+    for (LinkNode* node : Others(&late)) {
+      if (node->place_lost && node->Count(Kind::kOpened) == 2) node->link->Join(60s);
+    }
+  }
+  ASSERT_FALSE(late.place_lost);
+  ASSERT_GT(Others(&late).front()->Last(Kind::kComplete)->round, 0) << "with the late one's wish";
+  network.MendAll();
+  Run(3s);  // until it tries to connect once more
+  ASSERT_TRUE(late.place_lost);
+  EXPECT_THAT(*late.place_lost, HasSubstr("older data"));
+}
+
+TEST_F(EtcdRestoreTest, ALeaderWhoseKeyIsBackLeads) {
+  settings.min_nodes = settings.max_nodes = 2;
+  LinkNode& first = Joining();
+  LinkNode& second = Joining();
+  Run(1s);
+  ASSERT_EQ(RoundOf({&first, &second}), 0);
+  LinkNode* led = Leader();
+  LinkNode* other = led == &first ? &second : &first;
+  const EtcdState backup = etcd.state();
+  led->process.Pause();  // so that the other one leads next
+  ASSERT_TRUE(Commit({.then = {Delete({.begin = keys.Leader()})}}));
+  Run(500ms);
+  led->process.Resume();
+  Joining();  // a spare: whoever leads has something to write
+  Run(500ms);
+  ASSERT_FALSE(led->link->leads());
+  ASSERT_TRUE(other->link->leads());
+  const int64_t revision = etcd.state().revision();
+  network.Cut(led->process.host(), there);
+  Restore(backup);
+  while (etcd.state().revision() <= revision)
+    ASSERT_TRUE(Commit({.then = {Put("somebody/else", "")}}));
+  network.MendAll();
+  Run(1s);
+  EXPECT_TRUE(led->link->leads()) << "its lease keeps the key, and nobody else could";
+  EXPECT_FALSE(other->link->leads());
+}
+
+// Those who came after the backup are not there any more, and nobody tells the leader.
+TEST_F(EtcdRestoreTest, ALeaderDoesNotWaitForWhoIsGoneWithTheBackup) {
+  settings.min_nodes = settings.max_nodes = 3;
+  LinkNode& leader = Joining();
+  Run(1s);
+  ASSERT_TRUE(leader.link->leads());
+  const EtcdState backup = etcd.state();
+  LinkNode& dead = Joining();
+  Run(1s);
+  dead.Kill();
+  const int64_t revision = etcd.state().revision();
+  network.Cut(leader.process.host(), there);
+  Restore(backup);
+  while (etcd.state().revision() <= revision)
+    ASSERT_TRUE(Commit({.then = {Put("somebody/else", "")}}));
+  network.MendAll();
+  Run(1s);
+  LinkNode& second = Joining();
+  Run(1s);
+  EXPECT_EQ(second.Count(Kind::kComplete), 0u) << "two of three";
+  LinkNode& third = Joining();
+  Run(1s);
+  EXPECT_GE(RoundOf({&leader, &second, &third}), 0);
+}
+
+// An own record under a lease that has long been over comes back with the backup: it is no other
+// node's.
+TEST_F(EtcdRestoreTest, WhoFindsARecordOfItsPastGoesOn) {
+  settings.min_nodes = settings.max_nodes = 3;
+  for (int i = 0; i < 3; ++i) Node();
+  const std::vector<LinkNode*> all = Others(nullptr);
+  ASSERT_EQ(Meet(all), 0);
+  const EtcdState backup = etcd.state();
+  LinkNode* paused = Others(Leader()).front();
+  paused->process.Pause();
+  Run(10s);
+  paused->process.Resume();
+  ASSERT_EQ(Meet(all), 1);
+  Restore(backup);
+  Run(1500ms);  // its old lease lasts longer
+  for (const LinkNode* node : all) {
+    EXPECT_TRUE(node->place_lost);
+    EXPECT_EQ(node->Count(Kind::kRefused), 0u);
+  }
+  EXPECT_EQ(Meet(all), 2);
+}
+
+}  // namespace
+}  // namespace muster::sim
