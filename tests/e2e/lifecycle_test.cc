@@ -13,6 +13,7 @@
 #include "muster/tcp_store.h"
 #include "support/background.h"
 #include "support/errors.h"
+#include "support/machine.h"
 #include "support/raw_client.h"
 
 namespace muster::test {
@@ -172,21 +173,20 @@ TEST(ServerLifecycleTest, Item105_OneServerIsReachedByIpv4Ipv6AndName) {
   const StoreServer server({.threads = 2});  // all interfaces, which is what makes it dual
   Connect(server.port(), "127.0.0.1")->Set("k", "v");
   EXPECT_EQ(Connect(server.port(), "localhost")->Get("k"), "v");
-  if (HasIpv6()) {
-    EXPECT_EQ(Connect(server.port(), "::1")->Get("k"), "v");
-    EXPECT_EQ(RawClient::Validated(server.port(), Family::kIpv6).AskBlob(GetBytes("/k")), "v");
-  }
+  MUSTER_REQUIRE(Ipv6Need());
+  EXPECT_EQ(Connect(server.port(), "::1")->Get("k"), "v");
+  EXPECT_EQ(RawClient::Validated(server.port(), Family::kIpv6).AskBlob(GetBytes("/k")), "v");
 }
 
 TEST(ServerLifecycleTest, Item105_AServerOnIpv6Only) {
-  if (!HasIpv6()) return;
+  MUSTER_REQUIRE(Ipv6Need());
   const StoreServer server({.host = "::1", .threads = 1});
   EXPECT_EQ(server.address(), "[::1]:" + std::to_string(server.port()));
   EXPECT_EQ(Connect(server.port(), "::1")->Add("n", 1), 1);
 }
 
 TEST(ServerLifecycleTest, Item105_AServerToldAnAddressListensThereOnly) {
-  if (!HasIpv6()) return;
+  MUSTER_REQUIRE(Ipv6Need());
   const StoreServer server(OnLoopback());
   EXPECT_THROW(RawClient client(server.port(), Family::kIpv6), std::runtime_error);
 }
