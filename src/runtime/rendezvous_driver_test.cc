@@ -41,7 +41,52 @@ class DriverTest : public ::testing::Test {
   RendezvousDriver driver;
 };
 
-TEST_F(DriverTest, Rdzv061Rdzv062AChangeIsReadDecidedAndWritten) {
+TEST_F(DriverTest, Rdzv061TheDecisionIsAboutThisNodeTheLiveStateTheRulesAndTheGivenDeadline) {
+  // Stored is a complete round of two that have been silent for too long. In the live state, from
+  // which they are purged, there is a place in the next round.
+  const RendezvousRules two = MinMax(2, 2);
+  SharedDocument own(cell, two, clock, 1s);
+  RendezvousDriver joining(own, cell, Named("c"), two, clock, 7,
+                           {.on_action = [this](Action action, const RendezvousState&) {
+                             actions.push_back(action);
+                             if (actions.size() > 100)
+                               cell.failure = Error{Code::kUnavailable, "changes without end"};
+                           }});
+  cell.Put(Complete(With({"a", "b"})));
+  ASSERT_TRUE(own.Sync(SharedDocument::Freshness::kNow));
+  for (int look = 0; look < 4; ++look) {
+    clock.now = clock.now + two.keep_alive_interval;
+    ASSERT_TRUE(own.Sync(SharedDocument::Freshness::kNow));
+  }
+  ASSERT_EQ(own.shared().participants.size(), 2u);
+  ASSERT_EQ(own.state().participants.size(), 0u);
+
+  // Neither the time to join (600 s) nor the last call (30 s).
+  const Instant deadline = clock.now + 77s;
+  std::optional<WaitSnapshot> seen;
+  cell.on_get = [&] {
+    if (const auto now = joining.Snapshot(); now && clock.now < deadline) seen = *now;
+    if (clock.now > deadline + 60s) cell.failure = Error{Code::kUnavailable, "far too late"};
+  };
+  EXPECT_EQ(Finish(joining.Join(deadline)), Action::kErrorTimeout);
+  EXPECT_EQ(actions.front(), Action::kAddToParticipants) << "on the live state";
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->deadline, deadline);
+  EXPECT_EQ(seen->state.round, 1);
+  EXPECT_EQ(seen->state.participants, (std::map<Node, int64_t>{{Named("c"), 0}})) << "own node";
+  EXPECT_FALSE(seen->state.complete) << "by the rules, one is not enough";
+  EXPECT_GT(clock.now, deadline);
+  EXPECT_LE(clock.now, deadline + 1s) << "one look later";
+
+  // Other rules, another decision about the same.
+  const RendezvousRules one = MinMax(1, 1);
+  SharedDocument its(cell, one, clock, 1s);
+  RendezvousDriver alone(its, cell, Named("c"), one, clock, 7, {});
+  EXPECT_EQ(Finish(alone.Join(clock.now + 1s)), Action::kFinish);
+  EXPECT_TRUE(cell.state().complete);
+}
+
+TEST_F(DriverTest, Rdzv062AChangeIsReadDecidedAndWritten) {
   cell.Put(With({"a", "b"}));
   EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.timeout.join)), Action::kFinish);
   EXPECT_EQ(actions, std::vector{Action::kAddToParticipants});
@@ -58,18 +103,41 @@ TEST_F(DriverTest, Rdzv063WhatIsDoneIsNotWrittenAgain) {
   EXPECT_EQ(cell.sets, 0);
 }
 
-TEST_F(DriverTest, Rdzv064ClosedAndTooLateWriteNothing) {
+TEST_F(DriverTest, Rdzv064ClosedAndTooLateEndAfterOneSyncAndMarkNothing) {
   RendezvousState closed = With({"a"});
   closed.closed = true;
-  cell.Put(closed);
-  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.timeout.join)), Action::kErrorClosed);
-  EXPECT_EQ(cell.sets, 0);
-  EXPECT_EQ(cell.gets, 1);
-
-  cell.Put(With({"c"}));
-  clock.now = clock.now + 2s;
-  EXPECT_EQ(Finish(driver.Exit(clock.now + (-1ns))), Action::kErrorTimeout);
-  EXPECT_EQ(cell.sets, 0);
+  const auto exactly_one_sync = [&](const RendezvousState& stored, Action error, auto operation) {
+    cell.Put(stored);
+    clock.now = clock.now + 2s;  // the copy is too old
+    const auto [gets, reads, writes_before] =
+        std::tuple(cell.gets, document.reads(), document.writes());
+    EXPECT_EQ(Finish(operation()), error);
+    EXPECT_EQ(cell.gets, gets + 1);
+    EXPECT_EQ(document.reads(), reads + 1);
+    EXPECT_EQ(document.writes(), writes_before);
+    EXPECT_FALSE(document.dirty());
+    EXPECT_EQ(document.state(), stored) << "nor changed";
+    EXPECT_EQ(cell.sets, 0);
+    EXPECT_EQ(cell.state(), stored);
+    EXPECT_EQ(actions, std::vector<Action>());
+    EXPECT_EQ(writes, std::vector<bool>());
+    EXPECT_EQ(clock.slept, std::vector<Duration>()) << "at once";
+  };
+  {
+    SCOPED_TRACE("join, closed");
+    exactly_one_sync(closed, Action::kErrorClosed,
+                     [&] { return driver.Join(clock.now + rules.timeout.join); });
+  }
+  {
+    SCOPED_TRACE("join, too late");
+    exactly_one_sync(With({"a"}), Action::kErrorTimeout,
+                     [&] { return driver.Join(clock.now + (-6s)); });
+  }
+  {
+    SCOPED_TRACE("exit, too late");
+    exactly_one_sync(With({"c"}), Action::kErrorTimeout,
+                     [&] { return driver.Exit(clock.now + (-1ns)); });
+  }
 }
 
 TEST_F(DriverTest, Rdzv065WhoHasNothingToDoLooksAgainAtMostASecondLaterAndWritesNothing) {

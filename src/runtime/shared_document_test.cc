@@ -1,5 +1,6 @@
 #include "runtime/shared_document.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/rendezvous/story.h"
@@ -12,6 +13,7 @@ namespace {
 using testing::Complete;
 using testing::FakeCell;
 using testing::FakeClock;
+using ::testing::HasSubstr;
 using testing::kNoon;
 using testing::MinMax;
 using testing::Named;
@@ -138,7 +140,25 @@ TEST_F(SharedDocumentTest, Rdzv046WhatCannotBeReadIsAStateErrorThatSaysWhy) {
   const Result<Outcome> outcome = document.Sync(Freshness::kNow);
   ASSERT_FALSE(outcome);
   EXPECT_EQ(outcome.error().code, Code::kProtocol);
-  EXPECT_FALSE(outcome.error().message.empty());
+  // The reader's own error, with the place: "n" is 110.
+  EXPECT_EQ(outcome.error().message, wire::ReadState("no pickle at all").error().message);
+  EXPECT_THAT(outcome.error().message, HasSubstr("110 at byte 0"));
+}
+
+TEST_F(SharedDocumentTest, Rdzv046ADamagedStateIsRefusedWithTheReadersError) {
+  const std::string good = wire::WriteState(Complete(With({"a", "b"})));
+  int refused = 0;
+  for (size_t kept = 1; kept < good.size(); ++kept) {
+    const std::string damaged = good.substr(0, kept);
+    cell.Put(damaged);
+    const Result<Outcome> outcome = document.Sync(Freshness::kNow);
+    ASSERT_FALSE(outcome) << kept << " of " << good.size() << " bytes";
+    EXPECT_EQ(outcome.error().code, Code::kProtocol);
+    EXPECT_EQ(outcome.error().message, wire::ReadState(damaged).error().message);
+    EXPECT_EQ(document.state(), RendezvousState()) << "nothing of it is taken over";
+    ++refused;
+  }
+  EXPECT_GT(refused, 100);
 }
 
 TEST_F(SharedDocumentTest, Rdzv047EmptyAndForeignBytesAreStateErrorsToo) {
@@ -255,11 +275,24 @@ TEST_F(SharedDocumentTest, WhoLooksRarelyFindsTheDeadAllTheSame) {
 }
 
 TEST_F(SharedDocumentTest, Rdzv060ACopyIsNotPurged) {
-  cell.Put(Waiting(With({"a"}), "b"));
-  Sync();
+  const RendezvousState state = Waiting(With({"a"}), "b");
+  cell.Put(state);
+  Sync(Freshness::kNow);
+  // Silent for exactly as long as is allowed.
+  for (Duration silent = 0s; silent < rules.dead_after(); silent += rules.keep_alive_interval) {
+    clock.now = clock.now + rules.keep_alive_interval;
+    Sync(Freshness::kNow);
+  }
+  ASSERT_EQ(document.dropped(), std::set<Node>());
+  // A second later both are dead, and the copy is still good.
   clock.now = clock.now + 1s;
-  EXPECT_EQ(Sync(), Outcome::kCached);
-  EXPECT_TRUE(document.dropped().empty());
+  EXPECT_EQ(Sync(Freshness::kAny), Outcome::kCached);
+  EXPECT_EQ(document.dropped(), std::set<Node>());
+  EXPECT_EQ(document.state(), state);
+  // What is read at the same moment is purged.
+  EXPECT_EQ(Sync(Freshness::kNow), Outcome::kRead);
+  EXPECT_EQ(document.dropped(), (std::set{Named("a"), Named("b")}));
+  EXPECT_EQ(document.state(), RendezvousState());
 }
 
 // Found by the simulator, seed 60035383: with two heartbeats to miss, a node's own first one after

@@ -359,9 +359,9 @@ def nobody():
 
 def test_item107_no_server_is_told_in_time(nobody):
     started = time.monotonic()
-    result = muster(nobody, "ping", options=["--connect-timeout", "3"])
-    # Two seconds for starting the program on a busy machine; twice the time would be noticed.
-    assert 3 <= time.monotonic() - started < 1.2 * 3 + 2
+    result = muster(nobody, "ping", options=["--connect-timeout", "5"])
+    # A second for starting the program, too.
+    assert 5 <= time.monotonic() - started < 1.2 * 5
     assert result.status == NO_SERVER
     assert nobody.host in result.errors and str(nobody.port) in result.errors
 

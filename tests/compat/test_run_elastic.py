@@ -18,7 +18,7 @@ def start_node(job, number: int, *options: str, hosts: bool, training: list):
     )
 
 
-def kill_one_of_two(job, victim: int, *options: str) -> list[dict]:
+def kill_one_of_two(job, victim: int, *options: str, loss_is_told: bool) -> list[dict]:
     """SIGKILL of an agent while all train. What the other's workers say once they train again."""
     survivor = 3 - victim
     enough = job.directory / "enough"
@@ -37,6 +37,14 @@ def kill_one_of_two(job, victim: int, *options: str) -> list[dict]:
     workers = len(before)
     killed = {said["pid"] for said in before if said["agent"] == f"node{victim}"}
     agents[victim].kill()
+    if loss_is_told:
+        # keep_alive_interval x keep_alive_max_attempt (3) + 2 s
+        job.until(
+            lambda: "muster: begins again: round 0 has lost "
+            in job.output_of(f"node{survivor}"),
+            "the survivor begins again",
+            patience_s=1 * 3 + 2,
+        )
     after = job.until_training_with({f"node{survivor}"})
     assert not killed & set(job.processes()), "workers have outlived their agent"
     assert {said["group_world_size"] for said in after} == {1}
@@ -52,14 +60,17 @@ def test_launch093_launch099_launch154_those_who_are_left_train_on_without_a_kil
     job, victim, workers
 ):
     """Their workers fail with their peers'. That is no failure of theirs, and costs no restart."""
-    after = kill_one_of_two(job, victim, f"--nproc-per-node={workers}", "--max-restarts=0")
+    after = kill_one_of_two(
+        job, victim, f"--nproc-per-node={workers}", "--max-restarts=0", loss_is_told=True
+    )
     assert {said["attempt"] for said in after} == {0}
-    assert "muster: begins again: round 0 has lost " in job.output_of(after[0]["agent"])
 
 
 def test_launch099_with_c10d_the_loss_of_node_0_costs_a_restart(job):
     """There nobody is told of it before the heartbeats stop. The workers' failure comes first."""
-    after = kill_one_of_two(job, 1, "--rdzv-backend=c10d", "--max-restarts=1")
+    after = kill_one_of_two(
+        job, 1, "--rdzv-backend=c10d", "--max-restarts=1", loss_is_told=False
+    )
     assert {said["attempt"] for said in after} == {1}
 
 

@@ -1,4 +1,5 @@
-// What a test cannot do without, and this machine may not have: PyTorch, or etcd.
+// What a test cannot do without, and this machine may not have: PyTorch, etcd, or something of its
+// own (support/machine.h).
 #pragma once
 
 #include <gtest/gtest.h>

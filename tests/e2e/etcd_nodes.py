@@ -16,6 +16,7 @@ import time
 import unittest
 
 from fleet_of_agents import PATIENCE, until
+from needs import skip_or_fail
 from ports import free_port
 from processes import MUSTER
 
@@ -36,12 +37,6 @@ def missing():
         if not shutil.which(program):
             return f"the program '{program}' is missing"
     return ""
-
-
-def skip_or_fail(why, variable):
-    """Raises, unless there is no reason to."""
-    if why:
-        raise (AssertionError if os.environ.get(variable) == "1" else unittest.SkipTest)(why)
 
 
 def child(command, **options):

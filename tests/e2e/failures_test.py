@@ -20,6 +20,8 @@ import threading
 import time
 import unittest
 
+from needs import skip_or_fail
+
 MUSTER = os.environ["MUSTER_BIN"]
 PATIENCE = 60
 
@@ -330,10 +332,7 @@ class Network:
 class Networks(Failures):
     @classmethod
     def setUpClass(cls):
-        missing = Network.missing()
-        if missing:
-            required = os.environ.get("MUSTER_REQUIRE_NETWORKS") == "1"
-            raise (AssertionError if required else unittest.SkipTest)(missing)
+        skip_or_fail(Network.missing(), "MUSTER_REQUIRE_NETWORKS")
 
     assert_given_up = Deaths.assert_given_up
 

@@ -151,12 +151,15 @@ TEST(CrowdTest, Item044_ACrowdEachSetsAKeyAndWaitsForAll) {
 }
 
 TEST(CrowdTest, Item121_FourThousandClientsAtOnce) {
-  constexpr int kThreads = 64;
-  constexpr int kEach = 64;
+  // All at once, each on its own thread. A sanitizer keeps much for every thread: there, 64 at
+  // once.
+  constexpr int kThreads = kMemoryIsMeasurable ? 4096 : 64;
+  constexpr int kEach = 4096 / kThreads;
   // Both ends are in this process.
   ASSERT_GE(RaiseDescriptorLimit(), rlim_t{2 * kThreads * kEach + 200});
   const auto server = MakeServer(2);
   std::vector<StorePtr> stores(kThreads * kEach);
+  const Stopwatch watch;
   InParallel(kThreads, [&](int thread) {
     for (int i = 0; i < kEach; ++i) {
       StorePtr& store = stores[static_cast<size_t>(thread * kEach + i)];
@@ -166,26 +169,14 @@ TEST(CrowdTest, Item121_FourThousandClientsAtOnce) {
                                                                   .timeout = kPatience});
     }
   });
+  // None needed more than its timeout; together they needed no more, either.
+  EXPECT_LT(watch.Elapsed(), kPatience);
   EXPECT_EQ(RawClient::Validated(server->port()).AskBlob(GetBytes("init/")),
             std::to_string(kThreads * kEach));
   InParallel(kThreads, [&](int thread) {
     for (int i = 0; i < kEach; ++i) stores[static_cast<size_t>(thread * kEach + i)]->Add("n", 1);
   });
   EXPECT_EQ(stores[0]->Add("n", 0), kThreads * kEach);
-}
-
-TEST(CrowdTest, Item121_SocketsThatAllKnockBeforeAnyIsAnswered) {
-  constexpr int kClients = 4096;
-  ASSERT_GE(RaiseDescriptorLimit(), rlim_t{2 * kClients + 200});
-  const auto server = MakeServer(2);
-  std::vector<RawClient> clients;
-  for (int i = 0; i < kClients; ++i) {
-    clients.push_back(RawClient::Validated(server->port()));
-    clients.back().Send(PingBytes(static_cast<uint32_t>(i)));
-  }
-  for (int i = 0; i < kClients; ++i) {
-    ASSERT_EQ(clients[static_cast<size_t>(i)].Receive(4), U32(static_cast<uint32_t>(i)));
-  }
 }
 
 }  // namespace muster::test

@@ -8,19 +8,21 @@ import subprocess
 import unittest
 
 from launching import Launching
+from needs import skip_or_fail
 
 
 @contextlib.contextmanager
 def small_disk(folder, options):
-    """A file system of its own there; None where the system does not let us."""
+    """A file system of its own there."""
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", folder], check=False,
-                             capture_output=True).returncode == 0
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", folder], check=False, text=True,
+                             capture_output=True)
+    skip_or_fail("no small disk can be mounted here: " + mounted.stderr.strip() if mounted.returncode else "",
+                 "MUSTER_REQUIRE_DISKS")
     try:
-        yield folder if mounted else None
+        yield folder
     finally:
-        if mounted:
-            subprocess.run(["umount", folder], check=True)
+        subprocess.run(["umount", folder], check=True)
 
 
 class BadInput(Launching, unittest.TestCase):
@@ -113,16 +115,12 @@ class BadInput(Launching, unittest.TestCase):
 
     def test_a_disk_without_room_for_files(self):
         with small_disk(self.folder / "disk", "size=64k,nr_inodes=2") as disk:
-            if not disk:
-                self.skipTest("not allowed to mount a small disk")
             (disk / "taken").touch()
             self.refused("--log-dir", disk / "logs", "--no-python", self.worker, status=1,
                          says=[str(disk), "No space left"])
 
     def test_a_disk_without_space(self):
         with small_disk(self.folder / "disk", "size=64k") as disk:
-            if not disk:
-                self.skipTest("not allowed to mount a small disk")
             with self.assertRaises(OSError):
                 (disk / "taken").write_bytes(bytes(100_000))
             for option in ("-t", "-r"):
@@ -134,8 +132,6 @@ class BadInput(Launching, unittest.TestCase):
 
     def test_a_disk_that_fills_up_is_named_beside_the_failure(self):
         with small_disk(self.folder / "disk", "size=64k") as disk:
-            if not disk:
-                self.skipTest("not allowed to mount a small disk")
             worker = self.script("head -c 100000 /dev/zero")  # fails, and cannot say so: its words go there as well
             outcome = self.run_job("--log-dir", disk / "logs", "-r", "3", "--no-python", worker, status=1)
             self.assertIn("ChildFailedError", outcome.err)

@@ -8,6 +8,7 @@ import subprocess
 import unittest
 
 from fleet_of_agents import QUICK_C10D, Fleet, until
+from needs import skip_or_fail
 from ports import free_port
 
 
@@ -16,10 +17,8 @@ class EtcdJob(Fleet):
     CONF = QUICK_C10D
 
     def setUp(self):
-        if not (shutil.which("etcd") and shutil.which("etcdctl")):
-            if os.environ.get("MUSTER_REQUIRE_ETCD") == "1":
-                self.fail("etcd is required, but there are no programs 'etcd' and 'etcdctl' on the PATH")
-            self.skipTest("no etcd: there are no programs 'etcd' and 'etcdctl' on the PATH")
+        has_etcd = shutil.which("etcd") and shutil.which("etcdctl")
+        skip_or_fail("" if has_etcd else "there are no programs 'etcd' and 'etcdctl' on the PATH", "MUSTER_REQUIRE_ETCD")
         super().setUp()
         self.peers = f"http://127.0.0.1:{free_port()}"
         self.etcd = None

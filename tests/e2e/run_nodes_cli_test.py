@@ -294,23 +294,47 @@ class Scenarios:
 
 
 class WithTheCoordinator(Scenarios, Job):
-    def test_launch099_launch154_survivors_of_the_first_node_form_a_new_world(self):
+    def three_of_two_or_three(self, chosen):
+        """Three nodes in one world that needs two. The one whose worker is chosen, the others, and the worker of each."""
         self.serve()
         nodes = [self.agent(nodes="2:3", host=False) for _ in range(3)]
         before = dict(zip(nodes, self.one_world(*nodes)))
-        lost = next(node for node in nodes if before[node]["GROUP_RANK"] == "0")
-        survivors = [node for node in nodes if node is not lost]
+        lost = next(node for node in nodes if chosen(before[node]))
+        return lost, [node for node in nodes if node is not lost], before
+
+    def form_again_in_time(self, lost, survivors, before, number=signal.SIGKILL):
+        """Kills or stops a launcher. The others run a new round within interval x attempts of its heartbeats + 2 s."""
+        bound = float(self.CONF["keep_alive_interval"]) * int(self.CONF["keep_alive_max_attempt"]) + 2
         began = time.monotonic()
-        lost.process.kill()
+        lost.send(number)
         until(lambda: all(before[node].signals() for node in survivors), "survivors stop their workers")
         heard = time.monotonic() - began
         after = [node.worker(but=before.values()) for node in survivors]
-        print(f"a lost node was acted on after {heard:.2f} s, a new round ran "
-              f"{time.monotonic() - began:.2f} s after the loss")
+        formed = time.monotonic() - began
+        print(f"{number.name}: workers were stopped {heard:.2f} s after the loss, new ones ran after {formed:.2f} s; "
+              f"allowed are {bound:g} s")
+        self.assertLess(formed, bound)
         self.assertEqual(sorted(worker.rank for worker in after), [0, 1])
         self.assertEqual({worker["WORLD_SIZE"] for worker in after}, {"2"})
-        self.assertNotIn(before[lost].master, {worker.master for worker in after})
+        lost.process.kill()
         until(lambda: not lives(before[lost].pid), "its worker died with it")
+        return after
+
+    def test_launch099_survivors_of_the_first_node_form_a_new_world(self):
+        lost, survivors, before = self.three_of_two_or_three(lambda worker: worker["GROUP_RANK"] == "0")
+        after = self.form_again_in_time(lost, survivors, before)
+        self.assertNotIn(before[lost].master, {worker.master for worker in after})
+        self.finish(*survivors)
+
+    def test_launch154_a_killed_node_is_followed_by_a_new_round_in_time(self):
+        lost, survivors, before = self.three_of_two_or_three(lambda worker: worker["GROUP_RANK"] == "1")
+        self.form_again_in_time(lost, survivors, before)
+        self.finish(*survivors)
+
+    def test_launch154_a_node_that_falls_silent_is_followed_by_a_new_round_in_time(self):
+        """Nothing closes its connection: only its missing heartbeats tell."""
+        lost, survivors, before = self.three_of_two_or_three(lambda worker: worker["GROUP_RANK"] == "1")
+        self.form_again_in_time(lost, survivors, before, signal.SIGSTOP)
         self.finish(*survivors)
 
     def test_launch127_after_a_signal_others_begin_again_without_the_node_and_it_may_come_back(self):

@@ -9,6 +9,7 @@ import unittest
 import uuid
 
 from launching import MUSTER, Launching
+from needs import skip_or_fail
 from ports import free_port
 
 LEGACY = (MUSTER, "launch")
@@ -167,8 +168,9 @@ class Options(Launching, unittest.TestCase):
             self.refused(f"--rdzv-backend={backend}", f"--rdzv-endpoint={endpoint}", "--no-python", self.witness(),
                          status=1, says=["--rdzv-endpoint", endpoint])
 
-    @unittest.skipUnless(socket.has_ipv6 and can_bind("::1"), "no IPv6 on this machine")
     def test_launch030_brackets_are_taken_off_a_master_address(self):
+        skip_or_fail("" if socket.has_ipv6 and can_bind("::1") else "this machine has no address ::1",
+                     "MUSTER_REQUIRE_IPV6")
         port = str(free_port("::1"))
         seen = self.environments("--master-addr=[::1]", f"--master-port={port}")[0]
         self.assertEqual((seen["MASTER_ADDR"], seen["MASTER_PORT"]), ("::1", port))

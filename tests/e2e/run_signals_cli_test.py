@@ -13,6 +13,7 @@ import time
 import unittest
 
 from fleet_of_agents import PATIENCE, QUICK_C10D, Fleet, lives, until
+from needs import skip_or_fail
 
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
@@ -148,8 +149,8 @@ class Insisted(Alone):
         holder = subprocess.Popen([sys.executable, "-I", "-c", HOLDER, str(worker.pid)], stdin=subprocess.PIPE,
                                   stdout=subprocess.PIPE, text=True)
         self.addCleanup(holder.communicate)
-        if holder.stdout.readline() != "held\n":
-            self.skipTest("processes may not be held here (ptrace)")
+        skip_or_fail("" if holder.stdout.readline() == "held\n" else "processes may not be held here (ptrace)",
+                     "MUSTER_REQUIRE_PTRACE")
         agent.send(signal.SIGTERM)
         self.assert_ends(1, agent)
         agent.await_word("worker 0 cannot be killed, and is left behind")

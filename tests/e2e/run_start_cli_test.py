@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """How quickly `muster run` starts its workers. Not for a program with a sanitizer: those take their time to start."""
 
+import statistics
 import time
 import unittest
 
@@ -17,11 +18,12 @@ class Starting(Launching, unittest.TestCase):
             outcome = self.run_job("--rdzv-backend=static", f"--master-port={port}", "--no-python", "date", "+%s%N")
             return (int(outcome.out) - began) / 1e6
 
-        # Time that others take from this machine is not the launcher's: the quickest of many tells.
-        times = []
-        while len(times) < 200 and min(times, default=50) >= 50:
-            times.append(took())
-        self.assertLess(min(times), 50)
+        # ctest runs this test alone (tests/CMakeLists.txt). Time that others take from this machine all the same is not
+        # the launcher's: most starts must be in time, not one of many.
+        times = sorted(took() for _ in range(41))
+        print(f"start to first worker: {times[0]:.1f} ms at best, {statistics.median(times):.1f} ms in the median, "
+              f"{times[-1]:.1f} ms at worst")
+        self.assertLess(statistics.median(times), 50)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "support/machine.h"
 #include "support/session_server_test.h"
 
 namespace muster::test {
@@ -313,7 +314,7 @@ TEST_P(SessionTest, AnAddressThatANodeGivesIsKept) {
 TEST_P(SessionTest, BehindASocketForBothFamiliesAddressesAreThoseOfTheirOwn) {
   Start({.host = "", .threads = GetParam()});
   EXPECT_EQ(SessionTalker(port()).Open(HelloOf("", Patient(1, 1))).addr, "127.0.0.1");
-  if (!HasIpv6()) return;
+  MUSTER_REQUIRE(Ipv6Need());
   SessionTalker six(port(), Family::kIpv6);
   EXPECT_EQ(six.Open(HelloOf("", Patient(1, 1))).addr, "::1");
 }

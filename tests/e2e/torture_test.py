@@ -11,6 +11,8 @@ import sys
 import tempfile
 import unittest
 
+from needs import skip_or_fail
+
 MUSTER = os.environ["MUSTER_BIN"]
 SOURCE = os.environ["MUSTER_SOURCE_DIR"]
 SEED = os.environ.get("MUSTER_SEED", "673")  # all kinds of faults, spares, and an end
@@ -40,8 +42,7 @@ class Torture(unittest.TestCase):
         done = subprocess.run([sys.executable, "-m", "torture", "--muster", muster, *options], cwd=SOURCE, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=280, check=False,
                               env={**os.environ, "ASAN_OPTIONS": f"{given}:{SANITIZER}" if given else SANITIZER})
-        if done.returncode == 2 and os.environ.get("MUSTER_REQUIRE_NETWORKS") != "1":
-            self.skipTest(done.stdout.splitlines()[-1])
+        skip_or_fail(done.stdout.splitlines()[-1] if done.returncode == 2 else "", "MUSTER_REQUIRE_NETWORKS")
         return done
 
     def test_a_short_campaign_is_clean(self):
@@ -58,9 +59,7 @@ class Torture(unittest.TestCase):
         print(done.stdout)
 
     def test_a_short_campaign_in_etcd_is_clean(self):
-        why = "" if shutil.which("etcd") else "the program 'etcd' is missing"
-        if why and os.environ.get("MUSTER_REQUIRE_ETCD") != "1":
-            self.skipTest(why)
+        skip_or_fail("" if shutil.which("etcd") else "the program 'etcd' is missing", "MUSTER_REQUIRE_ETCD")
         done = self.campaign(MUSTER, "--minutes", "0.3", "--seed", ETCD_SEED, "--store", "etcd")
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertRegex(done.stdout, r"\nepisodes \d+, strikes [1-9]")

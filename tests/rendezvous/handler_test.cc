@@ -16,6 +16,7 @@
 #include "runtime/rendezvous_driver.h"
 #include "support/background.h"
 #include "support/errors.h"
+#include "wire/state_reader.h"
 
 namespace muster::test {
 
@@ -499,7 +500,7 @@ TEST_F(HandlerTest, WhatTheBackendThrowsReachesTheCallerAsItIs) {
   EXPECT_EQ(node->NextRendezvous().world_size, 1) << "and it works again";
 }
 
-TEST_F(HandlerTest, WhatIsNoStateIsAStateErrorUntilItIsOneAgain) {
+TEST_F(HandlerTest, Rdzv046WhatIsNoStateIsAStateErrorUntilItIsOneAgain) {
   const auto node = Alone(QuickSettings(1, 2));
   node->NextRendezvous();
   node->Shutdown();
@@ -509,9 +510,14 @@ TEST_F(HandlerTest, WhatIsNoStateIsAStateErrorUntilItIsOneAgain) {
         std::string("\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x02id\x85R."),
         good.substr(0, good.size() / 2), good + "tail"}) {
     cell().Put(bytes);
-    EXPECT_THROW(Alone()->NextRendezvous(), RendezvousStateError);
-    EXPECT_THROW(Alone()->IsClosed(), RendezvousStateError);
-    EXPECT_THROW(Alone()->NumNodesWaiting(), RendezvousStateError);
+    // The reader's own error is attached: what was wrong, and at which byte.
+    const std::string original = wire::ReadState(bytes).error().message;
+    ASSERT_FALSE(original.empty());
+    EXPECT_THAT(ErrorOf<RendezvousStateError>([&] { Alone()->NextRendezvous(); }),
+                HasSubstr(original));
+    EXPECT_THAT(ErrorOf<RendezvousStateError>([&] { Alone()->IsClosed(); }), HasSubstr(original));
+    EXPECT_THAT(ErrorOf<RendezvousStateError>([&] { Alone()->NumNodesWaiting(); }),
+                HasSubstr(original));
     EXPECT_FALSE(Alone()->Shutdown());
     EXPECT_EQ(cell().Bytes(), bytes) << "it is left to whoever understands it";
   }

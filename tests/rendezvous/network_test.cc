@@ -19,6 +19,7 @@
 #include "muster/tcp_store.h"
 #include "support/errors.h"
 #include "support/eventually.h"
+#include "support/machine.h"
 #include "support/raw_socket.h"
 
 namespace muster::test {
@@ -227,9 +228,8 @@ TEST(FreePortTest, APortThatIsHeldIsFreeForNobodyElseOnAnyAddress) {
   EXPECT_NE(socket.port(), 0);
   EXPECT_FALSE(CanBind("127.0.0.1", socket.port()));
   EXPECT_FALSE(CanBind("0.0.0.0", socket.port()));
-  if (HasIpv6()) {
-    EXPECT_FALSE(CanBind("::1", socket.port()));
-  }
+  MUSTER_REQUIRE(Ipv6Need());
+  EXPECT_FALSE(CanBind("::1", socket.port()));
 }
 
 TEST(FreePortTest, ThePortComesBackWithTheSocket) {

@@ -37,6 +37,7 @@ class ServerProcess {
   }
 
   uint16_t port() const { return port_; }
+  pid_t pid() const { return process_.pid(); }
   size_t ResidentBytes() const { return process_.ResidentBytes(); }
 
   /// Asks it to end; its exit status. 0 also tells that its sanitizer had nothing to say.

@@ -15,6 +15,7 @@
 
 #include "support/child_process.h"
 #include "support/eventually.h"
+#include "support/machine.h"
 #include "support/temp_dir.h"
 #include "support/worker_crew.h"
 
@@ -24,10 +25,13 @@ namespace {
 using namespace muster::test;  // NOLINT: the words of these tests
 using testing::HasSubstr;
 
-/// With a cgroup where that is possible, and without.
+/// With a cgroup, and without.
 class WorkerProcessesTest : public testing::TestWithParam<bool> {
  protected:
   WorkerProcessesTest() : crew_(WorkerProcessesOptions{.use_cgroup = GetParam()}) {}
+  void SetUp() override {
+    if (GetParam()) MUSTER_REQUIRE(CgroupNeed());
+  }
 
   Error FailureOf(const WorkerCommand& command) {
     Result<int64_t> pid = crew_->Start(0, command);

@@ -15,6 +15,7 @@
 #include "adapters/posix/worker_processes.h"
 #include "support/child_process.h"
 #include "support/eventually.h"
+#include "support/machine.h"
 #include "support/temp_dir.h"
 #include "support/worker_crew.h"
 
@@ -23,9 +24,12 @@ namespace {
 
 using namespace muster::test;  // NOLINT: the words of these tests
 
-/// With a cgroup where that is possible, and without.
+/// With a cgroup, and without.
 class WorkerTreesTest : public testing::TestWithParam<bool> {
  protected:
+  void SetUp() override {
+    if (GetParam()) MUSTER_REQUIRE(CgroupNeed());
+  }
   WorkerProcessesOptions options() const { return {.use_cgroup = GetParam()}; }
   std::string File(std::string_view name) const { return folder_.File(name); }
 
@@ -253,6 +257,7 @@ TEST_P(WorkerTreesTest, Launch150_KillingTheLauncherLeavesNoWorkerNorWhatItStart
   const Family family(launcher);
   for (const int64_t process : family.Ours()) ASSERT_TRUE(IsAlive(process));
   const pid_t pid = launcher.pid();
+  EXPECT_EQ(family.uses_cgroup, GetParam());
   EXPECT_EQ(CgroupOf(pid).empty(), !family.uses_cgroup);
   const Stopwatch watch;
   kill(pid, SIGKILL);

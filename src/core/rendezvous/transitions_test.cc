@@ -252,12 +252,37 @@ TEST(NodeTest, Rdzv021AsText) {
   EXPECT_EQ((Node{.addr = "dummy_fqdn", .pid = 3, .local_id = 5}.ToString()), "dummy_fqdn_3_5");
 }
 
-TEST(NodeTest, Rdzv022EqualWhenAllFieldsAre) {
+// Tables of nodes are ordered, not hashed: "hash equally" means that equal nodes are one entry in
+// each of them, and that a node that differs in any field is another entry.
+TEST(NodeTest, Rdzv022EqualNodesAreOneEntryAndAnyOtherFieldMakesAnother) {
   const Node node{.addr = "x", .pid = 3, .local_id = 5};
-  EXPECT_EQ(node, (Node{.addr = "x", .pid = 3, .local_id = 5}));
-  EXPECT_NE(node, (Node{.addr = "y", .pid = 3, .local_id = 5}));
-  EXPECT_NE(node, (Node{.addr = "x", .pid = 4, .local_id = 5}));
-  EXPECT_NE(node, (Node{.addr = "x", .pid = 3, .local_id = 6}));
+  const Node equal{.addr = std::string(1, 'x'), .pid = 3, .local_id = 5};
+  EXPECT_EQ(node, equal);
+  EXPECT_FALSE(node < equal || equal < node);
+  RendezvousState state;
+  state.participants[node] = 0;
+  state.last_heartbeats[node] = kNoon;
+  state.wait_list.insert(node);
+  state.redundancy_list.insert(node);
+  EXPECT_TRUE(state.participants.contains(equal));
+  EXPECT_TRUE(state.last_heartbeats.contains(equal));
+  EXPECT_FALSE(state.wait_list.insert(equal).second);
+  EXPECT_FALSE(state.redundancy_list.insert(equal).second);
+
+  int64_t rank = 0;
+  for (const Node& other :
+       {Node{.addr = "y", .pid = 3, .local_id = 5}, Node{.addr = "x", .pid = 4, .local_id = 5},
+        Node{.addr = "x", .pid = 3, .local_id = 6}}) {
+    SCOPED_TRACE(other.ToString());
+    EXPECT_NE(node, other);
+    EXPECT_NE(node < other, other < node);
+    EXPECT_TRUE(state.participants.emplace(other, ++rank).second);
+    EXPECT_TRUE(state.last_heartbeats.emplace(other, kNoon).second);
+    EXPECT_TRUE(state.wait_list.insert(other).second);
+    EXPECT_TRUE(state.redundancy_list.insert(other).second);
+  }
+  EXPECT_EQ(state.participants.size(), 4u);
+  EXPECT_EQ(state.participants.at(equal), 0);
 }
 
 TEST(NodeTest, Rdzv023OrderedByAddressTextThenNumbers) {
