@@ -28,6 +28,10 @@ inline constexpr uint64_t kWaitedKeysMax = 16ull * 1024 * 1024;
 /// not grow.
 inline constexpr uint64_t kQueuedReplyBytesMax = 1024 * 1024;
 
+/// Log lines that wait for a reader of standard error; more are dropped and counted. Four times
+/// what a pipe holds.
+inline constexpr uint64_t kQueuedLogBytesMax = 256 * 1024;
+
 /// The state of a rendezvous, as it is read from a cell that anybody may have written. As much as
 /// fits into one value of a store, in base64: one of 10,000 nodes has 0.8 MB.
 inline constexpr uint64_t kStateBytesMax = kValueBytesMax / 4 * 3;
