@@ -57,6 +57,9 @@ class StoreMachine {
   /// or so.
   void Expire(Instant now, Released& released);
 
+  /// Whether the client waits in WAIT or BARRIER.
+  bool IsParked(ClientId client) const;
+
   /// Until told otherwise: what one reply may have, where memory for replies is short.
   void LimitReplies(uint64_t bytes) { reply_limit_ = bytes; }
 
@@ -88,7 +91,6 @@ class StoreMachine {
                     Released& released);
   /// Gives free elements of a queue to those parked on it, oldest first.
   void OfferElements(std::string_view key, Instant now, Released& released);
-  bool IsParked(ClientId client) const;
   void LeaveBarrier(ClientId client);
 
   const StoreMachineOptions options_;
