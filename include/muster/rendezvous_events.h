@@ -35,8 +35,9 @@ struct RendezvousEvent {
 /// Called on the thread where it happens; must not block for long, must not throw.
 using RendezvousEventSink = std::function<void(const RendezvousEvent&)>;
 
-/// Ready-made sinks: JSON lines. The file is appended to, a line at a time; std::runtime_error if
-/// it cannot be opened.
+/// Ready-made sinks: JSON lines. To standard error they are written by a thread of its own, and
+/// dropped when nobody reads. The file is appended to, a line at a time; std::runtime_error if it
+/// cannot be opened.
 RendezvousEventSink EventsToStderr();
 RendezvousEventSink EventsToFile(const std::string& path);
 

@@ -30,6 +30,15 @@ inline constexpr size_t kKeysPerPiece = 1'000;
 /// not grow.
 inline constexpr uint64_t kQueuedReplyBytesMax = 1024 * 1024;
 
+/// Log lines that wait for a reader of standard error; more are dropped and counted. Four times
+/// what a pipe holds.
+inline constexpr uint64_t kQueuedLogBytesMax = 256 * 1024;
+
+/// Descriptors that a server keeps back: some for sessions, so that idle connections cannot keep
+/// nodes out, and the last ones for other addresses than the one that holds most. A sixteenth of
+/// what the process may have, at most this.
+inline constexpr uint64_t kSpareDescriptorsMax = 64;
+
 /// The state of a rendezvous, as it is read from a cell that anybody may have written. As much as
 /// fits into one value of a store, in base64: one of 10,000 nodes has 0.8 MB.
 inline constexpr uint64_t kStateBytesMax = kValueBytesMax / 4 * 3;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "cli/process.h"
 #include "muster/error.h"
 #include "muster/rendezvous_error.h"
 
@@ -34,6 +35,7 @@ int Complain(const std::string& what, int status, bool json) {
     std::printf("%s\n", line.dump(-1, ' ', false, replace).c_str());
     std::fflush(stdout);
   }
+  FlushStderr();
   std::fprintf(stderr, "muster: %s\n", what.c_str());
   return status;
 }

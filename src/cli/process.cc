@@ -12,13 +12,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <stdexcept>
 #include <utility>
 
+#include "adapters/posix/line_writer.h"
 #include "base/text.h"
 
 namespace muster::cli {
@@ -62,17 +62,11 @@ void OpenStandardDescriptors() {
   if (fd >= 0) close(fd);
 }
 
-void TellStderr(std::string_view text) {
-  constexpr int kPatienceMs = 200;
-  while (!text.empty()) {
-    pollfd room{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
-    if (poll(&room, 1, kPatienceMs) <= 0) return;
-    // A pipe that has room has room for so much.
-    const ssize_t count =
-        write(STDERR_FILENO, text.data(), std::min<size_t>(text.size(), PIPE_BUF));
-    if (count < 0 && errno != EINTR) return;
-    text.remove_prefix(static_cast<size_t>(std::max<ssize_t>(count, 0)));
-  }
+void TellStderr(std::string_view text) { StandardError().Write(text); }
+
+void FlushStderr() {
+  constexpr std::chrono::milliseconds kPatience{200};
+  StandardError().Flush(kPatience);
 }
 
 void BlockSignals(const std::vector<int>& signals) {
@@ -141,8 +135,9 @@ void LogToStderr(bool warning, std::string_view line) {
   gmtime_r(&now.tv_sec, &utc);
   char stamp[32];
   strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
-  std::fprintf(stderr, "%s.%03ldZ %s %.*s\n", stamp, now.tv_nsec / 1'000'000,
-               warning ? "warning" : "info", static_cast<int>(line.size()), line.data());
+  char milliseconds[24];
+  std::snprintf(milliseconds, sizeof milliseconds, ".%03ldZ", now.tv_nsec / 1'000'000);
+  TellStderr(Concat(stamp, milliseconds, warning ? " warning " : " info ", line, "\n"));
 }
 
 }  // namespace muster::cli

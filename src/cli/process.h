@@ -28,9 +28,13 @@ class StopSignals {
 /// for one of them.
 void OpenStandardDescriptors();
 
-/// To stderr; what a reader who does not read has no room for is dropped after a moment. For those
-/// who have better things to do than to wait for a console.
+/// To stderr, in order, by a thread of its own: never blocks. What a reader who does not read has
+/// no room for is dropped and counted.
 void TellStderr(std::string_view text);
+
+/// Waits for what TellStderr() was given, as long as somebody reads. Before the process ends
+/// without exit(), and before others write to stderr.
+void FlushStderr();
 
 /// They wait, in all threads started later, for somebody who heeds them.
 void BlockSignals(const std::vector<int>& signals);
@@ -72,7 +76,7 @@ class PortFile {
   const std::string path_;
 };
 
-/// One line to stderr, with the time in front.
+/// One line to stderr, with the time in front. As TellStderr().
 void LogToStderr(bool warning, std::string_view line);
 
 }  // namespace muster::cli

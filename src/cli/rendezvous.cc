@@ -151,8 +151,8 @@ void Join(RendezvousHandler& handler, const RendezvousFlags& flags, const StopSi
       if (const auto signal = signals.AwaitFor(std::chrono::milliseconds(100))) {
         // The wait cannot be called off; the others notice our silence.
         progress.Clear();
-        std::fprintf(stderr, "muster: interrupted while %s\n",
-                     handler.DescribeWait().ToString().c_str());
+        TellStderr(Concat("muster: interrupted while ", handler.DescribeWait().ToString(), "\n"));
+        FlushStderr();
         std::fflush(nullptr);
         _exit(128 + *signal);
       }
@@ -173,7 +173,7 @@ void Hold(RendezvousHandler& handler, const RendezvousFlags& flags, const StopSi
     const auto left = std::chrono::ceil<milliseconds>(until - Clock::now());
     const auto event = handler.AwaitEvent(std::min(left, kLook));
     if (!event) continue;
-    std::fprintf(stderr, "muster: %s\n", event->ToString().c_str());
+    TellStderr(Concat("muster: ", event->ToString(), "\n"));
     Note(flags, *event);
     if (flags.follow && event->kind != MembershipEvent::Kind::kClosed)
       Join(handler, flags, signals);
@@ -192,7 +192,7 @@ int Rendezvous(const RendezvousFlags& flags) {
     Join(*handler, flags, signals);
     Hold(*handler, flags, signals);
   } catch (const RendezvousGracefulExitError& error) {
-    std::fprintf(stderr, "muster: %s\n", error.what());
+    TellStderr(Concat("muster: ", error.what(), "\n"));
     Note(flags, "closed", {{"who", ""}, {"why", error.what()}});
     return kOk;
   }

@@ -356,6 +356,7 @@ LogTree MakeLogs(const Job& job) {
 MeetingPlace MeetUnlessTold(const Job& job, const LogsSweeper& sweeper) {
   const SignalWatch impatient(job.signals, [&](int signal) {
     TellStderr(Concat("muster: ", SignalName(signal), " came before the rendezvous was reached\n"));
+    FlushStderr();
     sweeper.Sweep();
     _exit(kFailed);
   });
@@ -404,6 +405,7 @@ int Launch(const Job& job, const Voice& voice) {
   processes.reset();
   outcome = status;
   host.FinishOutput();
+  FlushStderr();
   if (const Status room = host.CheckRoom(); status != kOk && !room)
     std::fprintf(stderr, "muster: %s\n", room.error().message.c_str());
   Account({.status = status,
@@ -445,6 +447,7 @@ int RunJob(const std::vector<std::string>& arguments, const std::string& own_pat
   try {
     return Launch(Plan(std::get<LaunchOptions>(std::move(read)), own_path, voice), voice);
   } catch (const std::exception& error) {
+    FlushStderr();
     std::fprintf(stderr, "muster: %s\n", error.what());
     return kFailed;
   }

@@ -1,10 +1,10 @@
 #include "muster/coordinated_rendezvous.h"
 
-#include <cstdio>
 #include <mutex>
 #include <utility>
 
 #include "adapters/posix/host.h"
+#include "adapters/posix/line_writer.h"
 #include "adapters/posix/process.h"
 #include "base/text.h"
 #include "face/bootstrap.h"
@@ -114,7 +114,7 @@ struct CoordinatedRendezvousHandler::Impl final : SessionRendezvous {
     if (options.log) {
       options.log(line);
     } else {
-      std::fprintf(stderr, "muster: %s\n", line.c_str());
+      StandardError().Write(Concat("muster: ", line, "\n"));
     }
     events.Record(kFallback, NodeState::kRunning, std::nullopt, [&] { return line; });
     // c10d would look its own name up.

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "adapters/posix/line_writer.h"
 #include "base/text.h"
 #include "wire/json.h"
 
@@ -169,7 +170,8 @@ RendezvousEvent RendezvousEvent::FromJson(std::string_view json) {
 }
 
 RendezvousEventSink EventsToStderr() {
-  return [](const RendezvousEvent& event) { WriteLine(stderr, event); };
+  // Whoever reports an event has better things to do than to wait for a console.
+  return [](const RendezvousEvent& event) { StandardError().Write(event.ToJson() + '\n'); };
 }
 
 RendezvousEventSink EventsToFile(const std::string& path) {

@@ -16,6 +16,7 @@
 #include "runtime/session_hub.h"
 #include "runtime/store_hub.h"
 #include "runtime/store_service.h"
+#include "wire/session_codec.h"
 
 namespace muster {
 
@@ -55,6 +56,15 @@ CoordinatorOptions CoordinatorOptionsOf(const StoreServerOptions& options) {
           .ended_kept = options.run_kept_max,
           .entropy = RandomFromKernel,
           .has_store = true};
+}
+
+/// Whether they are those of a node, which asks for sessions or opens one.
+Opening JudgeBytes(std::string_view bytes) {
+  const std::string asks = wire::SessionGreeting(true);
+  const std::string opens = wire::SessionGreeting(false) + static_cast<char>(wire::kSessionOpcode);
+  if (bytes.starts_with(asks) || bytes.starts_with(opens)) return Opening::kSession;
+  const bool may_become = asks.starts_with(bytes) || opens.starts_with(bytes);
+  return may_become ? Opening::kIncomplete : Opening::kOther;
 }
 
 size_t ThreadCount(const StoreServerOptions& options) {
@@ -112,9 +122,13 @@ struct StoreServer::Impl {
       });
     }
     threads[0]->RunAndWait([&] {
-      listener =
-          std::make_unique<UvListener>(threads[0]->loop(), std::move(socket), ToSink(options));
-      listener->Start([this](Listener::OpenSocket open) { HandOut(std::move(open)); });
+      listener = std::make_unique<UvListener>(threads[0]->loop(), std::move(socket), &JudgeBytes,
+                                              ToSink(options));
+      listener->Start([this](Listener::OpenSocket open) { HandOut(std::move(open)); },
+                      [this](const PeerGroup& from, size_t connections, bool only_unused) {
+                        MakeRoom(next_loop % threads.size(), threads.size(), from, connections,
+                                 only_unused);
+                      });
     });
   }
 
@@ -132,6 +146,16 @@ struct StoreServer::Impl {
     threads[loop]->loop().Post([this, loop, open = std::move(open)] {
       if (!services[loop]) return;
       if (StreamPtr stream = open(threads[loop]->loop())) services[loop]->Adopt(std::move(stream));
+    });
+  }
+
+  // Of one loop's connections, as far as there are any; then of the next one's.
+  void MakeRoom(size_t loop, size_t loops_left, PeerGroup from, size_t wanted, bool only_unused) {
+    if (wanted == 0 || loops_left == 0) return;
+    threads[loop]->loop().Post([this, loop, loops_left, from, wanted, only_unused] {
+      if (!services[loop]) return;
+      const size_t closed = services[loop]->CloseLeastUsed(from, wanted, only_unused);
+      MakeRoom((loop + 1) % threads.size(), loops_left - 1, from, wanted - closed, only_unused);
     });
   }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "adapters/posix/line_writer.h"
 #include "base/calendar.h"
 #include "base/text.h"
 #include "base/trim.h"
@@ -86,6 +87,10 @@ bool WriteLine(int fd, std::string line) {
   return true;
 }
 
+using Console = std::function<void(std::string_view)>;
+
+void WriteToStderr(std::string_view line) { StandardError().Write(Concat(line, '\n')); }
+
 class NullSink final : public AgentEventSink {
  public:
   void Record(const AgentEventRecord&, WallTime) override {}
@@ -93,19 +98,17 @@ class NullSink final : public AgentEventSink {
 
 class ConsoleSink final : public AgentEventSink {
  public:
-  explicit ConsoleSink(int fd) : fd_(fd) {}
-  void Record(const AgentEventRecord& event, WallTime) override {
-    WriteLine(fd_, event.ToJsonLine());
-  }
+  explicit ConsoleSink(Console console) : console_(std::move(console)) {}
+  void Record(const AgentEventRecord& event, WallTime) override { console_(event.ToJsonLine()); }
 
  private:
-  const int fd_;
+  const Console console_;
 };
 
 class FileSink final : public AgentEventSink {
  public:
-  FileSink(int fd, std::string path, int console)
-      : fd_(fd), path_(std::move(path)), console_(console) {}
+  FileSink(int fd, std::string path, Console console)
+      : fd_(fd), path_(std::move(path)), console_(std::move(console)) {}
   ~FileSink() override { close(fd_); }
   FileSink(const FileSink&) = delete;
   FileSink& operator=(const FileSink&) = delete;
@@ -113,18 +116,18 @@ class FileSink final : public AgentEventSink {
   void Record(const AgentEventRecord& event, WallTime now) override {
     if (WriteLine(fd_, event.ToJsonLine(now)) || complained_) return;
     const std::string_view why = std::strerror(errno);
-    WriteLine(console_, Concat("muster: events are lost: ", Printable(path_), ": ", why));
+    console_(Concat("muster: events are lost: ", Printable(path_), ": ", why));
     complained_ = true;  // Once is enough: a disk that is full stays so for a while.
   }
 
  private:
   const int fd_;
   const std::string path_;
-  const int console_;
+  const Console console_;
   bool complained_ = false;
 };
 
-Result<std::unique_ptr<AgentEventSink>> OpenFile(const std::string& path, int console) {
+Result<std::unique_ptr<AgentEventSink>> OpenFile(const std::string& path, Console console) {
   // O_NONBLOCK: a pipe that nobody reads is refused now, and one that nobody reads any more never
   // stops the agent. Files know no such thing.
   constexpr int kFlags = O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
@@ -134,7 +137,7 @@ Result<std::unique_ptr<AgentEventSink>> OpenFile(const std::string& path, int co
     return Error{Code::kUnavailable,
                  Concat("events cannot be written to '", Printable(path), "': ", why)};
   }
-  return std::unique_ptr<AgentEventSink>(std::make_unique<FileSink>(fd, path, console));
+  return std::unique_ptr<AgentEventSink>(std::make_unique<FileSink>(fd, path, std::move(console)));
 }
 
 }  // namespace
@@ -167,14 +170,15 @@ std::string AgentEventRecord::ToJsonLine(std::optional<WallTime> now) const {
 
 Result<std::unique_ptr<AgentEventSink>> OpenAgentEventSink(const AgentEventSinkOptions& options) {
   const std::string_view name = options.name;
+  Console console = options.console ? options.console : WriteToStderr;
   if (name == "console" && ShowsInfo(options.log_level)) {
-    return std::unique_ptr<AgentEventSink>(std::make_unique<ConsoleSink>(options.console));
+    return std::unique_ptr<AgentEventSink>(std::make_unique<ConsoleSink>(std::move(console)));
   }
   if (name == "null" || name == "dynamic_rendezvous" || name == "console") {
     return std::unique_ptr<AgentEventSink>(std::make_unique<NullSink>());
   }
   if (name.starts_with(kFilePrefix) && name.size() > kFilePrefix.size()) {
-    return OpenFile(std::string(name.substr(kFilePrefix.size())), options.console);
+    return OpenFile(std::string(name.substr(kFilePrefix.size())), std::move(console));
   }
   return Error{Code::kInvalid, Concat("there is no event log handler '", Printable(name),
                                       "'; known are null, console and file:PATH")};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,7 +63,8 @@ struct AgentEventSinkOptions {
   /// or file:PATH, which appends lines that also tell the time.
   std::string name = "null";
   std::string log_level{};  ///< LOGLEVEL; events are of level INFO. Unknown ones count as INFO.
-  int console = 2;          ///< The descriptor that `console` writes to; not closed.
+  /// Where `console` writes, without the line's end; empty: standard error. Must not block.
+  std::function<void(std::string_view line)> console{};
 };
 
 /// kInvalid: there is no such sink; names those there are. kUnavailable: the file cannot be opened.

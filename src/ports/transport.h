@@ -1,6 +1,7 @@
 // Byte streams between peers, as an event loop sees them. TCP in production, memory in simulation.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -10,6 +11,7 @@
 
 #include "base/endpoint.h"
 #include "base/result.h"
+#include "base/time.h"
 #include "ports/loop.h"
 
 namespace muster {
@@ -27,6 +29,17 @@ class StreamHandler {
 
   /// The peer closed, or the connection failed. Nothing follows. "" means an orderly end.
   virtual void OnClosed(const std::string& why) = 0;
+};
+
+/// Whom connections count for when descriptors are shared out: an IPv4 address (mapped into IPv6),
+/// or the network part of an IPv6 one.
+using PeerGroup = std::array<uint8_t, 16>;
+
+/// What a connection has been used for: those of no use give way when descriptors run out.
+struct StreamUse {
+  PeerGroup from{};
+  uint64_t received_bytes = 0;
+  Instant received_at{};  ///< When the last of them came.
 };
 
 /// One connection. Lives on its loop's thread; destroying it closes it, silently.
@@ -54,6 +67,8 @@ class Stream {
   virtual void PauseReading() = 0;
   virtual void ResumeReading() = 0;
 
+  virtual StreamUse use() const { return {}; }
+
   /// The other side, "127.0.0.1:4711".
   virtual std::string peer() const = 0;
   /// This side, as the other one has reached it.
@@ -71,7 +86,10 @@ class Listener {
   /// the loop that will serve it and calls `open(loop)` there; a connection that is never opened is
   /// closed.
   using OpenSocket = std::function<StreamPtr(Loop& loop)>;
-  virtual void Start(std::function<void(OpenSocket open)> accept) = 0;
+  /// Descriptors are short: `count` connections of this peer, or fewer, should be closed soon, those
+  /// of least use. Only those that never asked for anything, if `only_unused`.
+  using MakeRoom = std::function<void(const PeerGroup& from, size_t count, bool only_unused)>;
+  virtual void Start(std::function<void(OpenSocket open)> accept, MakeRoom make_room) = 0;
 
   virtual uint16_t port() const = 0;
 };

@@ -22,6 +22,8 @@ class StoreConnection final : public StreamHandler {
   ClientId id() const { return id_; }
   std::string peer() const { return stream_->peer(); }
 
+  StreamUse use() const { return stream_->use(); }
+
   /// Whether a node has introduced itself here.
   bool has_session() const { return has_session_; }
 

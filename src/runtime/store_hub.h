@@ -72,6 +72,8 @@ class StoreHub {
 
     void Drop(ClientId client, Instant now) { hub_.machine_.Drop(client, now, released_); }
     bool Expire(Instant now) { return hub_.machine_.Expire(now, released_); }
+    /// Whether it waits in WAIT or BARRIER.
+    bool IsParked(ClientId client) const { return hub_.machine_.IsParked(client); }
     StoreMachineStats Stats() const { return hub_.machine_.Stats(); }
 
     /// Gives the lock back and knocks at the other loops. Returns this loop's clients whose waits

@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/text.h"
 #include "runtime/store_connection.h"
+#include "wire/layout.h"
 
 namespace muster {
 
@@ -103,6 +104,42 @@ void StoreService::Close(StoreConnection& connection, LogLevel level, const std:
   StoreHub::Turn turn(hub_, index_);
   turn.Drop(id, loop_.Now());
   Deliver(turn.Finish());
+}
+
+size_t StoreService::CloseLeastUsed(const PeerGroup& from, size_t count, bool only_unused) {
+  // Without a request: VALIDATE alone, or less.
+  constexpr uint64_t kUnusedBytes = 1 + sizeof wire::kMagic;
+  // How many are looked at, at most, for each that is to be closed: the others may be parked.
+  constexpr size_t kLooks = 8;
+  struct Idle {
+    bool used;
+    Duration last;
+    StoreConnection* connection;
+  };
+  std::vector<Idle> candidates;
+  for (const auto& [id, connection] : connections_) {
+    if (connection->has_session()) continue;
+    const StreamUse use = connection->use();
+    const bool used = use.received_bytes > kUnusedBytes;
+    if (use.from != from || (used && only_unused)) continue;
+    candidates.push_back({used, use.received_at.since_start, connection.get()});
+  }
+  const size_t looked_at = std::min(candidates.size(), kLooks * count);
+  std::ranges::partial_sort(candidates, candidates.begin() + static_cast<std::ptrdiff_t>(looked_at),
+                            {}, [](const Idle& c) { return std::pair(c.used, c.last); });
+  candidates.resize(looked_at);
+  {
+    StoreHub::Turn turn(hub_, index_);
+    std::erase_if(candidates,
+                  [&](const Idle& c) { return turn.IsParked(c.connection->id()); });
+    Deliver(turn.Finish());
+  }
+  count = std::min(count, candidates.size());
+  candidates.resize(count);
+  for (const Idle& idle : candidates) {
+    Close(*idle.connection, LogLevel::kDebug, "idle, and its descriptor is needed for others");
+  }
+  return count;
 }
 
 void StoreService::Tick() {

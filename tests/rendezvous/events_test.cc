@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "adapters/posix/line_writer.h"
 #include "face/event_recorder.h"
 #include "support/errors.h"
 #include "support/temp_dir.h"
@@ -329,6 +330,7 @@ TEST(EventsToStderrTest, WritesOneLineForEachEvent) {
   ::testing::internal::CaptureStderr();
   EventsToStderr()(Small());
   EventsToStderr()(Small());
+  EXPECT_TRUE(StandardError().Flush(std::chrono::seconds(60)));
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), kEventJson + "\n" + kEventJson + "\n");
 }
 

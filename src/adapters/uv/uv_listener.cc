@@ -3,17 +3,23 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <list>
 #include <utility>
+#include <vector>
 
 #include "adapters/posix/address.h"
+#include "adapters/posix/owned_fd.h"
 #include "adapters/posix/pacing.h"
+#include "adapters/uv/peer_shares.h"
 #include "adapters/uv/uv_stream.h"
 #include "base/assert.h"
+#include "base/limits.h"
 #include "base/text.h"
 
 namespace muster {
@@ -44,22 +50,6 @@ Result<int> BindOne(const sockaddr_storage& address) {
   }
   return fd;
 }
-
-// Closes its descriptor unless released: the function that holds it may be destroyed unrun when its
-// loop ends.
-class OwnedDescriptor {
- public:
-  explicit OwnedDescriptor(int fd) : fd_(fd) {}
-  OwnedDescriptor(const OwnedDescriptor&) = delete;
-  OwnedDescriptor& operator=(const OwnedDescriptor&) = delete;
-  ~OwnedDescriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int Release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 std::vector<sockaddr_storage> AnyAddresses(uint16_t port) {
   std::vector<sockaddr_storage> any(2);
@@ -137,38 +127,84 @@ ListeningSocket::~ListeningSocket() {
 
 int ListeningSocket::Release() { return std::exchange(fd_, -1); }
 
+namespace {
+
+// Where a node's first bytes come from far away, they need so long; nobody else should keep a
+// descriptor of the reserve for longer.
+constexpr Duration kExaminedFor = 250ms;
+constexpr Duration kExamination = 10ms;
+constexpr Duration kRestFor = 100ms;
+// The largest address is named when it becomes that, and again so much later.
+constexpr Duration kNamedAgain = 60s;
+
+size_t SpareDescriptors() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
+  return std::clamp<size_t>(limit.rlim_cur / 16, 1, kSpareDescriptorsMax);
+}
+
+}  // namespace
+
+// Descriptors are kept back by holding them: whatever else the process opens, these are there. A
+// quarter of them is for addresses other than the largest, the rest for sessions of any address.
 struct UvListener::Poll {
   uv_poll_t handle{};
   int fd = -1;
-  int spare = -1;  // given up for a moment when descriptors run out, to turn the next peer away
   LogSink log;
+  JudgeOpening judge;
   uint64_t last_complaint = 0;
   UvLoop* loop = nullptr;
   std::unique_ptr<Timer> rest;  // while it runs, nobody is accepted
   std::function<void(OpenSocket)> accept;
+  MakeRoom make_room;
+  const std::shared_ptr<PeerShares> shares = std::make_shared<PeerShares>();
 
-  ~Poll() {
-    close(fd);
-    if (spare >= 0) close(spare);
-  }
+  const size_t spares_max = SpareDescriptors();
+  const size_t kept_for_others = std::max<size_t>(1, spares_max / 4);
+  std::vector<OwnedFd> spares;
+  size_t awaited = 0;  // descriptors that were asked for and have not come back yet
+  Instant awaited_since{};
+  bool hopeless = false;  // the last time, none came back
+  PeerGroup named{};
+  Instant named_at{};
+
+  // Accepted into the reserve, and let in if their first bytes are those of a session.
+  struct Visitor {
+    OwnedFd socket;
+    PeerGroup from;
+    Instant until;
+  };
+  std::list<Visitor> visitors;  // oldest first
+  std::unique_ptr<Timer> examination;
+
+  ~Poll() { close(fd); }
 
   void AcceptAll() {
+    Refill();
     while (true) {
-      const int peer = accept4(fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      sockaddr_storage from{};
+      const int peer = AcceptOne(from);
       if (peer >= 0) {
-        Hand(peer);
+        Hand(OwnedFd(peer), GroupOf(from));
       } else if (errno == EMFILE || errno == ENFILE) {
-        if (!TurnOneAway()) return Rest();
+        const Reserve used = AcceptIntoReserve();
+        if (used == Reserve::kNobodyThere) return;
+        if (used == Reserve::kEmpty) return Rest();
       } else if (errno != EINTR && errno != ECONNABORTED) {
         return;  // EAGAIN, or something that the next readiness will show again
       }
     }
   }
 
+  int AcceptOne(sockaddr_storage& from) const {
+    socklen_t size = sizeof from;
+    return accept4(fd, reinterpret_cast<sockaddr*>(&from), &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  }
+
   // Not even one descriptor to spare. Looking again at once would keep the loop busy for nothing.
   void Rest() {
     uv_poll_stop(&handle);
-    rest = loop->Every(100ms, [this] {
+    rest = loop->Every(RoomIsComing() ? kExamination : kRestFor, [this] {
       rest.reset();
       Listen();
     });
@@ -179,52 +215,154 @@ struct UvListener::Poll {
                   [](uv_poll_t* poll, int, int) { static_cast<Poll*>(poll->data)->AcceptAll(); });
   }
 
-  void Hand(int peer) {
-    auto owned = std::make_shared<OwnedDescriptor>(peer);
-    accept([owned](Loop& chosen) {
-      return UvStream::Open(static_cast<UvLoop&>(chosen), owned->Release());
+  void Hand(OwnedFd peer, const PeerGroup& from) {
+    struct Arrival {
+      OwnedFd socket;
+      PeerHold hold;
+    };
+    auto arrival = std::make_shared<Arrival>(std::move(peer), PeerHold(shares, from));
+    accept([arrival](Loop& chosen) {
+      return UvStream::Open(static_cast<UvLoop&>(chosen), arrival->socket.Release(),
+                            std::move(arrival->hold));
     });
   }
 
+  // ----------------------------------------------------------------------------------------------
+  // the reserve
+
+  // Before anybody is accepted: what has become free belongs to the reserve first.
+  void Refill() {
+    while (spares.size() < spares_max) {
+      OwnedFd spare(open("/dev/null", O_RDONLY | O_CLOEXEC));
+      if (!spare.is_open()) return;
+      spares.push_back(std::move(spare));
+      if (awaited > 0) --awaited;
+      hopeless = false;
+    }
+  }
+
+  enum class Reserve { kUsed, kNobodyThere, kEmpty };
+
   // A peer that stayed in the backlog would keep the socket readable and this loop busy for
   // nothing; one that is closed at once can try again later. Those already connected notice
-  // nothing.
-  bool TurnOneAway() {
+  // nothing, unless one address holds more than all others together.
+  Reserve AcceptIntoReserve() {
+    if (spares.empty()) Refill();
+    if (spares.empty()) return Reserve::kEmpty;
+    spares.pop_back();
+    sockaddr_storage address{};
+    OwnedFd peer(AcceptOne(address));
+    const bool nobody = !peer.is_open() && errno == EAGAIN;
+    if (peer.is_open()) Place(std::move(peer), GroupOf(address));
+    Refill();
+    return nobody ? Reserve::kNobodyThere : Reserve::kUsed;
+  }
+
+  void Place(OwnedFd peer, const PeerGroup& from) {
+    const PeerShares::Largest largest = shares->FindLargest();
+    Complain(largest);
+    if (Dominates(largest) && from != largest.from) {
+      AskForRoom(largest.from, false);
+      // The last descriptor serves to turn peers away.
+      if (!spares.empty() || RoomIsComing()) Hand(std::move(peer), from);
+      return;
+    }
+    // The last descriptors are for other addresses.
+    if (spares.size() < kept_for_others && !visitors.empty()) {
+      visitors.pop_front();
+      Refill();
+    }
+    if (spares.size() < kept_for_others) return;
+    visitors.push_back({std::move(peer), from, loop->Now() + kExaminedFor});
+    if (!examination) examination = loop->Every(kExamination, [this] { Examine(); });
+  }
+
+  static bool Dominates(const PeerShares::Largest& largest) {
+    return largest.held > largest.total / 2;
+  }
+
+  void AskForRoom(const PeerGroup& from, bool only_unused) {
+    const Instant now = loop->Now();
+    if (awaited > 0 && now - awaited_since >= kRestFor) {
+      hopeless = true;
+      awaited = 0;
+    }
+    const size_t lacking = spares_max - spares.size();
+    if (lacking <= awaited) return;
+    make_room(from, lacking - awaited, only_unused);
+    awaited = lacking;
+    awaited_since = now;
+  }
+
+  bool RoomIsComing() const { return awaited > 0 && !hopeless; }
+
+  // A look at what has come does not take it away: whoever is let in is served as if accepted now.
+  void Examine() {
+    const Instant now = loop->Now();
+    for (auto visitor = visitors.begin(); visitor != visitors.end();) {
+      char bytes[256];
+      const ssize_t count =
+          recv(visitor->socket.get(), bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
+      const bool waits = count < 0 && (errno == EAGAIN || errno == EINTR);
+      const Opening opening = waits        ? Opening::kIncomplete
+                              : count <= 0 ? Opening::kOther
+                                           : judge({bytes, static_cast<size_t>(count)});
+      if (opening == Opening::kIncomplete && now < visitor->until) {
+        ++visitor;
+        continue;
+      }
+      if (opening == Opening::kSession) {
+        Hand(std::move(visitor->socket), visitor->from);
+        const PeerShares::Largest largest = shares->FindLargest();
+        if (spares.size() <= kept_for_others && Dominates(largest)) AskForRoom(largest.from, true);
+      }
+      visitor = visitors.erase(visitor);
+    }
+    Refill();
+    if (visitors.empty()) examination.reset();  // destroys this function: nothing follows
+  }
+
+  void Complain(const PeerShares::Largest& largest) {
+    if (!log) return;
     const uint64_t now = uv_hrtime();
-    if (log && (last_complaint == 0 || now - last_complaint > 1'000'000'000)) {
+    if (last_complaint == 0 || now - last_complaint > 1'000'000'000) {
       last_complaint = now;
       log(LogLevel::kError,
           "out of file descriptors: new connections are turned away; raise 'ulimit -n'");
     }
-    if (spare < 0) spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (spare < 0) return false;
-    close(spare);
-    const int peer = accept4(fd, nullptr, nullptr, SOCK_CLOEXEC);
-    if (peer >= 0) close(peer);
-    spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    return peer >= 0;
+    if (!Dominates(largest)) return;
+    if (largest.from == named && loop->Now() - named_at < kNamedAgain) return;
+    named = largest.from;
+    named_at = loop->Now();
+    log(LogLevel::kWarning,
+        Concat(ToString(largest.from), " holds ", largest.held, " of ", largest.total,
+               " connections: its idle ones are closed when others need a descriptor"));
   }
 };
 
-UvListener::UvListener(UvLoop& loop, ListeningSocket socket, LogSink log)
+UvListener::UvListener(UvLoop& loop, ListeningSocket socket, JudgeOpening judge, LogSink log)
     : port_(socket.port()), poll_(new Poll) {
   MUSTER_ASSERT(loop.IsCurrent());
   poll_->fd = socket.Release();
-  poll_->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  poll_->judge = std::move(judge);
   poll_->log = std::move(log);
   poll_->handle.data = poll_;
   poll_->loop = &loop;
+  poll_->Refill();
   MUSTER_ASSERT(uv_poll_init(loop.raw(), &poll_->handle, poll_->fd) == 0);
 }
 
 UvListener::~UvListener() {
   poll_->rest.reset();
+  poll_->examination.reset();
+  poll_->visitors.clear();
   uv_close(reinterpret_cast<uv_handle_t*>(&poll_->handle),
            [](uv_handle_t* handle) { delete static_cast<Poll*>(handle->data); });
 }
 
-void UvListener::Start(std::function<void(OpenSocket open)> accept) {
+void UvListener::Start(std::function<void(OpenSocket open)> accept, MakeRoom make_room) {
   poll_->accept = std::move(accept);
+  poll_->make_room = std::move(make_room);
   poll_->Listen();
 }
 

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "adapters/uv/uv_loop.h"
 #include "base/log.h"
@@ -49,13 +50,20 @@ class ListeningSocket {
   std::string address_;
 };
 
+/// What the first bytes of a connection show.
+enum class Opening { kIncomplete, kSession, kOther };
+using JudgeOpening = std::function<Opening(std::string_view bytes)>;
+
+/// Keeps some descriptors back. When all others are used up, a new peer gets one of them if another
+/// address holds more connections than all the rest (whose idle ones are closed for it), or if it
+/// opens a session. Everybody else is turned away.
 class UvListener final : public Listener {
  public:
   /// Loop thread, as everything here.
-  UvListener(UvLoop& loop, ListeningSocket socket, LogSink log);
+  UvListener(UvLoop& loop, ListeningSocket socket, JudgeOpening judge, LogSink log);
   ~UvListener() override;
 
-  void Start(std::function<void(OpenSocket open)> accept) override;
+  void Start(std::function<void(OpenSocket open)> accept, MakeRoom make_room) override;
   uint16_t port() const override { return port_; }
 
  private:

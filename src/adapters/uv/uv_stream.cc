@@ -25,6 +25,8 @@ struct UvStream::Socket final : UvOutbox::Sender {
   std::string waiting;  // the network has not taken this yet,
   size_t skip = 0;      // but it has what is before here
   uint64_t taken = 0;
+  uint64_t received = 0;
+  Instant received_at{};
   int failure = 0;  // of a send; told to the handler from the loop, never from inside Write()
 
   uv_handle_t* handle() { return reinterpret_cast<uv_handle_t*>(&poll); }
@@ -57,6 +59,8 @@ struct UvStream::Socket final : UvOutbox::Sender {
     const uv_buf_t buffer = loop.read_buffer();
     const ssize_t count = recv(fd, buffer.base, buffer.len, MSG_DONTWAIT);
     if (count > 0) {
+      received += static_cast<uint64_t>(count);
+      received_at = loop.Now();
       handler->OnBytes({buffer.base, static_cast<size_t>(count)});
       return true;
     }
@@ -125,7 +129,7 @@ struct UvStream::Socket final : UvOutbox::Sender {
   }
 };
 
-StreamPtr UvStream::Open(UvLoop& loop, int fd) {
+StreamPtr UvStream::Open(UvLoop& loop, int fd, PeerHold hold) {
   MUSTER_ASSERT(loop.IsCurrent());
   auto socket = std::make_unique<Socket>(loop, fd);
   if (uv_poll_init(loop.raw(), &socket->poll, fd) != 0) {
@@ -133,7 +137,8 @@ StreamPtr UvStream::Open(UvLoop& loop, int fd) {
     return nullptr;
   }
   socket->poll.data = socket.get();
-  return StreamPtr(new UvStream(socket.release()));
+  socket->received_at = loop.Now();
+  return StreamPtr(new UvStream(socket.release(), std::move(hold)));
 }
 
 UvStream::~UvStream() {
@@ -179,6 +184,11 @@ void UvStream::WriteLarge(std::string& bytes) {
   bytes.clear();
 }
 
+StreamUse UvStream::use() const {
+  return {.from = hold_.from(),
+          .received_bytes = socket_->received,
+          .received_at = socket_->received_at};
+}
 size_t UvStream::queued_bytes() const { return socket_->held(); }
 uint64_t UvStream::taken_bytes() const { return socket_->taken; }
 

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "adapters/uv/peer_shares.h"
 #include "adapters/uv/uv_loop.h"
 #include "base/result.h"
 #include "ports/transport.h"
@@ -15,7 +17,7 @@ class UvStream final : public Stream {
  public:
   /// Takes over a connected, non-blocking socket. Loop thread. Null if libuv refuses it (the socket
   /// is closed).
-  static StreamPtr Open(UvLoop& loop, int fd);
+  static StreamPtr Open(UvLoop& loop, int fd, PeerHold hold = {});
   ~UvStream() override;
 
   void Start(StreamHandler& handler) override;
@@ -25,15 +27,17 @@ class UvStream final : public Stream {
   uint64_t taken_bytes() const override;
   void PauseReading() override;
   void ResumeReading() override;
+  StreamUse use() const override;
   std::string peer() const override;
   std::string local() const override;
 
  private:
   struct Socket;  // what libuv knows; outlives the stream until its handle is closed
 
-  explicit UvStream(Socket* socket) : socket_(socket) {}
+  UvStream(Socket* socket, PeerHold hold) : socket_(socket), hold_(std::move(hold)) {}
 
   Socket* socket_;
+  const PeerHold hold_;  // of a connection that was accepted; given back with the descriptor
 };
 
 }  // namespace muster

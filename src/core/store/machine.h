@@ -72,6 +72,9 @@ class StoreMachine {
   /// scope is forgotten. Who waits for a deleted key goes on waiting.
   bool DropScope(std::string_view scope, size_t keys_max);
 
+  /// Whether the client waits in WAIT or BARRIER.
+  bool IsParked(ClientId client) const;
+
   /// Until told otherwise: what one reply may have, where memory for replies is short.
   void LimitReplies(uint64_t bytes) { reply_limit_ = bytes; }
 
@@ -113,7 +116,6 @@ class StoreMachine {
   void StoreCounter(Entry* entry, const HashedKey& key, int64_t value, Released& released);
   /// Gives free elements of a queue to those parked on it, oldest first.
   void OfferElements(const HashedKey& key, Instant now, Released& released);
-  bool IsParked(ClientId client) const;
   void LeaveBarrier(ClientId client);
 
   const StoreMachineOptions options_;

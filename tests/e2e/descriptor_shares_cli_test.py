@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Idle connections of one address do not use up the descriptors of `muster serve`: others, and sessions, get in."""
+
+import json
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import unittest
+
+from launching import PATIENCE, eventually
+from processes import MUSTER, Processes
+
+VALIDATE = b"\x00" + struct.pack("<I", 0x3C85F7CE)
+SET, ADD, WAIT, PING = (bytes([number]) for number in (1, 4, 6, 13))
+DESCRIPTORS = 400
+HOME, STRANGER = "127.0.0.1", "127.0.0.2"
+
+
+def blob(data):
+    return struct.pack("<Q", len(data)) + data
+
+
+class Peer:
+    """A client of the store that comes from an address of its own, with a deadline for each answer."""
+
+    def __init__(self, port, address, says=VALIDATE):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE, source_address=(address, 0))
+        self.socket.sendall(says)
+
+    def receive(self, count):
+        heard = b""
+        while len(heard) < count:
+            part = self.socket.recv(count - len(heard))
+            if not part:
+                raise ConnectionError("closed")
+            heard += part
+        return heard
+
+    def ping(self):
+        self.socket.sendall(PING + b"abcd")
+        return self.receive(4) == b"abcd"
+
+    def add(self, key):
+        self.socket.sendall(ADD + blob(key) + struct.pack("<q", 1))
+        return struct.unpack("<q", self.receive(8))[0]
+
+    def is_closed(self):
+        self.socket.setblocking(False)
+        try:
+            return self.socket.recv(1) == b""
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            return True
+        finally:
+            self.socket.settimeout(PATIENCE)
+
+    def close(self):
+        self.socket.close()
+
+
+class Shares(Processes, unittest.TestCase):
+    def setUp(self):
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        self.log = tempfile.TemporaryFile(mode="w+", encoding="utf-8")
+        self.addCleanup(self.log.close)
+        self.server = self.start("serve", "--listen", "127.0.0.1:0", "--json", "--threads", "2", stderr=self.log,
+                                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS,) * 2))
+        self.port = json.loads(self.server.stdout.readline())["port"]
+
+    def peer(self, address, says=VALIDATE):
+        made = Peer(self.port, address, says)
+        self.addCleanup(made.close)
+        return made
+
+    def served(self, address):
+        """A peer that has been answered; nothing if it was turned away."""
+        try:
+            made = self.peer(address)
+            return made if made.ping() else None
+        except ConnectionError:
+            return None
+
+    def flood(self, address, asks):
+        """Connections until the server has no descriptor left. Without `asks` they have sent nothing but VALIDATE."""
+        held = []
+        while made := self.served(address) if asks else self.silent(address, len(held)):
+            held.append(made)
+            self.assertLess(len(held), DESCRIPTORS)
+        self.assertGreater(len(held), DESCRIPTORS // 2)
+        return held
+
+    def silent(self, address, already):
+        """Whether there is room shows only where somebody asks: twenty at a time, then one that does."""
+        made = self.peer(address)
+        if already % 20 == 19:
+            probe = self.served(address)
+            if not probe:
+                return None
+            probe.close()
+        return made
+
+    def logged(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def assert_served(self, asks):
+        self.flood(STRANGER, asks)
+        clients = []
+        for number in range(1, 61):
+            clients.append(self.peer(HOME))
+            self.assertEqual(clients[-1].add(b"n"), number)
+        for client in clients:
+            self.assertTrue(client.ping())
+
+    def test_a_store_client_of_another_address_is_served(self):
+        self.assert_served(asks=True)
+
+    def test_and_where_the_others_have_asked_for_nothing(self):
+        self.assert_served(asks=False)
+
+    def test_many_that_come_at_once_are_served(self):
+        self.flood(STRANGER, True)
+        clients = [self.peer(HOME) for _ in range(100)]
+        for client in clients:
+            self.assertTrue(client.ping())
+
+    def test_a_node_of_another_address_gets_its_round(self):
+        flood = self.flood(STRANGER, True)
+        # All the time somebody takes what becomes free.
+        for _ in range(5):
+            node = subprocess.run([MUSTER, "rendezvous", "--endpoint", f"127.0.0.1:{self.port}", "--id", "r", "--nodes",
+                                   "1", "--hold", "0", "--json"], capture_output=True, timeout=PATIENCE, check=False)
+            self.assertEqual(node.returncode, 0, node.stderr)
+            self.assertEqual(json.loads(node.stdout)["world_size"], 1)
+            for _ in range(10):
+                if made := self.served(STRANGER):
+                    flood.append(made)
+
+    def test_sessions_of_the_same_address_get_in(self):
+        self.flood(HOME, True)
+        self.assertIsNone(self.served(HOME))
+        for _ in range(5):
+            status = subprocess.run([MUSTER, "status", "--server", f"127.0.0.1:{self.port}"], capture_output=True,
+                                    timeout=PATIENCE, check=False)
+            self.assertEqual(status.returncode, 0, status.stderr)
+        self.assertIsNone(self.served(HOME))
+
+    def test_a_parked_wait_and_who_asked_last_stay(self):
+        waiter = self.peer(STRANGER, VALIDATE + WAIT + struct.pack("<Q", 1) + blob(b"/gate"))
+        flood = self.flood(STRANGER, True)
+        self.assertTrue(flood[0].ping())  # it is the youngest now
+        clients = [self.peer(HOME) for _ in range(40)]
+        for client in clients:
+            self.assertTrue(client.ping())
+        self.assertFalse(waiter.is_closed())
+        self.assertFalse(flood[0].is_closed())
+        clients[0].socket.sendall(SET + blob(b"/gate") + blob(b"open"))
+        self.assertEqual(waiter.receive(1), b"\x00")
+        eventually(lambda: sum(idle.is_closed() for idle in flood) >= 1, "idle connections give way")
+
+    def test_the_log_names_the_address_once(self):
+        self.flood(STRANGER, True)
+        for _ in range(40):
+            self.assertTrue(self.peer(HOME).ping())
+        named = [line for line in self.logged().splitlines() if f"{STRANGER} holds" in line]
+        self.assertEqual(len(named), 1, self.logged())
+
+    def test_it_ends_with_0_whoever_is_there(self):
+        self.flood(STRANGER, False)
+        self.assertTrue(self.peer(HOME).ping())
+        self.server.send_signal(signal.SIGTERM)
+        self.assertEqual(self.server.wait(PATIENCE), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
