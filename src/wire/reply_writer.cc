@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
-#include <string_view>
+#include <string>
+#include <vector>
 
 #include "base/bytes.h"
 
@@ -12,15 +13,35 @@ namespace muster::wire {
 namespace {
 
 // A large reply is copied once: growing by halves would copy it over and over.
-void ReserveFor(std::string& out, std::span<const std::string_view> values) {
+void ReserveFor(std::string& out, std::span<const ValueView> values) {
   size_t bytes = out.size();
-  for (const std::string_view value : values) bytes += sizeof(uint64_t) + value.size();
+  for (const ValueView& value : values) bytes += sizeof(uint64_t) + value.tail.size();
   if (bytes > out.capacity()) out.reserve(std::max(bytes, 2 * out.capacity()));
 }
 
 }  // namespace
 
+void AppendValue(std::string& out, const ValueView& value, std::vector<PieceAt>& pieces) {
+  if (value.pieces.empty()) return AppendBlob(out, value.tail);
+  AppendInt<uint64_t>(out, value.size());
+  for (const Piece& piece : value.pieces) pieces.push_back({out.size(), piece});
+  out += value.tail;
+}
+
 void AppendReply(std::string& out, const Reply& reply) {
+  std::vector<PieceAt> pieces;
+  std::string text;
+  AppendReply(text, reply, pieces);
+  size_t done = 0;
+  for (const PieceAt& next : pieces) {
+    out.append(text, done, next.at - done);
+    out += next.piece->bytes();
+    done = next.at;
+  }
+  out.append(text, done);
+}
+
+void AppendReply(std::string& out, const Reply& reply, std::vector<PieceAt>& pieces) {
   switch (reply.kind) {
     case Reply::Kind::kNone:
     case Reply::Kind::kRefused:
@@ -40,18 +61,18 @@ void AppendReply(std::string& out, const Reply& reply) {
       AppendInt<uint32_t>(out, static_cast<uint32_t>(reply.number));
       return;
     case Reply::Kind::kValue:
-      AppendBlob(out, reply.value);
+      AppendValue(out, reply.value, pieces);
       return;
     case Reply::Kind::kKeys:
       AppendInt<int64_t>(out, static_cast<int64_t>(reply.values.size()));
       [[fallthrough]];
     case Reply::Kind::kValues:
       ReserveFor(out, reply.values);
-      for (const std::string_view value : reply.values) AppendBlob(out, value);
+      for (const ValueView& value : reply.values) AppendValue(out, value, pieces);
       return;
     case Reply::Kind::kPopped:
       AppendInt<int64_t>(out, reply.number);
-      if (reply.number > 0) AppendBlob(out, reply.value);
+      if (reply.number > 0) AppendValue(out, reply.value, pieces);
       return;
   }
 }

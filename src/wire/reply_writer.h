@@ -2,13 +2,27 @@
 // client knows what to expect from what it asked.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "core/store/request.h"
 
 namespace muster::wire {
 
-/// Appends the reply's bytes; kNone and kRefused have none.
+/// A piece of a large value, which stands in the reply before the byte `at`.
+struct PieceAt {
+  size_t at;
+  Piece piece;
+};
+
+/// Appends the reply's bytes; kNone and kRefused have none. Pieces of large values are not copied
+/// but go to `pieces`.
+void AppendReply(std::string& out, const Reply& reply, std::vector<PieceAt>& pieces);
+/// The same, all in `out`.
 void AppendReply(std::string& out, const Reply& reply);
+
+/// Appends one value of a reply.
+void AppendValue(std::string& out, const ValueView& value, std::vector<PieceAt>& pieces);
 
 }  // namespace muster::wire

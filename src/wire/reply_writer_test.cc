@@ -59,8 +59,27 @@ TEST(ReplyWriterTest, ValuesCarryTheirLength) {
   EXPECT_EQ(Encoded(Reply::Value(std::string_view("\0\xff", 2))), "02 00 00 00 00 00 00 00 00 ff");
 }
 
+TEST(ReplyWriterTest, PiecesOfLargeValuesAreNotCopied) {
+  MemoryAccount account;
+  const Piece pieces[] = {MakePiece("ab", account), MakePiece("c", account)};
+  const std::vector<ValueView> values = {"x", {pieces, "d"}, {pieces, ""}};
+  const Reply reply{.kind = Reply::Kind::kValues, .values = values};
+  std::string text = "before";
+  std::vector<PieceAt> apart;
+  AppendReply(text, reply, apart);
+  ASSERT_EQ(apart.size(), 4u);
+  EXPECT_EQ(apart[0].at, 6u + 8 + 1 + 8);
+  EXPECT_EQ(apart[1].at, apart[0].at);
+  EXPECT_EQ(apart[2].at, apart[0].at + 1 + 8);
+  EXPECT_EQ(apart[3].at, text.size());
+  EXPECT_EQ(apart[1].piece, pieces[1]);
+  EXPECT_EQ(Encoded(reply),
+            "01 00 00 00 00 00 00 00 78 04 00 00 00 00 00 00 00 61 62 63 64 "
+            "03 00 00 00 00 00 00 00 61 62 63");
+}
+
 TEST(ReplyWriterTest, MultiGetHasNoCountAndListKeysHasOne) {
-  const Views values = {"1", ""};
+  const std::vector<ValueView> values = {"1", ""};
   const std::string listed = "01 00 00 00 00 00 00 00 31 00 00 00 00 00 00 00 00";
   EXPECT_EQ(Encoded({.kind = Reply::Kind::kValues, .values = values}), listed);
   EXPECT_EQ(Encoded({.kind = Reply::Kind::kKeys, .values = values}),

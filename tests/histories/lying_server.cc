@@ -128,13 +128,13 @@ bool LyingServer::IsThere(ClientId client, std::string_view key) {
 Reply LyingServer::Answer(ClientId client, const Request& request, Released& released) {
   if (request.op == Op::kSet && lie_ == Lie::kStaleRead) {
     const Reply now = machine_.Step(client, {.op = Op::kGet, .key = request.key}, kNow, released);
-    if (now.number == 1) before_last_[std::string(request.key)] = now.value;
+    if (now.number == 1) before_last_[std::string(request.key)] = std::string(now.value);
   }
   const bool honest = lie_ == Lie::kNone || prng_.Below(3) != 0;
   const Reply reply = honest ? machine_.Step(client, request, kNow, released)
                              : AnswerWithLie(client, request, released);
   if (reply.kind == Reply::Kind::kPopped && reply.number > 0) {
-    last_popped_[std::string(request.key)] = reply.value;
+    last_popped_[std::string(request.key)] = std::string(reply.value);
   }
   return reply;
 }

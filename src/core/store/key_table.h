@@ -147,8 +147,7 @@ class KeyTable {
       if (shard.size == 0) continue;
       for (size_t i = 0; i <= shard.mask; ++i) {
         while (Node* node = shard.buckets[i]) {
-          shard.buckets[i] = node->next;
-          delete node;
+          const std::unique_ptr<Node> gone(std::exchange(shard.buckets[i], node->next));
         }
       }
     }

@@ -4,17 +4,27 @@
 #include <charconv>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/assert.h"
 #include "base/text.h"
 
 namespace muster {
 
+namespace {
+// Places in lines that nobody waits in any more, cleared in passing.
+constexpr size_t kTidiedPerStep = 100;
+}  // namespace
+
 StoreMachine::StoreMachine(const StoreMachineOptions& options)
     : options_(options),
       hasher_(options.hash_secret),
+      account_(options.account == nullptr ? own_account_ : *options.account),
       scopes_(hasher_, options.stray_scope_kept),
-      queues_(options.reservation_max, scopes_) {}
+      queues_(options.reservation_max, scopes_, account_),
+      waiters_(account_) {}
+
+StoreMachine::~StoreMachine() { account_.Subtract(charged_); }
 
 HashedKey StoreMachine::KeyOf(const Request& request) const {
   return {request.key, request.hash != 0 ? request.hash : hasher_.Hash(request.key)};
@@ -27,6 +37,8 @@ HashedKey StoreMachine::KeyAt(const Request& request, size_t index) const {
 
 Reply StoreMachine::Step(ClientId client, const Request& request, Instant now, Released& released) {
   now_ = now;
+  if (!garbage_.empty()) garbage_ = Garbage();
+  if (waiters_.has_gone()) waiters_.Tidy(kTidiedPerStep);
   // Any request but the pop itself shows that the client did not come for the element kept for it.
   if (queues_.has_reservations() && request.op != Op::kQueuePop) {
     if (const auto freed = queues_.Unreserve(client)) OfferElements(freed->hashed(), now, released);
@@ -47,9 +59,9 @@ Reply StoreMachine::Step(ClientId client, const Request& request, Instant now, R
     case Op::kCancelWait:
       return Cancel(client);
     case Op::kGetNumKeys:
-      return Reply::Number(static_cast<int64_t>(entries_.size()));
+      return Reply::Number(static_cast<int64_t>(keys_));
     case Op::kDeleteKey:
-      return DeleteKey(request);
+      return DeleteKey(request, released);
     case Op::kAppend:
       return Append(request, released);
     case Op::kMultiGet:
@@ -75,57 +87,64 @@ Reply StoreMachine::Step(ClientId client, const Request& request, Instant now, R
 }
 
 Reply StoreMachine::Set(const Request& request, Released& released) {
-  Store(KeyOf(request), request.value, released);
+  if (!Store(KeyOf(request), {request.value, request.piece}, released)) {
+    return Reply::Refused(Reply::Why::kNoRoom);
+  }
   return Reply::None();
 }
 
-Reply StoreMachine::DeleteKey(const Request& request) {
-  Entry* entry = entries_.Find(KeyOf(request));
+Reply StoreMachine::DeleteKey(const Request& request, Released& released) {
+  Entry* entry = Find(KeyOf(request));
   if (entry == nullptr) return Reply::Number(0);
+  Wake(*entry, released);
   Erase(*entry);
   return Reply::Number(1);
 }
 
 Reply StoreMachine::CompareSet(const Request& request, Released& released) {
   const HashedKey key = KeyOf(request);
-  Entry* entry = entries_.Find(key);
-  if (entry == nullptr) {
-    // PyTorch answers a non-empty expectation on an absent key with the expectation itself.
-    if (!request.expected.empty()) return Reply::Value(request.expected);
-    Create(key, request.value, released);
-    return Reply::Value(request.value);
+  const Given desired{request.value, request.piece};
+  Entry* entry = Find(key);
+  // PyTorch answers a non-empty expectation on an absent key with the expectation itself.
+  if (entry == nullptr && !request.expected.empty()) return GiveValue(request.expected);
+  if (entry != nullptr && !(entry->value.view() == request.expected)) {
+    return GiveValue(entry->value.view());
   }
-  if (entry->value != request.expected) return Reply::Value(entry->value);
-  entry->value = request.value;
-  return Reply::Value(entry->value);
+  if (request.value.size() > reply_limit_) return Reply::Refused(Reply::Why::kTooMuch);
+  const bool stored =
+      entry == nullptr ? Create(key, desired, released) : Overwrite(*entry, desired);
+  if (!stored) return Reply::Refused(Reply::Why::kNoRoom);
+  return GiveValue(Find(key)->value.view());
+}
+
+Reply StoreMachine::GiveValue(const ValueView& value) const {
+  if (value.size() > reply_limit_) return Reply::Refused(Reply::Why::kTooMuch);
+  return Reply::Value(value);
 }
 
 Reply StoreMachine::Get(const Request& request) const {
-  const Entry* entry = entries_.Find(KeyOf(request));
+  const Entry* entry = Find(KeyOf(request));
   if (entry == nullptr) return {.kind = Reply::Kind::kValue, .number = 0};
   if (entry->value.size() > reply_limit_) return Reply::Refused(Reply::Why::kTooMuch);
-  return {.kind = Reply::Kind::kValue, .number = 1, .value = entry->value};
+  return {.kind = Reply::Kind::kValue, .number = 1, .value = entry->value.view()};
 }
 
 Reply StoreMachine::Add(const Request& request, Released& released) {
   const HashedKey key = KeyOf(request);
-  Entry* entry = entries_.Find(key);
+  Entry* entry = Find(key);
   const Reply current = ReadCounter(entry);
   if (current.kind == Reply::Kind::kRefused) return current;
   // Wraps in two's complement; the addition of signed numbers would be undefined.
   const auto sum = static_cast<int64_t>(static_cast<uint64_t>(current.number) +
                                         static_cast<uint64_t>(request.number));
-  StoreCounter(entry, key, sum, released);
+  if (!StoreCounter(entry, key, sum, released)) return Reply::Refused(Reply::Why::kNoRoom);
   return Reply::Number(sum);
 }
 
 Reply StoreMachine::Check(const Request& request) const {
-  const auto is_there = [&](const HashedKey& key) {
-    return entries_.Find(key) != nullptr || queues_.Length(key) > 0 ||
-           (!key.text.empty() && key.text == options_.reserved_key);
-  };
   for (size_t i = 0; i < request.keys.size(); ++i) {
-    if (!is_there(KeyAt(request, i))) return Reply::Of(Reply::Kind::kNotReady);
+    const HashedKey key = KeyAt(request, i);
+    if (!AreThere({&key, 1})) return Reply::Of(Reply::Kind::kNotReady);
   }
   return Reply::Of(Reply::Kind::kReady);
 }
@@ -136,7 +155,7 @@ Reply StoreMachine::Wait(ClientId client, const Request& request, Instant now) {
   std::optional<HashedKey> queue;  // the first key that only a queue satisfies
   for (size_t i = 0; i < request.keys.size(); ++i) {
     const HashedKey key = KeyAt(request, i);
-    if (entries_.Find(key) != nullptr) continue;
+    if (Find(key) != nullptr) continue;
     if (!queues_.HasFree(key)) {
       missing.push_back(key);
     } else if (!queue) {
@@ -150,6 +169,9 @@ Reply StoreMachine::Wait(ClientId client, const Request& request, Instant now) {
   if (waiters_.waited_keys() + missing.size() > options_.waited_keys_max) {
     return Reply::Refused(Reply::Why::kTooMuch);
   }
+  size_t bytes = 0;
+  for (const HashedKey& key : missing) bytes += Waiters::BytesFor(key);
+  if (!account_.HasRoomFor(bytes)) return Reply::Refused(Reply::Why::kNoRoom);
   waiters_.Park(client, missing);
   return Reply::None();
 }
@@ -162,15 +184,25 @@ Reply StoreMachine::Cancel(ClientId client) {
 
 Reply StoreMachine::Append(const Request& request, Released& released) {
   const HashedKey key = KeyOf(request);
-  Entry* entry = entries_.Find(key);
+  Entry* entry = Find(key);
+  const Given suffix{request.value, request.piece};
   if (entry == nullptr) {
-    Create(key, request.value, released);
-    return Reply::None();
+    return Create(key, suffix, released) ? Reply::None() : Reply::Refused(Reply::Why::kNoRoom);
   }
-  if (entry->value.size() + request.value.size() > options_.reply_bytes_max) {
+  if (entry->value.size() + suffix.bytes.size() > options_.reply_bytes_max) {
     return Reply::Refused(Reply::Why::kTooMuch);
   }
-  entry->value += request.value;
+  if (suffix.piece == nullptr && !account_.HasRoomFor(suffix.bytes.size())) {
+    return Reply::Refused(Reply::Why::kNoRoom);
+  }
+  const size_t before = entry->value.heap_bytes();
+  if (suffix.is_small()) {
+    entry->value.Append(suffix.bytes, account_);
+  } else {
+    entry->value.Append(suffix.piece != nullptr ? *suffix.piece : MakePiece(suffix.bytes, account_),
+                        account_);
+  }
+  Charge(before, entry->value.heap_bytes());
   return Reply::None();
 }
 
@@ -178,9 +210,9 @@ Reply StoreMachine::MultiGet(const Request& request) {
   reply_values_.clear();
   uint64_t bytes = 0;
   for (size_t i = 0; i < request.keys.size(); ++i) {
-    const Entry* entry = entries_.Find(KeyAt(request, i));
-    reply_values_.push_back(entry == nullptr ? std::string_view() : entry->value);
-    bytes += reply_values_.back().size();
+    const Entry* entry = Find(KeyAt(request, i));
+    if (entry != nullptr) bytes += entry->value.size();
+    reply_values_.push_back(entry == nullptr ? ValueView() : entry->value.view());
   }
   if (bytes > reply_limit_) return Reply::Refused(Reply::Why::kTooMuch);
   return {.kind = Reply::Kind::kValues, .values = reply_values_};
@@ -188,15 +220,26 @@ Reply StoreMachine::MultiGet(const Request& request) {
 
 Reply StoreMachine::MultiSet(const Request& request, Released& released) {
   MUSTER_ASSERT(request.keys.size() == request.values.size());
+  size_t bytes = 0;
   for (size_t i = 0; i < request.keys.size(); ++i) {
-    Store(KeyAt(request, i), request.values[i], released);
+    bytes += sizeof(Entry) + request.keys[i].size() + request.values[i].size();
+  }
+  if (!account_.HasRoomFor(bytes)) return Reply::Refused(Reply::Why::kNoRoom);
+  for (size_t i = 0; i < request.keys.size(); ++i) {
+    Put(KeyAt(request, i), ValueOf({request.values[i]}), released);
   }
   return Reply::None();
 }
 
 Reply StoreMachine::QueuePush(const Request& request, Instant now, Released& released) {
   const HashedKey key = KeyOf(request);
-  queues_.Push(key, request.value, now);
+  const Given element{request.value, request.piece};
+  if (!account_.HasRoomFor(Queues::BytesFor(key, element.is_small() ? element.bytes.size() : 0))) {
+    return Reply::Refused(Reply::Why::kNoRoom);
+  }
+  std::optional<Value> value = MakeValue(element);
+  if (!value) return Reply::Refused(Reply::Why::kNoRoom);
+  queues_.Push(key, std::move(*value), now);
   OfferElements(key, now, released);
   return Reply::None();
 }
@@ -210,20 +253,20 @@ Reply StoreMachine::QueuePop(ClientId client, const Request& request, Instant no
     queues_.Unreserve(client);
     OfferElements(held->hashed(), now, released);
   }
-  std::optional<std::string> element = queues_.Pop(client, key);
+  std::optional<Value> element = queues_.Pop(client, key);
   if (!element) return {.kind = Reply::Kind::kPopped, .number = 0};
-  reply_value_ = std::move(*element);
-  return {.kind = Reply::Kind::kPopped, .number = length, .value = reply_value_};
+  Discard(std::exchange(reply_value_, std::move(*element)));
+  return {.kind = Reply::Kind::kPopped, .number = length, .value = reply_value_.view()};
 }
 
 Reply StoreMachine::ListKeys() {
   reply_values_.clear();
-  reply_values_.reserve(entries_.size());
+  reply_values_.reserve(keys_);
   uint64_t bytes = 0;
-  for (size_t shard = 0; shard < entries_.kShards; ++shard) {
-    entries_.VisitShard(shard, [&](const Entry& entry) {
-      reply_values_.push_back(entry.key);
-      bytes += entry.key.size();
+  for (size_t shard = 0; shard < kShards; ++shard) {
+    ForEachKey(shard, [&](const ValueView& key) {
+      reply_values_.push_back(key);
+      bytes += key.tail.size();
     });
   }
   if (bytes > reply_limit_) return Reply::Refused(Reply::Why::kTooMuch);
@@ -233,11 +276,11 @@ Reply StoreMachine::ListKeys() {
 Reply StoreMachine::Barrier(ClientId client, const Request& request, Released& released) {
   if (IsParked(client)) return Reply::Refused(Reply::Why::kAlreadyParked);
   const HashedKey key = KeyOf(request);
-  Entry* entry = entries_.Find(key);
+  Entry* entry = Find(key);
   const Reply arrived = ReadCounter(entry);
   if (arrived.kind == Reply::Kind::kRefused) return arrived;
   const auto count = static_cast<int64_t>(static_cast<uint64_t>(arrived.number) + 1);
-  StoreCounter(entry, key, count, released);
+  if (!StoreCounter(entry, key, count, released)) return Reply::Refused(Reply::Why::kNoRoom);
   BarrierLine* line = barriers_.Find(key);
   if (count < request.number) {
     if (line == nullptr) line = &barriers_.Insert(std::make_unique<BarrierLine>(key));
@@ -264,6 +307,7 @@ bool StoreMachine::Expire(Instant now, Released& released) {
     if (const auto freed = queues_.Unreserve(*client))
       OfferElements(freed->hashed(), now, released);
   }
+  if (waiters_.Tidy(kKeysPerPiece)) return true;
   for (size_t i = 0; i < kKeysPerPiece; ++i) {
     Scopes::Member* member = scopes_.Overdue(now);
     if (member == nullptr) return false;
@@ -284,54 +328,30 @@ bool StoreMachine::DropScope(std::string_view scope, size_t keys_max) {
 }
 
 StoreMachineStats StoreMachine::Stats() const {
-  return {.keys = entries_.size(),
+  return {.keys = keys_,
           .queues = queues_.size(),
           .parked_clients = waiters_.clients() + at_barrier_.size(),
           .waited_keys = waiters_.waited_keys(),
           .scopes = scopes_.size()};
 }
 
-void StoreMachine::Store(const HashedKey& key, std::string_view value, Released& released) {
-  Entry* entry = entries_.Find(key);
-  if (entry == nullptr) return Create(key, value, released);
-  entry->value = value;  // nobody can be parked on a key that exists
-}
-
-void StoreMachine::Create(const HashedKey& key, std::string_view value, Released& released) {
-  Entry& entry = entries_.Insert(std::make_unique<Entry>(key, value));
-  scopes_.Join(entry, entry.key, now_);
-  waiters_.Created(key, released);
-}
-
-void StoreMachine::Erase(Entry& entry) {
-  scopes_.Leave(entry);
-  entries_.Remove(entry);
-}
-
-void StoreMachine::EraseMember(Scopes::Member& member) {
-  if (member.kind == Scopes::Member::Kind::kQueue) return queues_.Delete(member);
-  Erase(static_cast<Entry&>(member));
-}
-
 Reply StoreMachine::ReadCounter(const Entry* entry) const {
   if (entry == nullptr) return Reply::Number(0);
-  if (entry->value.empty() && options_.empty_counts_as_zero) return Reply::Number(0);
-  const Result<int64_t> value = ParseCounter(entry->value);
+  // What is large is not a number, whatever it begins with.
+  if (entry->value.is_large()) return Reply::Refused(Reply::Why::kNotANumber);
+  if (entry->value.size() == 0 && options_.empty_counts_as_zero) return Reply::Number(0);
+  const Result<int64_t> value = ParseCounter(entry->value.small());
   if (value) return Reply::Number(*value);
   return Reply::Refused(value.error().code == Code::kOutOfRange ? Reply::Why::kOutOfRange
                                                                 : Reply::Why::kNotANumber);
 }
 
-void StoreMachine::StoreCounter(Entry* entry, const HashedKey& key, int64_t value,
+bool StoreMachine::StoreCounter(Entry* entry, const HashedKey& key, int64_t value,
                                 Released& released) {
   char digits[24];
   const char* end = std::to_chars(digits, digits + sizeof digits, value).ptr;
-  const std::string_view text(digits, static_cast<size_t>(end - digits));
-  if (entry != nullptr) {
-    entry->value = text;
-  } else {
-    Create(key, text, released);
-  }
+  const Given text{{digits, static_cast<size_t>(end - digits)}};
+  return entry != nullptr ? Overwrite(*entry, text) : Create(key, text, released);
 }
 
 void StoreMachine::OfferElements(const HashedKey& key, Instant now, Released& released) {

@@ -8,18 +8,23 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/limits.h"
+#include "base/memory_account.h"
 #include "base/time.h"
 #include "core/store/client_id.h"
 #include "core/store/key_table.h"
 #include "core/store/queues.h"
 #include "core/store/request.h"
 #include "core/store/scopes.h"
+#include "core/store/value.h"
 #include "core/store/waiters.h"
 
 namespace muster {
@@ -36,6 +41,8 @@ struct StoreMachineOptions {
   Duration stray_scope_kept = 60s;
   /// Of the hashes of keys: a secret of the process, where strangers choose the keys.
   SipKey hash_secret{};
+  /// Where all that the machine holds is counted, and bounded; null: not at all. Outlives it.
+  MemoryAccount* account = nullptr;
 };
 
 /// What the machine holds, as counts; for metrics and tests.
@@ -50,7 +57,19 @@ struct StoreMachineStats {
 
 class StoreMachine {
  public:
+  /// A key in the table.
+  struct Entry : KeyNode<Entry>, Scopes::Member {
+    Entry(const HashedKey& name, Value stored)
+        : KeyNode(name), Member(Kind::kEntry), value(std::move(stored)) {}
+
+    Value value;
+    uint32_t pins = 0;       // sets that are staged for it; it stays in the table meanwhile
+    bool is_there = false;   // it has a value
+    bool owes_wake = false;  // it came to be in a set, and those who wait for it do not know yet
+  };
+
   explicit StoreMachine(const StoreMachineOptions& options = {});
+  ~StoreMachine();
 
   /// Executes one request for `client`. Clients whose wait it ended are appended to `released`
   /// (`client` itself, too, if it was parked and made its own key). Views in the reply are valid
@@ -79,18 +98,82 @@ class StoreMachine {
   void LimitReplies(uint64_t bytes) { reply_limit_ = bytes; }
 
   StoreMachineStats Stats() const;
+  const KeyHasher& hasher() const { return hasher_; }
+
+  /// Large values, and whole queues, that steps have taken out of use. They end with the next step,
+  /// unless somebody takes them first to destroy them while nobody waits.
+  struct Garbage {
+    std::vector<Value> values;
+    std::vector<Queues::Elements> queues;
+    bool empty() const { return values.empty() && queues.empty(); }
+  };
+  Garbage TakeGarbage() { return std::exchange(garbage_, Garbage()); }
+  bool has_garbage() const { return !garbage_.empty(); }
+
+  // --- A request on many keys in pieces, each a short step (core/store/long_step.h)
+
+  /// As the beginning of any request but QUEUE_POP.
+  void GiveUpReservation(ClientId client, Instant now, Released& released);
+  /// Whether all are there, as CHECK.
+  bool AreThere(std::span<const HashedKey> keys) const;
+  /// As MULTI_GET: gives the value of each, empty where there is none.
+  template <typename Take>
+  void ForEachValue(std::span<const HashedKey> keys, Take take) const {
+    for (const HashedKey& key : keys) {
+      const Entry* entry = Find(key);
+      take(entry == nullptr ? ValueView() : entry->value.view());
+    }
+  }
+  /// As LIST_KEYS, from one of kShards.
+  static constexpr size_t kShards = 256;
+  template <typename Take>
+  void ForEachKey(size_t shard, Take take) const {
+    entries_.VisitShard(shard, [&](const Entry& entry) {
+      if (entry.is_there) take(ValueView(entry.key));
+    });
+  }
+
+  /// As WAIT: Begin, Add as often as need be, End, which may answer kStopWaiting. A refusal leaves
+  /// the client parked, to be dropped.
+  Reply BeginWait(ClientId client);
+  Reply AddToWait(ClientId client, std::span<const HashedKey> keys,
+                  std::optional<HashedKey>& queue);
+  Reply EndWait(ClientId client, const std::optional<HashedKey>& queue, Instant now);
+
+  /// Keys and values of a MULTI_SET that is prepared in pieces, done in one step, and settled in
+  /// pieces. Made without the machine. What is prepared must be settled, done or not.
+  class StagedSet {
+   public:
+    StagedSet();
+    ~StagedSet();
+    void Add(const HashedKey& key, Value value);
+    size_t size() const { return made_.size(); }
+    /// What the last one has allocated, but for its pieces.
+    size_t heap_bytes_of_last() const;
+
+   private:
+    friend class StoreMachine;
+    std::vector<std::unique_ptr<Entry>> made_;  // null once it is in the table
+    std::vector<Entry*> places_;                // where each goes, once it is prepared
+    std::vector<Value> values_;
+    size_t settled_ = 0;
+  };
+  /// True: more is to be prepared, or to be settled.
+  bool Prepare(StagedSet& set, size_t keys_max, Instant now);
+  void Commit(StagedSet& set);
+  bool Settle(StagedSet& set, size_t keys_max, Released& released);
 
  private:
-  struct Entry : KeyNode<Entry>, Scopes::Member {
-    Entry(const HashedKey& name, std::string_view stored)
-        : KeyNode(name), Member(Kind::kEntry), value(stored) {}
-
-    std::string value;
+  /// What a request brings to be stored.
+  struct Given {
+    std::string_view bytes;
+    const Piece* piece = nullptr;
+    bool is_small() const { return bytes.size() <= kSmallValueBytes; }
   };
 
   Reply Set(const Request& request, Released& released);
   Reply CompareSet(const Request& request, Released& released);
-  Reply DeleteKey(const Request& request);
+  Reply DeleteKey(const Request& request, Released& released);
   Reply Get(const Request& request) const;
   Reply Add(const Request& request, Released& released);
   Reply Check(const Request& request) const;
@@ -104,16 +187,33 @@ class StoreMachine {
   Reply ListKeys();
   Reply Barrier(ClientId client, const Request& request, Released& released);
 
-  /// Creates or overwrites, waking waiters if the key is new.
-  void Store(const HashedKey& key, std::string_view value, Released& released);
-  void Create(const HashedKey& key, std::string_view value, Released& released);
+  /// Null if it is not there.
+  Entry* Find(const HashedKey& key) const;
+  /// Creates or overwrites, waking waiters if the key is new. False: no room.
+  bool Store(const HashedKey& key, const Given& given, Released& released);
+  bool Create(const HashedKey& key, const Given& given, Released& released);
+  bool Overwrite(Entry& entry, const Given& given);
+  /// The same without asking for room.
+  void Put(const HashedKey& key, Value value, Released& released);
+  void Replace(Entry& entry, Value& value);
+  Value ValueOf(const Given& given);
+  /// Nothing if there is no room.
+  std::optional<Value> MakeValue(const Given& given);
+  Entry& Link(std::unique_ptr<Entry> made);
+  void MakeThere(Entry& entry);
+  /// Tells those who wait, if they do not know yet.
+  void Wake(Entry& entry, Released& released);
   void Erase(Entry& entry);
+  void Unpin(Entry& entry);
   void EraseMember(Scopes::Member& member);
+  void Discard(Value value);
+  void Charge(size_t before, size_t after);
   HashedKey KeyOf(const Request& request) const;
   HashedKey KeyAt(const Request& request, size_t index) const;
   /// The stored counter; 0 where there is none (null). Otherwise why the value cannot be counted.
   Reply ReadCounter(const Entry* entry) const;
-  void StoreCounter(Entry* entry, const HashedKey& key, int64_t value, Released& released);
+  bool StoreCounter(Entry* entry, const HashedKey& key, int64_t value, Released& released);
+  Reply GiveValue(const ValueView& value) const;
   /// Gives free elements of a queue to those parked on it, oldest first.
   void OfferElements(const HashedKey& key, Instant now, Released& released);
   void LeaveBarrier(ClientId client);
@@ -121,9 +221,14 @@ class StoreMachine {
   const StoreMachineOptions options_;
   uint64_t reply_limit_ = options_.reply_bytes_max;
   const KeyHasher hasher_;
+  MemoryAccount own_account_;
+  MemoryAccount& account_;
+  size_t charged_ = 0;  // for entries
+  Garbage garbage_;
   Instant now_{};  // of the step under way
   Scopes scopes_;  // outlives its members
   KeyTable<Entry> entries_;
+  size_t keys_ = 0;  // entries that are there
   Queues queues_;
   Waiters waiters_;
   // Barrier participants are kept apart from waiters: a SET on the key must not let them through
@@ -140,8 +245,8 @@ class StoreMachine {
   KeyTable<BarrierLine> barriers_;
   std::unordered_map<ClientId, BarrierPlace> at_barrier_;
   // Memory behind the views of the latest reply.
-  std::string reply_value_;
-  std::vector<std::string_view> reply_values_;
+  Value reply_value_;
+  std::vector<ValueView> reply_values_;
 };
 
 }  // namespace muster

@@ -32,21 +32,20 @@ inline std::string Words(const Reply& reply) {
     case Reply::Kind::kNonce:
       return Concat(reply.number);
     case Reply::Kind::kValue:
-      return Concat("'", reply.value, "'");
+      return Concat("'", std::string(reply.value), "'");
     case Reply::Kind::kPopped:
-      return reply.number == 0 ? "0" : Concat(reply.number, " '", reply.value, "'");
+      return reply.number == 0 ? "0" : Concat(reply.number, " '", std::string(reply.value), "'");
     case Reply::Kind::kRefused:
       return Concat("refused: ", Describe(reply.why));
     case Reply::Kind::kValues:
     case Reply::Kind::kKeys:
       break;
   }
-  std::vector<std::string_view> values(reply.values.begin(), reply.values.end());
+  std::vector<std::string> values(reply.values.begin(), reply.values.end());
   if (reply.kind == Reply::Kind::kKeys)
     std::sort(values.begin(), values.end());  // their order means nothing
   std::string out = "[";
-  for (const std::string_view value : values)
-    out += Concat(out.size() == 1 ? "'" : " '", value, "'");
+  for (const std::string& value : values) out += Concat(out.size() == 1 ? "'" : " '", value, "'");
   return out + "]";
 }
 

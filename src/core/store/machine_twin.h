@@ -119,12 +119,12 @@ class NaiveStore {
       case Op::kSet:
         return Put(e.key, e.value), "-";
       case Op::kCompareSet:
-        if (!there && !e.expected.empty()) return Quoted(e.expected);
-        if (there && entries_[e.key] != e.expected) return Quoted(entries_[e.key]);
+        if (!there && !e.expected.empty()) return Given(e.expected);
+        if (there && entries_[e.key] != e.expected) return Given(entries_[e.key]);
+        if (Given(e.value) == kTooMuch) return kTooMuch;
         return Put(e.key, e.value), Quoted(e.value);
       case Op::kGet:
-        if (there && entries_[e.key].size() > options_.reply_bytes_max) return kTooMuch;
-        return Quoted(there ? entries_[e.key] : "");
+        return Given(there ? entries_[e.key] : "");
       case Op::kAdd:
         return Count(e.key, e.number);
       case Op::kCheck: {
@@ -183,9 +183,12 @@ class NaiveStore {
     for (const std::string& key : e.keys) {
       if (!entries_.contains(key)) (Free(key) > 0 ? queues : missing).push_back(key);
     }
+    const size_t named = missing.size();
+    std::sort(missing.begin(), missing.end());
+    missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
     if (missing.empty() && !queues.empty()) Keep(e.client, queues.front());
     if (missing.empty()) return "go";
-    if (Stats().waited_keys + missing.size() > options_.waited_keys_max) return kTooMuch;
+    if (Stats().waited_keys + named > options_.waited_keys_max) return kTooMuch;
     parked_.push_back({e.client, missing, ""});
     return "-";
   }
@@ -298,7 +301,7 @@ class NaiveStore {
   std::string List(const Strings& strings) const {
     size_t bytes = 0;
     for (const std::string& string : strings) bytes += string.size();
-    const Keys views = Views(strings);
+    const std::vector<ValueView> views(strings.begin(), strings.end());
     return bytes > options_.reply_bytes_max
                ? kTooMuch
                : Words({.kind = Reply::Kind::kValues, .values = views});
@@ -320,6 +323,9 @@ class NaiveStore {
   }
   void Leave(ClientId client) {
     std::erase_if(parked_, [&](const Parked& parked) { return parked.client == client; });
+  }
+  std::string Given(const std::string& value) const {
+    return value.size() > options_.reply_bytes_max ? kTooMuch : Quoted(value);
   }
   static std::string Quoted(const std::string& value) { return "'" + value + "'"; }
 

@@ -7,13 +7,37 @@
 
 namespace muster {
 
-void Queues::Push(const HashedKey& key, std::string_view element, Instant now) {
+size_t Queues::BytesFor(const HashedKey& key, size_t small_bytes) {
+  constexpr size_t kEmptyDeque = 640;  // its first block, and the table of blocks
+  return AllocatedBytes(sizeof(Queue)) + AllocatedBytes(key.text.size() + 1) + kEmptyDeque +
+         sizeof(Value) + AllocatedBytes(small_bytes + 1);
+}
+
+size_t Queues::CostOf(const Queue& queue) {
+  return BytesFor(queue.hashed(), 0) - sizeof(Value) - AllocatedBytes(1);
+}
+
+void Queues::Charge(Queue& queue, size_t bytes) {
+  queue.bytes += bytes;
+  charged_ += bytes;
+  account_.Add(bytes);
+}
+
+void Queues::Refund(Queue& queue, size_t bytes) {
+  queue.bytes -= bytes;
+  charged_ -= bytes;
+  account_.Subtract(bytes);
+}
+
+void Queues::Push(const HashedKey& key, Value element, Instant now) {
   Queue* queue = queues_.Find(key);
   if (queue == nullptr) {
     queue = &queues_.Insert(std::make_unique<Queue>(key, ++made_));
     scopes_.Join(*queue, queue->key, now);
+    Charge(*queue, CostOf(*queue));
   }
-  queue->elements.emplace_back(element);
+  queue->elements.push_back(std::move(element));
+  Charge(*queue, CostOf(queue->elements.back()));
 }
 
 size_t Queues::Length(const HashedKey& key) const {
@@ -60,22 +84,25 @@ std::optional<ClientId> Queues::Expired(Instant now) const {
   return oldest_first_.front().client;
 }
 
-std::optional<std::string> Queues::Pop(ClientId client, const HashedKey& key) {
+std::optional<Value> Queues::Pop(ClientId client, const HashedKey& key) {
   if (const auto held = by_client_.find(client);
       held != by_client_.end() && held->second->name.key == key.text) {
     Unreserve(client);
   }
   if (!HasFree(key)) return std::nullopt;
   Queue& queue = *queues_.Find(key);
-  std::string element = std::move(queue.elements.front());
+  Refund(queue, CostOf(queue.elements.front()));
+  Value element = std::move(queue.elements.front());
   queue.elements.pop_front();
   if (queue.elements.empty()) Delete(queue);  // an empty queue does not exist
   return element;
 }
 
-void Queues::Delete(Scopes::Member& queue) {
+Queues::Elements Queues::Delete(Scopes::Member& member) {
+  Queue& queue = static_cast<Queue&>(member);
   scopes_.Leave(queue);
-  queues_.Remove(static_cast<Queue&>(queue));
+  Refund(queue, queue.bytes);
+  return std::move(queues_.Remove(queue)->elements);
 }
 
 }  // namespace muster

@@ -19,16 +19,25 @@
 #include "core/store/client_id.h"
 #include "core/store/key_table.h"
 #include "core/store/scopes.h"
+#include "core/store/value.h"
 
 namespace muster {
 
 class Queues {
  public:
-  /// The scopes outlive the queues.
-  Queues(Duration reservation_max, Scopes& scopes)
-      : reservation_max_(reservation_max), scopes_(scopes) {}
+  /// Scopes and account outlive the queues.
+  Queues(Duration reservation_max, Scopes& scopes, MemoryAccount& account)
+      : reservation_max_(reservation_max), scopes_(scopes), account_(account) {}
+  ~Queues() { account_.Subtract(charged_); }
+  Queues(const Queues&) = delete;
+  Queues& operator=(const Queues&) = delete;
 
-  void Push(const HashedKey& key, std::string_view element, Instant now);
+  using Elements = std::deque<Value>;
+
+  void Push(const HashedKey& key, Value element, Instant now);
+
+  /// What a push costs at most, but for the element's pieces.
+  static size_t BytesFor(const HashedKey& key, size_t small_bytes);
 
   /// Elements in the queue, reserved or not; 0 for an unknown one.
   size_t Length(const HashedKey& key) const;
@@ -56,10 +65,10 @@ class Queues {
   std::optional<ClientId> Expired(Instant now) const;
 
   /// Takes the oldest element that `client` may have: its reserved one or a free one.
-  std::optional<std::string> Pop(ClientId client, const HashedKey& key);
+  std::optional<Value> Pop(ClientId client, const HashedKey& key);
 
-  /// Deletes a queue with all its elements. Who has one of them reserved will not find it.
-  void Delete(Scopes::Member& queue);
+  /// Deletes a queue; its elements are handed out. Who has one of them reserved will not find it.
+  Elements Delete(Scopes::Member& queue);
 
   bool has_reservations() const { return !oldest_first_.empty(); }
   size_t size() const { return queues_.size(); }
@@ -69,7 +78,8 @@ class Queues {
     Queue(const HashedKey& name, uint64_t number)
         : KeyNode(name), Member(Kind::kQueue), serial(number) {}
 
-    std::deque<std::string> elements;
+    Elements elements;
+    size_t bytes = 0;  // that it is charged
     size_t reserved = 0;
     const uint64_t serial;  // a queue that is deleted and made again is another one
   };
@@ -81,8 +91,15 @@ class Queues {
   };
   using Reservations = std::list<Reservation>;
 
+  static size_t CostOf(const Queue& queue);
+  static size_t CostOf(const Value& element) { return sizeof(Value) + element.heap_bytes(); }
+  void Charge(Queue& queue, size_t bytes);
+  void Refund(Queue& queue, size_t bytes);
+
   const Duration reservation_max_;
   Scopes& scopes_;
+  MemoryAccount& account_;
+  size_t charged_ = 0;
   uint64_t made_ = 0;
   KeyTable<Queue> queues_;
   Reservations oldest_first_;

@@ -16,10 +16,10 @@ constexpr Duration kKept = 1s;
 /// Queues that are called by their names alone.
 class NamedQueues {
  public:
-  explicit NamedQueues(Duration reservation_max) : queues_(reservation_max, scopes_) {}
+  explicit NamedQueues(Duration reservation_max) : queues_(reservation_max, scopes_, account_) {}
 
   void Push(std::string_view key, std::string_view element) {
-    queues_.Push(hasher_(key), element, kStart);
+    queues_.Push(hasher_(key), Value(element), kStart);
   }
   size_t Length(std::string_view key) const { return queues_.Length(hasher_(key)); }
   bool HasFree(std::string_view key) const { return queues_.HasFree(hasher_(key)); }
@@ -34,8 +34,10 @@ class NamedQueues {
   }
   std::optional<ClientId> Expired(Instant now) const { return queues_.Expired(now); }
   std::optional<std::string> Pop(ClientId client, std::string_view key) {
-    return queues_.Pop(client, hasher_(key));
+    const std::optional<Value> element = queues_.Pop(client, hasher_(key));
+    return element ? std::optional(std::string(element->view())) : std::nullopt;
   }
+  uint64_t bytes() const { return account_.used(); }
   /// Deletes some queue of the scope.
   void DeleteIn(std::string_view scope) { queues_.Delete(*scopes_.AnyOf(scope)); }
   bool has_reservations() const { return queues_.has_reservations(); }
@@ -47,6 +49,7 @@ class NamedQueues {
   }
 
   const KeyHasher hasher_;
+  MemoryAccount account_;
   Scopes scopes_{hasher_, 60s};
   Queues queues_;
 };
@@ -158,6 +161,7 @@ TEST(QueuesTest, ADeletedQueueTakesItsElementsAlongAndLeavesThoseOfItsSuccessorA
   EXPECT_EQ(queues.Pop(kA, kQueue), std::nullopt);
   EXPECT_EQ(queues.ReservedBy(kA), std::nullopt);
   EXPECT_EQ(queues.Pop(kB, kQueue), "3");
+  EXPECT_EQ(queues.bytes(), 0u);
 }
 
 TEST(QueuesDeathTest, ReservingWhatIsNotFreeIsABug) {

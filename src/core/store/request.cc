@@ -25,6 +25,8 @@ std::string_view Describe(Reply::Why why) {
       return "a WAIT or BARRIER is still outstanding on this connection";
     case Reply::Why::kTooMuch:
       return "a limit of the store is exceeded";
+    case Reply::Why::kNoRoom:
+      return "the server's memory for all clients together is used up (store_bytes_max)";
     case Reply::Why::kMisplaced:
       return "VALIDATE belongs at the start of a connection";
   }

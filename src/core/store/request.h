@@ -6,6 +6,8 @@
 #include <span>
 #include <string_view>
 
+#include "core/store/value.h"
+
 namespace muster {
 
 /// The numbers are PyTorch's opcodes (docs/protocol.md); there is no reason to have two numberings.
@@ -47,6 +49,8 @@ struct Request {
   /// Of the key and of the keys, from the machine's hasher; 0 and empty: it hashes them itself.
   uint64_t hash = 0;
   std::span<const uint64_t> hashes{};
+  /// `value` as a piece, if whoever asks has made one already; null: the machine makes it.
+  const Piece* piece = nullptr;
 };
 
 /// The answer to one request. Views stay valid until the next call on the machine that gave them.
@@ -73,19 +77,20 @@ struct Reply {
     kOutOfRange,     ///< ... or does not fit 64 bits.
     kAlreadyParked,  ///< A second WAIT or BARRIER while one is outstanding.
     kTooMuch,        ///< A limit of the machine: see Store limits.
+    kNoRoom,         ///< The bound on all memory together.
     kMisplaced,      ///< VALIDATE after the handshake.
   };
 
   Kind kind = Kind::kNone;
   Why why = Why::kNothing;
   int64_t number = 0;
-  std::string_view value{};
-  std::span<const std::string_view> values{};
+  ValueView value{};
+  std::span<const ValueView> values{};
 
   static Reply None() { return {}; }
   static Reply Of(Kind kind) { return {.kind = kind}; }
   static Reply Number(int64_t number) { return {.kind = Kind::kNumber, .number = number}; }
-  static Reply Value(std::string_view value) { return {.kind = Kind::kValue, .value = value}; }
+  static Reply Value(const ValueView& value) { return {.kind = Kind::kValue, .value = value}; }
   static Reply Refused(Why why) { return {.kind = Kind::kRefused, .why = why}; }
 };
 

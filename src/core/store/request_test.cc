@@ -26,7 +26,7 @@ TEST(OpTest, NamesStandAtTheirOpcodes) {
 TEST(ReplyTest, EveryRefusalHasASentence) {
   for (const auto why :
        {Reply::Why::kNotANumber, Reply::Why::kOutOfRange, Reply::Why::kAlreadyParked,
-        Reply::Why::kTooMuch, Reply::Why::kMisplaced}) {
+        Reply::Why::kTooMuch, Reply::Why::kNoRoom, Reply::Why::kMisplaced}) {
     EXPECT_FALSE(Describe(why).empty());
     EXPECT_NE(Describe(why), Describe(Reply::Why::kNothing));
   }

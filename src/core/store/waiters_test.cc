@@ -37,7 +37,8 @@ class WaitersTest : public ::testing::Test {
   }
 
   const KeyHasher hasher_;
-  Waiters waiters_;
+  MemoryAccount account_;
+  Waiters waiters_{account_};
 };
 
 TEST_F(WaitersTest, CreationReleasesEveryWaiterOfTheKeyOldestFirst) {
@@ -67,7 +68,7 @@ TEST_F(WaitersTest, AClientIsReleasedWithItsLastKey) {
 
 TEST_F(WaitersTest, AKeyNamedTwiceIsSatisfiedByOneCreation) {
   Park(kA, {"k", "k", "k"});
-  EXPECT_EQ(waiters_.waited_keys(), 3u);
+  EXPECT_EQ(waiters_.waited_keys(), 1u);
   EXPECT_THAT(Created("k"), ElementsAre(kA));
   EXPECT_EQ(waiters_.waited_keys(), 0u);
 }

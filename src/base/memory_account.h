@@ -1,0 +1,78 @@
+// What a server has allocated for its clients, in one sum, and the bound on it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace muster {
+
+/// Any thread. Who allocates for a client asks HasRoomFor() first, and adds what it then took.
+class MemoryAccount {
+ public:
+  explicit MemoryAccount(uint64_t limit = UINT64_MAX) : limit_(limit) {}
+
+  void Add(size_t bytes) { used_.fetch_add(bytes, std::memory_order_relaxed); }
+  void Subtract(size_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+  void Change(size_t before, size_t after) {
+    if (before != after) used_.fetch_add(after - before, std::memory_order_relaxed);
+  }
+
+  uint64_t used() const { return used_.load(std::memory_order_relaxed); }
+  uint64_t limit() const { return limit_; }
+
+  /// The last eighth is for what is small: whoever fills the rest with large values, requests or
+  /// replies leaves room for everybody else.
+  bool HasRoomFor(uint64_t bytes) const {
+    const uint64_t most = bytes > kSmall ? limit_ - limit_ / 8 : limit_;
+    const uint64_t now = used();
+    return now <= most && bytes <= most - now;
+  }
+  /// The largest for which there is room.
+  uint64_t Room() const {
+    const uint64_t most = limit_ - limit_ / 8;
+    const uint64_t now = used();
+    return now < most ? most - now : 0;
+  }
+
+ private:
+  static constexpr uint64_t kSmall = 64 * 1024;
+
+  const uint64_t limit_;
+  std::atomic<uint64_t> used_ = 0;
+};
+
+/// Somebody's part of an account, given back at its end.
+class Charge {
+ public:
+  explicit Charge(MemoryAccount& account, size_t bytes = 0) : account_(&account), bytes_(bytes) {
+    account_->Add(bytes_);
+  }
+  ~Charge() { account_->Subtract(bytes_); }
+  Charge(const Charge&) = delete;
+  Charge& operator=(const Charge&) = delete;
+
+  void Set(size_t bytes) { account_->Change(std::exchange(bytes_, bytes), bytes); }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  MemoryAccount* account_;
+  size_t bytes_;
+};
+
+/// What the allocator takes for so many bytes.
+constexpr size_t AllocatedBytes(size_t bytes) {
+  constexpr size_t kHeader = 8, kUnit = 16, kMin = 32;
+  const size_t rounded = (bytes + kHeader + kUnit - 1) / kUnit * kUnit;
+  return rounded < kMin ? kMin : rounded;
+}
+
+/// What a string has allocated besides itself.
+inline size_t HeapBytes(const std::string& text) {
+  constexpr size_t kInside = 15;
+  return text.capacity() <= kInside ? 0 : AllocatedBytes(text.capacity() + 1);
+}
+
+}  // namespace muster

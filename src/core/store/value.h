@@ -1,0 +1,94 @@
+// Values: small ones are strings; large ones are pieces that never change and are shared, so that
+// nobody copies megabytes while others wait.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/memory_account.h"
+
+namespace muster {
+
+/// Values up to this are copied; larger ones are shared.
+inline constexpr size_t kSmallValueBytes = 4 * 1024;
+
+/// Bytes that never change. They are paid for as long as somebody has them.
+class PieceBytes {
+ public:
+  PieceBytes(std::string bytes, MemoryAccount& account)
+      : bytes_(std::move(bytes)),
+        charge_(account, AllocatedBytes(sizeof(PieceBytes)) + HeapBytes(bytes_)) {}
+  std::string_view bytes() const { return bytes_; }
+
+ private:
+  const std::string bytes_;
+  const Charge charge_;
+};
+using Piece = std::shared_ptr<const PieceBytes>;
+
+inline Piece MakePiece(std::string_view bytes, MemoryAccount& account) {
+  return std::make_shared<const PieceBytes>(std::string(bytes), account);
+}
+
+/// A value as it lies in memory of somebody else: the pieces, and behind them the tail.
+struct ValueView {
+  ValueView() = default;
+  ValueView(std::string_view text) : tail(text) {}    // NOLINT: a text is a value
+  ValueView(const char* text) : tail(text) {}         // NOLINT
+  ValueView(const std::string& text) : tail(text) {}  // NOLINT
+  ValueView(std::span<const Piece> begin, std::string_view end) : pieces(begin), tail(end) {}
+
+  size_t size() const;
+  explicit operator std::string() const;
+  bool operator==(std::string_view text) const;
+
+  std::span<const Piece> pieces{};
+  std::string_view tail{};
+};
+
+/// One owner.
+class Value {
+ public:
+  Value() = default;
+  /// A small one.
+  explicit Value(std::string_view small) : tail_(small) {}
+  explicit Value(Piece piece) { AddPiece(std::move(piece)); }
+  Value(Value&&) = default;
+  Value& operator=(Value&&) = default;
+
+  size_t size() const { return tail_.size() + (large_ == nullptr ? 0 : large_->bytes); }
+  bool is_large() const { return large_ != nullptr; }
+  ValueView view() const {
+    return large_ == nullptr ? ValueView(tail_) : ValueView(large_->pieces, tail_);
+  }
+  /// Of a small one.
+  const std::string& small() const { return tail_; }
+
+  /// What it has allocated besides itself and its pieces.
+  size_t heap_bytes() const;
+
+  /// Of a small one, with another.
+  void Assign(std::string_view small);
+  /// Small texts gather in the tail, which becomes a piece when it is large.
+  void Append(std::string_view small, MemoryAccount& account);
+  void Append(Piece piece, MemoryAccount& account);
+
+ private:
+  void AddPiece(Piece piece);
+  void CloseTail(MemoryAccount& account);
+
+  struct Large {
+    std::vector<Piece> pieces;
+    size_t bytes = 0;
+  };
+
+  std::unique_ptr<Large> large_;
+  std::string tail_;
+};
+
+}  // namespace muster
