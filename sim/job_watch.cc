@@ -32,12 +32,6 @@ void JobWatch::SeeClosed(Epoch epoch, const RendezvousState& state) {
   last_rounds_.try_emplace(epoch, state.complete ? state.round : state.round - 1);
 }
 
-// A round that is entered when its server has died already. A later life may have one with the same
-// number, and the keys of both are the same (docs/simulation.md, "Known, and open").
-void JobWatch::SeeJoined(RoundId id, Epoch now) {
-  if (id.epoch != now) blurred_.insert(id.round);
-}
-
 void JobWatch::SeeStart(size_t node, RoundId id, const Placement& place) {
   ++figures.attempts;
   figures.workers += static_cast<uint64_t>(plan_.RoleOf(node).workers);
@@ -50,7 +44,6 @@ void JobWatch::SeeStart(size_t node, RoundId id, const Placement& place) {
   if (member.place)
     return checkers_.Violate(Concat("node ", node, " starts workers in ", Say(id), " again"));
   member.place = place;
-  if (blurred_.contains(id.round)) return;
   CheckRanks(node, round, id);
   const auto started = std::ranges::count_if(
       round.members, [](const auto& each) { return each.second.place.has_value(); });
@@ -114,7 +107,7 @@ void JobWatch::SeeAllSucceeded(size_t node, RoundId id) {
   const auto succeeded =
       std::ranges::count_if(round.members, [](const auto& each) { return each.second.succeeded; });
   const int64_t expected = round.members.at(node).place->group_world_size;
-  if (succeeded != expected && !blurred_.contains(id.round))
+  if (succeeded != expected)
     checkers_.Violate(Concat("node ", node, " ends, for all have succeeded; of ", Say(id), " only ",
                              succeeded, " of ", expected, " nodes have"));
 }
@@ -129,7 +122,7 @@ void JobWatch::SeePaid(size_t node, RoundId id, WorldTime failed_at) {
   Round& round = rounds_[id];
   const std::optional<size_t> before = round.payer;
   if (!before) round.payer = node;
-  if (!plan_.BlameIsClear() || blurred_.contains(id.round)) return;
+  if (!plan_.BlameIsClear()) return;
   if (before)
     checkers_.Violate(
         Concat("node ", node, " pays for the end of ", Say(id), ", as node ", *before, " has"));

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -40,8 +39,6 @@ class JobWatch {
 
   /// The server says so: no round begins after this one.
   void SeeClosed(Epoch epoch, const RendezvousState& state);
-  /// A node has come into a round. `now`: the life of the server that serves.
-  void SeeJoined(RoundId id, Epoch now);
   /// A node is about to start its workers.
   void SeeStart(size_t node, RoundId id, const Placement& place);
   /// All workers of a node have ended with 0.
@@ -72,7 +69,6 @@ class JobWatch {
   Checkers& checkers_;
   std::map<RoundId, Round> rounds_;
   std::map<Epoch, int64_t> last_rounds_;  ///< Of lives in which the rendezvous was closed.
-  std::set<int64_t> blurred_;             ///< Rounds of several lives that share their keys.
 };
 
 }  // namespace muster::sim

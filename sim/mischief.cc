@@ -23,6 +23,7 @@ Mischief::Mischief(World& world, uint64_t seed) : world_(world), prng_(seed) {
   add(faults.server_pause, [this] { PauseServer(); });
   add(faults.jump, [this] { JumpClock(); });
   add(faults.suspend, [this] { SuspendMachine(); });
+  add(faults.exodus, [this] { Depart(); });
   add(faults.election, [this] { Elect(); });
   add(faults.compaction, [this] { Compact(); });
   add(faults.meddling, [this] { Meddle(); });
@@ -111,6 +112,21 @@ void Mischief::CrashNode(Network::Ending ending) {
     World::Place& place = world_.places_[index];
     if (place.process == nullptr && !place.ended) world_.StartNode(index);
   });
+}
+
+// Long enough, often, for the server to declare all of them lost and to forget their run.
+void Mischief::Depart() {
+  Say("all nodes are killed");
+  const Duration empty =
+      Draw(1ms, 1s) + (Coin() ? world_.plan_.run_kept : Duration(0s)) + world_.plan_.settings.grace;
+  for (size_t index = 0; index < world_.places_.size(); ++index) {
+    if (world_.places_[index].process == nullptr || world_.places_[index].ended) continue;
+    world_.EndNode(index, Network::Ending::kTold);
+    Later(empty + Draw(0ms, 300ms), [this, index] {
+      World::Place& place = world_.places_[index];
+      if (place.process == nullptr && !place.ended) world_.StartNode(index);
+    });
+  }
 }
 
 void Mischief::Pause(SimProcess& process, const std::string& who, Duration time) {

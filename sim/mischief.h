@@ -39,6 +39,7 @@ class Mischief {
   void CrashNode(Network::Ending ending);
   void PauseNode();
   void SignalLauncher();
+  void Depart();
   void CrashServer();
   void PauseServer();
   struct Victim {

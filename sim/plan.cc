@@ -39,6 +39,7 @@ constexpr Switch kSwitches[] = {
 };
 // Drawn by itself: what the seed means for everything else stays.
 constexpr Switch kSuspend{"suspend", &Faults::suspend};
+constexpr Switch kExodus{"exodus", &Faults::exodus};
 // Drawn after all others, and for runs on etcd only: what the seeds of other runs mean stays.
 constexpr Switch kEtcdSwitches[] = {
     {"election", &Faults::election},
@@ -253,7 +254,10 @@ Plan Draw(uint64_t seed, const Wishes& wishes) {
   // PyTorch's nodes do not survive it. Those on etcd notice when they next look at their lease: the
   // check that a lease is over knows no such delay yet.
   faults.suspend = aside.OneIn(4) && plan.driver != Driver::kMixed && plan.driver != Driver::kEtcd;
+  const bool forgets = plan.driver == Driver::kCoordinator || plan.driver == Driver::kLauncher;
+  faults.exodus = aside.OneIn(4) && forgets;
   if (wishes.faults) plan.faults = faults;
+  if (plan.faults.exodus) plan.run_kept = aside.Ms(50, 1'500);
   if (plan.driver == Driver::kLauncher) DrawLaunch(plan, draw, wishes.faults);
   plan.network.fragment = plan.faults.fragment;
   if (plan.faults.delay) {
@@ -287,6 +291,7 @@ std::string Plan::ToString() const {
   std::ranges::for_each(kSwitches, add);
   add(kSuspend);
   std::ranges::for_each(kEtcdSwitches, add);
+  add(kExodus);
   add(kRestore);
   if (driver == Driver::kLauncher) text += ToText(launch);
   return text;
@@ -323,8 +328,8 @@ NodeRole Plan::RoleOf(size_t node) const {
 
 bool Plan::BlameIsClear() const {
   return !faults.loss && !faults.delay && !faults.cut && !faults.clog && !faults.reset &&
-         !faults.power && !faults.pause && !faults.suspend && !faults.server_crash &&
-         !faults.server_pause && !faults.leave;
+         !faults.power && !faults.pause && !faults.suspend && !faults.exodus &&
+         !faults.server_crash && !faults.server_pause && !faults.leave;
 }
 
 Duration Plan::RestFor() const { return MissedWithin() + settings.last_call + 1s; }

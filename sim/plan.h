@@ -43,6 +43,7 @@ struct Faults {
   bool crash = false;  ///< Of a node's process, and a new one after a while.
   bool power = false;  ///< The same, of its machine: nobody is told.
   bool pause = false;
+  bool exodus = false;  ///< All nodes die, the server forgets the run, and others of its name come.
   bool suspend = false;       ///< A machine stands still, the server's too, and its clock goes on.
   bool server_crash = false;  ///< It comes back, and has forgotten everything. Etcd has not.
   bool server_pause = false;

@@ -182,11 +182,23 @@ void World::NoteIfStale(const Connection& connection) {
   });
 }
 
+// A run that the server has forgotten, and one that a new server knows nothing of, come back as
+// other runs: with rounds, and keys, of their own.
+void World::NoteRun(const Coordinator::Run& run) {
+  const std::pair<const SimProcess*, uint64_t> which(server_, run.serial);
+  if (which == run_) return;
+  if (run_.first == server_) ++epoch_;  // a new server has its number already
+  run_ = which;
+  if (!generations_.insert(run.generation.ToString()).second)
+    checkers_.Violate(Concat("the run of life ", epoch_, " has the keys of an older one"));
+}
+
 void World::LookAtState() {
   if (IsCoordinated(plan_.driver)) {
     host_->sessions().Inspect([this](const Coordinator& coordinator) {
       const Coordinator::Run* run = coordinator.Find(kRun);
       if (run == nullptr) return;
+      NoteRun(*run);
       checkers_.SeeState(epoch_, run->state);
       if (run->state.closed && !closed_in_) closed_in_ = epoch_;
       if (run->state.closed) job_.SeeClosed(epoch_, run->state);
@@ -220,7 +232,6 @@ std::optional<Epoch> World::NodeJoined(size_t index, const Node& node, int64_t r
                            .known_to = epoch_,
                            .round_before = round_before,
                            .info = info});
-  if (epoch) job_.SeeJoined({*epoch, info.round}, epoch_);
   return epoch;
 }
 

@@ -7,7 +7,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/prng.h"
@@ -111,6 +113,7 @@ class World {
   /// its place there was the last thing that it was told before.
   void ToldOut(const SimProcess& process, int64_t round = -1);
   /// After every step that the server has taken.
+  void NoteRun(const Coordinator::Run& run);
   void LookAtState();
   /// A message is about to be heard that must not change anything.
   void NoteIfStale(const Connection& connection);
@@ -140,7 +143,10 @@ class World {
   std::unique_ptr<StoreHost> host_;
   std::unique_ptr<SimEtcd> etcd_;  ///< Instead.
   std::unique_ptr<EtcdOverseer> overseer_;
-  Epoch epoch_ = 0;
+  Epoch epoch_ = 0;  ///< Counts servers, and runs that a server has forgotten and created anew.
+  std::pair<const SimProcess*, uint64_t>
+      run_{};                            ///< Which run that is: of whom, and its number there.
+  std::set<std::string> generations_{};  ///< Of all runs.
   std::optional<Epoch> closed_in_;
   std::string document_;  ///< As it was last seen.
   int64_t document_round_ = 0;
