@@ -185,6 +185,7 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
 
   int64_t round_ = -1;  // the last one that the node was in
   wire::EtcdNotice heard_;
+  std::string notice_;  // as it was written
   KeyWatch notice_watch_{*this, &EtcdLink::OnNotice};
   KeyWatch leader_watch_{*this, &EtcdLink::OnLeaderKey};
   int64_t leader_gone_at_ = 0;  // the last revision at which there was no leader any more

@@ -99,6 +99,9 @@ bool EtcdLink::HasGoneBack(const EtcdAnswer& answer, const Known& known) {
     GoneBack("what its leader told it is gone");
   } else if (!notice.empty() && notice.front().changed < known.notice_at) {
     GoneBack("what its leader told it is older");
+  } else if (!notice.empty() && notice.front().changed == known_.notice_at &&
+             notice.front().value != notice_) {
+    GoneBack("what its leader told it is something else");
   } else {
     return false;
   }
@@ -176,6 +179,7 @@ void EtcdLink::OnNotice(const EtcdChange& change) {
   // The watch may tell what was found already.
   if (!is_ours || change.pair.changed <= known_.notice_at) return;
   known_.notice_at = change.pair.changed;
+  notice_ = change.pair.value;
   if (IsUndone(heard_, *notice) && !IsBlind())
     return GoneBack("its place is another one than it was told");
   Hear(*notice);

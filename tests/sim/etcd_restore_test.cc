@@ -177,6 +177,38 @@ TEST_F(EtcdRestoreTest, AWishThatIsGrantedTwiceShowsThatTheFirstPlaceIsGone) {
   EXPECT_THAT(*late.place_lost, HasSubstr("older data"));
 }
 
+// By chance, its notice was written at the same revision in both histories.
+TEST_F(EtcdRestoreTest, ANoticeOfTheSameRevisionAndOtherWordsShowsIt) {
+  settings.min_nodes = settings.max_nodes = 3;
+  settings.keep_alive_max_attempt = 8;
+  Joining();
+  LinkNode& node = Joining();
+  Run(1s);
+  const EtcdState backup = etcd.state();
+  Joining();
+  Run(1s);
+  ASSERT_EQ(RoundOf(Others(nullptr)), 0);
+  for (LinkNode* other : Others(&node)) other->Kill();  // nobody else writes
+  const std::string key = keys.Notice({"10.1.0.101", 101, 0});
+  const EtcdPair notice = *etcd.state().Find(key);
+  const int64_t revision = etcd.state().revision();
+  network.Cut(node.process.host(), there);
+  Restore(backup);
+  while (etcd.state().revision() < notice.changed - 1)
+    ASSERT_TRUE(Commit({.then = {Put("somebody/else", "")}}));
+  wire::EtcdNotice other = *wire::ReadEtcdNotice(key, notice.value);
+  other.rank = (other.rank + 1) % 3;
+  ASSERT_TRUE(Commit({.then = {Put(key, wire::Write(other))}}));
+  ASSERT_EQ(etcd.state().Find(key)->changed, notice.changed);
+  while (etcd.state().revision() <= revision)
+    ASSERT_TRUE(Commit({.then = {Put("somebody/else", "")}}));
+  ASSERT_FALSE(node.place_lost);
+  network.MendAll();
+  Run(3s);
+  ASSERT_TRUE(node.place_lost);
+  EXPECT_THAT(*node.place_lost, HasSubstr("older data"));
+}
+
 TEST_F(EtcdRestoreTest, ALeaderWhoseKeyIsBackLeads) {
   settings.min_nodes = settings.max_nodes = 2;
   LinkNode& first = Joining();

@@ -1,0 +1,64 @@
+// The simulated runs of every test run, in parts, so that several are played at a time.
+#include "sim/campaign.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "sim/seed.h"
+
+namespace muster::sim {
+namespace {
+
+// A sanitized world takes ten times as long, and its share is one in forty: as much as is needed to
+// meet the code on its rarer paths.
+#ifdef __SANITIZE_ADDRESS__
+constexpr uint64_t kOneIn = 40;
+#else
+constexpr uint64_t kOneIn = 1;
+#endif
+
+struct Part {
+  Driver driver;
+  uint64_t number;
+  uint64_t runs;
+};
+
+std::string NameOf(const Part& part) { return Concat(NameOf(part.driver), "_", part.number); }
+
+// Of the document and of mixed rounds, which take five times as long, there are fewer.
+std::vector<Part> AllParts() {
+  struct Share {
+    Driver driver;
+    uint64_t parts;
+    uint64_t runs;  // of each part
+  };
+  std::vector<Part> all;
+  for (const Share& share : {Share{Driver::kEtcd, 8, 2'500}, Share{Driver::kCoordinator, 4, 5'000},
+                             Share{Driver::kLauncher, 4, 2'000}, Share{Driver::kDocument, 2, 1'000},
+                             Share{Driver::kMixed, 2, 1'000}}) {
+    for (uint64_t i = 0; i < share.parts; ++i)
+      all.push_back({share.driver, i, share.runs / kOneIn});
+  }
+  return all;
+}
+
+class SimulatedRunsTest : public testing::TestWithParam<Part> {};
+
+TEST_P(SimulatedRunsTest, WhateverHappensNothingIsWrongAndAllComeTogether) {
+  const Part& part = GetParam();
+  const CampaignReport report = RunCampaign({.first_seed = Seed() + part.number * part.runs,
+                                             .runs = part.runs,
+                                             .wishes = {.driver = part.driver}});
+  EXPECT_EQ(report.runs, part.runs);
+  for (const Finding& finding : report.findings)
+    ADD_FAILURE() << finding.what << "\n  " << finding.plan.ToString();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SimulatedRunsTest, testing::ValuesIn(AllParts()),
+                         [](const auto& each) { return NameOf(each.param); });
+
+}  // namespace
+}  // namespace muster::sim
