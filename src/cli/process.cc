@@ -62,7 +62,7 @@ void OpenStandardDescriptors() {
   if (fd >= 0) close(fd);
 }
 
-void TellStderr(std::string_view text) { StandardError().Write(text); }
+void TellStderr(std::string_view text) { StandardError().Write(SeveralLines(text)); }
 
 void FlushStderr() {
   constexpr std::chrono::milliseconds kPatience{200};
@@ -70,6 +70,12 @@ void FlushStderr() {
 }
 
 void BlockSignals(const std::vector<int>& signals) {
+void ReportStderr(std::string_view text) {
+  FlushStderr();
+  const std::string shown = SeveralLines(text);
+  std::fwrite(shown.data(), 1, shown.size(), stderr);
+}
+
   const sigset_t set = SetOf(signals);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
@@ -137,7 +143,7 @@ void LogToStderr(bool warning, std::string_view line) {
   strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
   char milliseconds[24];
   std::snprintf(milliseconds, sizeof milliseconds, ".%03ldZ", now.tv_nsec / 1'000'000);
-  TellStderr(Concat(stamp, milliseconds, warning ? " warning " : " info ", line, "\n"));
+  TellStderr(Concat(stamp, milliseconds, warning ? " warning " : " info ", OneLine(line), "\n"));
 }
 
 }  // namespace muster::cli

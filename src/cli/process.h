@@ -30,14 +30,21 @@ void OpenStandardDescriptors();
 
 /// To stderr, in order, by a thread of its own: never blocks. What a reader who does not read has
 /// no room for is dropped and counted.
+// What the program reports on stderr contains names and words of peers and workers: whatever a
+// terminal would take for a command is escaped here, for all of it.
+
 void TellStderr(std::string_view text);
 
 /// Waits for what TellStderr() was given, as long as somebody reads. Before the process ends
-/// without exit(), and before others write to stderr.
+/// without exit().
 void FlushStderr();
 
 /// They wait, in all threads started later, for somebody who heeds them.
 void BlockSignals(const std::vector<int>& signals);
+/// To stderr, after all that came before, and waits for the reader: for the last words of a
+/// command.
+void ReportStderr(std::string_view text);
+
 
 /// These signals wait for us in all threads started later, and `heed` is called for each that
 /// comes, on a thread of its own. Make it first.
@@ -76,7 +83,8 @@ class PortFile {
   const std::string path_;
 };
 
-/// One line to stderr, with the time in front. As TellStderr().
+/// One line to stderr, with the time in front; a peer's words in it cannot forge another. As
+/// TellStderr().
 void LogToStderr(bool warning, std::string_view line);
 
 }  // namespace muster::cli
