@@ -6,6 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 TORCH_VERSION=2.13.0
 TORCH_VENV=${MUSTER_TORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/torch-$TORCH_VERSION}
+TORCH_TOOLS=tests/compat/requirements.txt  # What the tests against it need besides.
 # What builds and checks the Python package; another list is another folder.
 PYTHON_TOOLS=python/tools.txt
 PYTHON_VENV=${MUSTER_PYTHON_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/python-tools-$(

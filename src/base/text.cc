@@ -10,13 +10,24 @@ namespace muster {
 
 namespace {
 
+// U+061C, U+200E, U+200F, U+202A to U+202E and U+2066 to U+2069 turn text around; U+2028 and U+2029
+// end lines.
+bool MovesText(std::string_view character) {
+  if (character == "\xd8\x9c") return true;
+  if (character.size() != 3 || !character.starts_with('\xe2')) return false;
+  const auto last = static_cast<unsigned char>(character[2]);
+  if (character[1] == '\x80') return last == 0x8e || last == 0x8f || (last >= 0xa8 && last <= 0xae);
+  return character[1] == '\x81' && last >= 0xa6 && last <= 0xa9;
+}
+
 // Bytes of the character at the beginning that may be shown as it is; 0 if there is none: control
 // characters (U+0080 to U+009F are such, too) and bytes that are no character.
 size_t ShownBytes(std::string_view bytes) {
   const auto lead = static_cast<unsigned char>(bytes[0]);
   if (lead < 0x20 || lead == 0x7f) return 0;
   const size_t size = Utf8CharacterBytes(bytes);
-  return lead == 0xc2 && size == 2 && static_cast<unsigned char>(bytes[1]) < 0xa0 ? 0 : size;
+  if (lead == 0xc2 && size == 2 && static_cast<unsigned char>(bytes[1]) < 0xa0) return 0;
+  return MovesText(bytes.substr(0, size)) ? 0 : size;
 }
 
 }  // namespace
@@ -116,10 +127,26 @@ std::string Printable(std::string_view bytes, size_t length_max) {
   return out;
 }
 
+std::string OneLine(std::string_view text) { return Printable(text, text.size()); }
+
+std::string SeveralLines(std::string_view text) {
+  std::string out;
+  while (true) {
+    const size_t end = text.find_first_of("\n\t");
+    std::string_view part = text.substr(0, end);
+    const bool ends_line = end != text.npos && text[end] == '\n';
+    if (ends_line && part.ends_with('\r')) part.remove_suffix(1);  // of Windows
+    out += OneLine(part);
+    if (end == text.npos) return out;
+    out += text[end];
+    text.remove_prefix(end + 1);
+  }
+}
+
 std::string ListOf(const std::vector<std::string>& names, size_t shown, size_t count) {
   std::string out;
   shown = std::min(shown, names.size());
-  for (size_t i = 0; i < shown; ++i) out += Concat(i == 0 ? "" : ", ", names[i]);
+  for (size_t i = 0; i < shown; ++i) out += Concat(i == 0 ? "" : ", ", OneLine(names[i]));
   count = std::max(count, names.size());
   if (count > shown) out += Concat(shown == 0 ? "" : " and ", count - shown, " more");
   return out;

@@ -52,10 +52,18 @@ std::string LowerCase(std::string_view text);
 std::optional<bool> ParseBool(std::string_view word);
 
 /// A key made fit for one line of a log or message: bytes that do not print become \xNN, long ones
-/// are cut.
+/// are cut. What changes the direction of the text around it does not print either.
 std::string Printable(std::string_view bytes, size_t length_max = 128);
 
-/// "a, b and 14 more": at most `shown` of them. `count`, if more, is how many there really are.
+/// The whole of it, fit for one line: what comes from a peer, a worker or a file must neither forge
+/// a line nor reach a terminal as a command.
+std::string OneLine(std::string_view text);
+
+/// The same for what may have several lines, as a traceback: line ends and tabs stay.
+std::string SeveralLines(std::string_view text);
+
+/// "a, b and 14 more": at most `shown` of them, each fit for a line. `count`, if more, is how many
+/// there really are.
 std::string ListOf(const std::vector<std::string>& names, size_t shown, size_t count = 0);
 
 }  // namespace muster

@@ -126,6 +126,29 @@ TEST(PrintableTest, WritesWhatIsNoUtf8CharacterInHex) {
   EXPECT_EQ(Printable("\xe2\x82\xac\xf0\x9f\x98\x80"), "\xe2\x82\xac\xf0\x9f\x98\x80");
 }
 
+TEST(PrintableTest, WritesWhatTurnsTextAroundInHex) {
+  for (const std::string mark :
+       {"\u061c", "\u200e", "\u200f", "\u2028", "\u2029", "\u202a", "\u202e", "\u2066", "\u2069"}) {
+    EXPECT_TRUE(Printable(mark).starts_with("\\x")) << Printable(mark);
+  }
+  EXPECT_EQ(Printable("\u202a"), "\\xe2\\x80\\xaa");
+  for (const std::string text : {"\u2027", "\u202f", "\u2065x", "\u206a", "\u05d0\u0627"}) {
+    EXPECT_EQ(Printable(text), text);
+  }
+}
+
+TEST(OneLineTest, EscapesAllOfIt) {
+  const std::string text = std::string(1000, 'k') + "\n\x1b[2J";
+  EXPECT_EQ(OneLine(text), std::string(1000, 'k') + "\\x0a\\x1b[2J");
+}
+
+TEST(SeveralLinesTest, KeepsLineEndsAndTabsAlone) {
+  EXPECT_EQ(SeveralLines("a\n\tb\r\nc\rd\x1b]52;c;x\x07\n"), "a\n\tb\nc\\x0dd\\x1b]52;c;x\\x07\n");
+  EXPECT_EQ(SeveralLines(""), "");
+  EXPECT_EQ(SeveralLines("\n"), "\n");
+  EXPECT_EQ(SeveralLines(std::string_view("a\0b", 3)), "a\\x00b");
+}
+
 TEST(PrintableTest, CutsBetweenCharacters) {
   EXPECT_EQ(Printable("a\xe2\x82\xac"
                       "b",

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "base/text.h"
 #include "cli/process.h"
 #include "muster/error.h"
 #include "muster/rendezvous_error.h"
@@ -32,11 +33,10 @@ int Complain(const std::string& what, int status, bool json) {
     const nlohmann::ordered_json line = {{"error", what}, {"status", status}};
     // What the user wrote may be part of it, and need not be text.
     const auto replace = nlohmann::ordered_json::error_handler_t::replace;
-    std::printf("%s\n", line.dump(-1, ' ', false, replace).c_str());
+    std::printf("%s\n", line.dump(-1, ' ', true, replace).c_str());
     std::fflush(stdout);
   }
-  FlushStderr();
-  std::fprintf(stderr, "muster: %s\n", what.c_str());
+  ReportStderr(Concat("muster: ", what, "\n"));
   return status;
 }
 

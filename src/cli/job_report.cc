@@ -1,12 +1,12 @@
 #include "cli/job_report.h"
 
-#include <cstdio>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/process.h"
 #include "launch/error_file.h"
 #include "launch/failure_json.h"
 
@@ -15,7 +15,7 @@ namespace muster::cli {
 namespace {
 
 void Tell(const Status& written) {
-  if (!written) std::fprintf(stderr, "muster: %s\n", written.error().message.c_str());
+  if (!written) ReportStderr(Concat("muster: ", OneLine(written.error().message), "\n"));
 }
 
 /// What whoever started us finds: the worker's own account, or that of a failure of ours.
@@ -84,15 +84,12 @@ void Account(const JobEnd& end, JobHost& host, const std::string& failure_elsewh
   host.RecordEnd(end.status == kOk || workers_failed ? "" : end.why);
   if (end.status == kOk) return;
   if (workers_failed) {
-    std::fprintf(
-        stderr, "\n%s",
-        FailureReport(end.entry_point, failures.records, failures.root, LocalTimeText).c_str());
+    ReportStderr(Concat(
+        "\n", FailureReport(end.entry_point, failures.records, failures.root, LocalTimeText)));
   } else {
-    std::fprintf(
-        stderr, "muster: %s\n",
-        end.signal == 0
-            ? end.why.c_str()
-            : Concat(SignalName(end.signal), " came, and has ended the job on this node").c_str());
+    const std::string told =
+        Concat(SignalName(end.signal), " came, and has ended the job on this node");
+    ReportStderr(Concat("muster: ", OneLine(end.signal == 0 ? end.why : told), "\n"));
   }
   WriteParentErrorFile(end, workers_failed ? failures.files[failures.root] : std::nullopt,
                        workers_failed ? &failures.records[failures.root] : nullptr, clock);

@@ -129,7 +129,7 @@ int Main(int argc, char** argv) {
 /// A result that nobody could read is no success.
 int Finish(int status) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-  std::fprintf(stderr, "muster: cannot write to standard output\n");
+  ReportStderr("muster: cannot write to standard output\n");
   return status == kOk ? kFailed : status;
 }
 

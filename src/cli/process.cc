@@ -5,8 +5,10 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,7 +16,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <stdexcept>
 #include <utility>
 
@@ -62,11 +63,17 @@ void OpenStandardDescriptors() {
   if (fd >= 0) close(fd);
 }
 
-void TellStderr(std::string_view text) { StandardError().Write(text); }
+void TellStderr(std::string_view text) { StandardError().Write(SeveralLines(text)); }
 
 void FlushStderr() {
   constexpr std::chrono::milliseconds kPatience{200};
   StandardError().Flush(kPatience);
+}
+
+void ReportStderr(std::string_view text) {
+  FlushStderr();
+  const std::string shown = SeveralLines(text);
+  std::fwrite(shown.data(), 1, shown.size(), stderr);
 }
 
 void BlockSignals(const std::vector<int>& signals) {
@@ -110,22 +117,50 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+namespace {
+
+[[noreturn]] void CannotWrite(const std::string& path, std::string_view why) {
+  throw std::runtime_error(Concat("cannot write the port file ", Printable(path, 1024), ": ", why));
+}
+
+/// A name beside `path` that nobody can have prepared.
+std::string DraftOf(const std::string& path) {
+  uint64_t number = 0;
+  if (getrandom(&number, sizeof number, 0) != sizeof number)
+    CannotWrite(path, std::strerror(errno));
+  return Concat(path, ".", number, ".new");
+}
+
+}  // namespace
+
+// Where others may write, too, a link may lie at either name: none is followed.
 PortFile::PortFile(std::string path, uint16_t port) : path_(std::move(path)) {
   if (path_.empty()) return;
-  const std::string draft = path_ + ".new";
-  std::ofstream file(draft);
-  file << port << '\n';
-  file.close();
-  if (!file || std::rename(draft.c_str(), path_.c_str()) != 0) {
+  struct stat found {};
+  if (lstat(path_.c_str(), &found) == 0 && S_ISLNK(found.st_mode))
+    CannotWrite(path_,
+                "it is a symbolic link, which is not followed; remove it or name its target");
+  const std::string draft = DraftOf(path_);
+  file_ = OwnedFd(open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+  if (!file_.is_open()) CannotWrite(path_, std::strerror(errno));
+  const std::string text = Concat(port, '\n');
+  errno = ENOSPC;  // of a write that is cut short
+  const bool written =
+      write(file_.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+      std::rename(draft.c_str(), path_.c_str()) == 0;
+  if (!written) {
     const int why = errno;
     unlink(draft.c_str());
-    throw std::runtime_error(
-        Concat("cannot write the port file ", path_, ": ", std::string_view(std::strerror(why))));
+    CannotWrite(path_, std::strerror(why));
   }
 }
 
 PortFile::~PortFile() {
-  if (!path_.empty()) unlink(path_.c_str());
+  struct stat ours {};
+  struct stat found {};
+  if (path_.empty() || fstat(file_.get(), &ours) != 0 || lstat(path_.c_str(), &found) != 0) return;
+  // Another server's may stand there by now.
+  if (found.st_dev == ours.st_dev && found.st_ino == ours.st_ino) unlink(path_.c_str());
 }
 
 void LogToStderr(bool warning, std::string_view line) {
@@ -137,7 +172,7 @@ void LogToStderr(bool warning, std::string_view line) {
   strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
   char milliseconds[24];
   std::snprintf(milliseconds, sizeof milliseconds, ".%03ldZ", now.tv_nsec / 1'000'000);
-  TellStderr(Concat(stamp, milliseconds, warning ? " warning " : " info ", line, "\n"));
+  TellStderr(Concat(stamp, milliseconds, warning ? " warning " : " info ", OneLine(line), "\n"));
 }
 
 }  // namespace muster::cli

@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "adapters/posix/owned_fd.h"
+
 namespace muster::cli {
 
 /// From its construction on, SIGINT and SIGTERM wait to be asked for, in all threads started later.
@@ -28,13 +30,20 @@ class StopSignals {
 /// for one of them.
 void OpenStandardDescriptors();
 
+// What the program reports on stderr contains names and words of peers and workers: whatever a
+// terminal would take for a command is escaped here, for all of it.
+
 /// To stderr, in order, by a thread of its own: never blocks. What a reader who does not read has
 /// no room for is dropped and counted.
 void TellStderr(std::string_view text);
 
 /// Waits for what TellStderr() was given, as long as somebody reads. Before the process ends
-/// without exit(), and before others write to stderr.
+/// without exit().
 void FlushStderr();
+
+/// To stderr, after all that came before, and waits for the reader: for the last words of a
+/// command.
+void ReportStderr(std::string_view text);
 
 /// They wait, in all threads started later, for somebody who heeds them.
 void BlockSignals(const std::vector<int>& signals);
@@ -66,7 +75,8 @@ void RaiseDescriptorLimit();
 /// goes with this object.
 class PortFile {
  public:
-  /// Does nothing with an empty path. std::runtime_error if it cannot be written.
+  /// Does nothing with an empty path. std::runtime_error if it cannot be written, or a symbolic
+  /// link lies there.
   PortFile(std::string path, uint16_t port);
   ~PortFile();
   PortFile(const PortFile&) = delete;
@@ -74,9 +84,11 @@ class PortFile {
 
  private:
   const std::string path_;
+  OwnedFd file_;  // open, so that no other file gets its number
 };
 
-/// One line to stderr, with the time in front. As TellStderr().
+/// One line to stderr, with the time in front; a peer's words in it cannot forge another. As
+/// TellStderr().
 void LogToStderr(bool warning, std::string_view line);
 
 }  // namespace muster::cli

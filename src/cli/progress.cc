@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "adapters/posix/line_writer.h"
 #include "base/text.h"
 #include "cli/process.h"
 
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kWorthALine{300};
 constexpr std::chrono::milliseconds kRefresh{100};
+constexpr std::string_view kEraseLine = "\r\x1b[K";
 
 /// Names may be many; what comes before and after them matters more.
 std::string WithoutMiddle(const std::string& line, size_t width) {
@@ -47,22 +49,23 @@ void Progress::Show(const std::string& line, const std::string& timeless) {
   if (on_terminal_) return Redraw(line);
   if (timeless == last_) return;
   last_ = timeless;
-  TellStderr(Concat("muster: ", line, "\n"));
+  TellStderr(Concat("muster: ", OneLine(line), "\n"));
 }
 
 void Progress::Clear() {
-  if (!drawn_.empty()) TellStderr("\r\x1b[K");
+  if (!drawn_.empty()) StandardError().Write(kEraseLine);
   drawn_.clear();
 }
 
 // A line that is wider than the terminal could not be taken back.
 void Progress::Redraw(std::string line) {
+  line = OneLine(line);
   winsize size{};
   const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   const size_t width = (known ? size.ws_col : 80u) - 1;
   if (line.size() > width) line = WithoutMiddle(line, width);
   if (line == drawn_) return;
-  TellStderr(Concat("\r\x1b[K", line));
+  StandardError().Write(Concat(kEraseLine, line));
   drawn_ = std::move(line);
 }
 

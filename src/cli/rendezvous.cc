@@ -81,8 +81,8 @@ RendezvousParameters Parameters(const RendezvousFlags& flags) {
 using Json = nlohmann::ordered_json;
 
 void PrintJson(const Json& line) {
-  // What others said about themselves may be no UTF-8.
-  std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  // What others said about themselves may be no UTF-8, or no text: in ASCII no terminal obeys it.
+  std::printf("%s\n", line.dump(-1, ' ', true, Json::error_handler_t::replace).c_str());
   std::fflush(stdout);
 }
 
@@ -126,8 +126,8 @@ void Print(const RendezvousInfo& info, const RendezvousFlags& flags) {
   } else {
     std::printf("rank %lld of %lld in round %lld; workers meet at %s:%d; keys under '%s'\n",
                 static_cast<long long>(info.rank), static_cast<long long>(info.world_size),
-                static_cast<long long>(info.round), master.master_addr.c_str(), master.master_port,
-                prefix.c_str());
+                static_cast<long long>(info.round), OneLine(master.master_addr).c_str(),
+                master.master_port, OneLine(prefix).c_str());
   }
   std::fflush(stdout);
 }
@@ -192,7 +192,7 @@ int Rendezvous(const RendezvousFlags& flags) {
     Join(*handler, flags, signals);
     Hold(*handler, flags, signals);
   } catch (const RendezvousGracefulExitError& error) {
-    TellStderr(Concat("muster: ", error.what(), "\n"));
+    TellStderr(Concat("muster: ", OneLine(error.what()), "\n"));
     Note(flags, "closed", {{"who", ""}, {"why", error.what()}});
     return kOk;
   }

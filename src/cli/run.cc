@@ -97,7 +97,7 @@ class Voice {
 
   void Say(const std::string& line, bool is_detail = false) const {
     if (quiet_ || (is_detail && !verbose_)) return;
-    TellStderr(Concat("muster: ", line, "\n"));
+    TellStderr(Concat("muster: ", OneLine(line), "\n"));
   }
   bool quiet() const { return quiet_; }
 
@@ -405,9 +405,8 @@ int Launch(const Job& job, const Voice& voice) {
   processes.reset();
   outcome = status;
   host.FinishOutput();
-  FlushStderr();
   if (const Status room = host.CheckRoom(); status != kOk && !room)
-    std::fprintf(stderr, "muster: %s\n", room.error().message.c_str());
+    ReportStderr(Concat("muster: ", room.error().message, "\n"));
   Account({.status = status,
            .why = driver.why(),
            .signal = driver.machine().signal(),
@@ -438,8 +437,7 @@ int RunJob(const std::vector<std::string>& arguments, const std::string& own_pat
     if (refusal->status == kOk) {
       std::puts(refusal->text.c_str());
     } else {
-      std::fprintf(stderr, "%s%s\n",
-                   refusal->status == kUsage ? "" : "muster: ", refusal->text.c_str());
+      ReportStderr(Concat(refusal->status == kUsage ? "" : "muster: ", refusal->text, "\n"));
     }
     return refusal->status;
   }
@@ -447,8 +445,7 @@ int RunJob(const std::vector<std::string>& arguments, const std::string& own_pat
   try {
     return Launch(Plan(std::get<LaunchOptions>(std::move(read)), own_path, voice), voice);
   } catch (const std::exception& error) {
-    FlushStderr();
-    std::fprintf(stderr, "muster: %s\n", error.what());
+    ReportStderr(Concat("muster: ", error.what(), "\n"));
     return kFailed;
   }
 }

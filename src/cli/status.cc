@@ -67,7 +67,7 @@ std::string Sentence(const RunReport& run) {
                                 " for the next round");
   if (run.phase == RunReport::Phase::kEmpty) return "no nodes: waiting for the first to come";
   if (run.phase == RunReport::Phase::kClosed)
-    return Concat("closed", run.closed_by.empty() ? "" : Concat(" by ", run.closed_by));
+    return Concat("closed", run.closed_by.empty() ? "" : Concat(" by ", OneLine(run.closed_by)));
   return ReportOn(run).ToString() + late;
 }
 
@@ -117,11 +117,11 @@ void Print(const RunReport& run, bool in_etcd) {
                                                      : "in";
     const std::string place = member.rank >= 0 ? Concat("rank ", member.rank) : role;
     if (in_etcd) {
-      std::printf("  %-10s %s\n", place.c_str(), member.node.ToString().c_str());
+      std::printf("  %-10s %s\n", place.c_str(), OneLine(member.node.ToString()).c_str());
       continue;
     }
     std::printf("  %-10s %-32s heard %.1f s ago%s%s%s\n", place.c_str(),
-                member.node.ToString().c_str(), Seconds(member.silent_for),
+                OneLine(member.node.ToString()).c_str(), Seconds(member.silent_for),
                 !member.connected ? ", not connected"
                 : member.late     ? ", late"
                                   : "",
@@ -157,7 +157,7 @@ std::function<std::vector<RunReport>()> AskerInEtcd(const StatusFlags& flags, co
     const Instant deadline = clock.Now() + ToDuration(flags.timeout_seconds);
     EtcdStatus found = OrExit(StatusInEtcd(*calls, prefix, flags.run_id, deadline), "status");
     for (const std::string& why : found.passed_over)
-      std::fprintf(stderr, "muster: passed over: %s\n", why.c_str());
+      TellStderr(Concat("muster: passed over: ", OneLine(why), "\n"));
     return std::move(found.runs);
   };
 }
@@ -181,7 +181,8 @@ void Show(const std::vector<RunReport>& runs, const StatusFlags& flags) {
   if (flags.json) {
     Json json = {{"server", flags.server}, {"runs", Json::array()}};
     for (const RunReport& run : runs) json["runs"].push_back(ToJson(run, flags.InEtcd()));
-    std::printf("%s\n", json.dump().c_str());
+    // In ASCII: names are other nodes' words, and no terminal obeys them so.
+    std::printf("%s\n", json.dump(-1, ' ', true, Json::error_handler_t::replace).c_str());
   } else {
     if (flags.watch && isatty(STDOUT_FILENO) == 1) std::printf("\x1b[H\x1b[2J");
     if (runs.empty()) std::printf("no runs at %s\n", flags.server.c_str());

@@ -79,8 +79,12 @@ class Connection {
   std::unique_ptr<TcpStore> store_;
 };
 
+/// Values go byte for byte to files and pipes. On a terminal they must not be commands.
 void Print(const StoreFlags& flags, const Outcome& outcome) {
-  const std::string& line = flags.json ? outcome.json.dump() : outcome.text;
+  const bool on_terminal = isatty(STDOUT_FILENO) == 1;
+  const std::string line = flags.json    ? outcome.json.dump(-1, ' ', on_terminal)
+                           : on_terminal ? SeveralLines(outcome.text)
+                                         : outcome.text;
   std::fwrite(line.data(), 1, line.size(), stdout);
   std::fputc('\n', stdout);
   std::fflush(stdout);

@@ -13,18 +13,19 @@ namespace {
 constexpr Duration kLook = 200ms;
 }  // namespace
 
+// Names and reasons are other nodes' words.
 std::string MembershipEvent::ToString() const {
-  const std::string because = why.empty() ? "" : Concat(": ", why);
+  const std::string because = why.empty() ? "" : Concat(": ", OneLine(why));
   switch (kind) {
     case Kind::kMemberLost:
-      return Concat("round ", round, " has lost ", who, because);
+      return Concat("round ", round, " has lost ", OneLine(who), because);
     case Kind::kNodesWaiting:
       return Concat(waiting, waiting == 1 ? " node is" : " nodes are",
                     " waiting for the next round");
     case Kind::kPlaceLost:
       return Concat("this node has lost its place in round ", round, because);
     case Kind::kClosed:
-      return Concat("the rendezvous is closed", who.empty() ? "" : Concat(" by ", who));
+      return Concat("the rendezvous is closed", who.empty() ? "" : Concat(" by ", OneLine(who)));
   }
   return "";
 }

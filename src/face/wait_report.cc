@@ -131,8 +131,8 @@ std::string WaitReport::ToString() const {
     case Phase::kIdle:
       return "not waiting for anybody";
     case Phase::kContact:
-      return Concat("waiting for the backend to say how the rendezvous '", run_id, "' stands",
-                    trouble.empty() ? "" : Concat(": ", trouble), limit);
+      return Concat("waiting for the backend to say how the rendezvous '", OneLine(run_id),
+                    "' stands", trouble.empty() ? "" : Concat(": ", OneLine(trouble)), limit);
     case Phase::kForming:
       return Concat(in_round, in, ", ", awaited, " more ", awaited == 1 ? "is" : "are", " needed",
                     back, quiet, limit);
@@ -149,12 +149,12 @@ std::string WaitReport::ToString() const {
                     "; waits without limit for one of them to leave", quiet);
     case Phase::kBootstrap:
       return Concat(in_round, "complete with ", Nodes(here), "; waiting for rank 0",
-                    first.empty() ? "" : Concat(" (", first, ")"), " to say where its store is",
-                    limit);
+                    first.empty() ? "" : Concat(" (", OneLine(first), ")"),
+                    " to say where its store is", limit);
     case Phase::kComplete:
       return Concat("in round ", round, " with ", Nodes(here), quiet);
     case Phase::kClosed:
-      return Concat("the rendezvous '", run_id, "' is closed");
+      return Concat("the rendezvous '", OneLine(run_id), "' is closed");
   }
   return "";
 }

@@ -166,7 +166,8 @@ std::string FailureReportJson(const FailedJob& job, std::span<const FailureRecor
                         {"round", job.round},
                         {"restarts", job.restarts}};
   for (const FailureRecord& record : records) report["failures"].push_back(ReportObject(record));
-  return report.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  // In ASCII: it holds words of workers and of other nodes, and is read on terminals.
+  return report.dump(2, ' ', true, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 std::string LocalTimeText(int64_t seconds) {

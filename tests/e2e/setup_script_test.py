@@ -138,6 +138,37 @@ class SetupWithoutApt(unittest.TestCase):
         self.expect_missing("fuzz", "clang", "libclang-rt-14-dev")
 
 
+class Requirements(unittest.TestCase):
+    """What pip installs is named by version and hash; where it looks is not for us to say."""
+
+    LISTS = ("python/tools.txt", "tests/compat/requirements.txt")
+
+    def test_every_requirement_has_its_version_and_a_hash(self):
+        for name in self.LISTS:
+            text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ")
+            entries = [line for line in text.splitlines() if not line.startswith("#")]
+            self.assertTrue(entries)
+            for entry in entries:
+                with self.subTest(list=name, entry=entry[:40]):
+                    self.assertRegex(entry, r"^[a-z0-9-]+==[0-9.]+( +--hash=sha256:[0-9a-f]{64})+$")
+
+    def test_scripts_demand_hashes_of_all_but_pytorch(self):
+        installs = []
+        for script in (ROOT / "scripts").iterdir():
+            installs += [line for line in script.read_text(encoding="utf-8").splitlines() if "pip install" in line]
+        self.assertTrue(installs)
+        for line in installs:
+            self.assertTrue("--require-hashes" in line or '"torch==$TORCH_VERSION"' in line, line)
+
+    def test_nobody_is_told_to_add_an_index(self):
+        for place in ("scripts", "CONTRIBUTING.md", "README.md", "docs", "python/README.md", ".ci"):
+            path = ROOT / place
+            for file in path.rglob("*") if path.is_dir() else [path]:
+                if file.is_file():
+                    text = file.read_text(encoding="utf-8").lower().replace("-", "_")
+                    self.assertNotIn("extra_index", text, file)
+
+
 class Jobs(unittest.TestCase):
     def jobs(self, **variables):
         done = subprocess.run(["bash", "-c", 'source "$0"; echo "$JOBS"', ROOT / "scripts" / "common.sh"], text=True,

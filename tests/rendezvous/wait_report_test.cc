@@ -153,6 +153,22 @@ TEST(WaitReportTest, Closed) {
   }
 }
 
+TEST(WaitReportTest, NamesOfOthersStayOnTheLine) {
+  WaitReport report = Report(With({"a", "b\n\x1b[2J"}), MinMax(3, 3));
+  report.silent = {"\x1b]52;c;x\x07"};
+  EXPECT_EQ(
+      report.ToString(),
+      "round 0: 2 of 3 nodes are here (a_1_0, b\\x0a\\x1b[2J_1_0), 1 more is needed; not heard "
+      "of lately: \\x1b]52;c;x\\x07; gives up in 588 s");
+  report.phase = Phase::kContact;
+  report.trouble = "says \x1b[2J";
+  EXPECT_THAT(report.ToString(), ::testing::HasSubstr(": says \\x1b[2J"));
+  const MembershipEvent lost{.kind = MembershipEvent::Kind::kMemberLost,
+                             .who = "a\x1b[2J",
+                             .why = "said\nmuster: all is well"};
+  EXPECT_EQ(lost.ToString(), "round 0 has lost a\\x1b[2J: said\\x0amuster: all is well");
+}
+
 TEST(WaitReportTest, TimeIsRoundedUpAndNeverNegative) {
   WaitReport report = Report(With({"a"}), MinMax(2, 2));
   for (const auto& [left, text] : {std::pair{1ms, "gives up in 1 s"},

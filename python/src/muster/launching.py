@@ -15,6 +15,7 @@ import sys
 import sysconfig
 import tempfile
 import time
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, Union, cast, overload
 
@@ -59,7 +60,17 @@ class WorkerFailure:
         )
         if self.message:
             text += "\n" + self.message.rstrip()
-        return text
+        return _printable(text)
+
+
+def _printable(text: str) -> str:
+    """Without what a terminal would obey: workers and other nodes chose these words."""
+
+    def shown(c: str) -> str:
+        obeyed = unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        return ascii(c)[1:-1] if obeyed and c not in "\n\t" else c
+
+    return "".join(map(shown, text))
 
 
 class LaunchError(RuntimeError):
@@ -338,7 +349,7 @@ def _error(status: int, report: pathlib.Path) -> LaunchError:
     except (OSError, ValueError, KeyError, TypeError):
         return LaunchError(f"muster run {how}; what it said about it was printed to stderr", status)
     if first.pid == 0:  # No worker was started.
-        return LaunchError(f"the job failed: {first.message}", status)
+        return LaunchError(f"the job failed: {_printable(first.message)}", status)
     failures = [first, *(entry for entry in others if entry != first)]
     text = f"the job failed; first, {first}"
     if len(failures) > 1:

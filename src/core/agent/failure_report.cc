@@ -101,17 +101,15 @@ std::string LastLines(std::string_view output) {
   return text;
 }
 
-/// Continuation lines of a trace stand two blanks to the right; other texts are shown as they are.
+/// Continuation lines of a trace stand two blanks to the right. The text may be another node's: it
+/// must not reach a terminal as a command.
 std::string Traceback(const FailureRecord& record) {
-  const std::string message = ShownMessage(record);
+  const std::string message = SeveralLines(ShownMessage(record));
+  if (!record.is_trace) return message;
   std::string shown;
-  for (const char c : record.is_trace ? WithoutLastLineEnds(message) : std::string_view(message)) {
-    if (c == '\0') {
-      shown += "\\x00";  // Much that prints a report would take it for the end.
-    } else {
-      shown += c;
-      if (c == '\n' && record.is_trace) shown += "  ";
-    }
+  for (const char c : WithoutLastLineEnds(message)) {
+    shown += c;
+    if (c == '\n') shown += "  ";
   }
   return shown;
 }

@@ -205,6 +205,19 @@ TEST(FailureReportTest, NamesFromOtherNodesCannotRedrawTheScreen) {
   EXPECT_THAT(report, HasSubstr("t\\x0ar FAILED\n"));
 }
 
+TEST(FailureReportTest, WordsOfAWorkerCannotRedrawTheScreenEither) {
+  for (const bool is_trace : {true, false}) {
+    FailureRecord record = Culprit();
+    record.error_file = "/e";
+    record.is_trace = is_trace;
+    record.message = "first\n\x1b]52;c;x\x07\x1b[2J\u009b2J\u202e\x7f\rlast";
+    const std::string report = Report({record});
+    EXPECT_THAT(report,
+                HasSubstr("\\x1b]52;c;x\\x07\\x1b[2J\\xc2\\x9b2J\\xe2\\x80\\xae\\x7f\\x0dlast\n"));
+    EXPECT_THAT(report, HasSubstr("  traceback : first\n"));
+  }
+}
+
 TEST(FailureReportTest, TheRootCauseKeepsItsNumber) {
   const std::string report = Report({Victim(), Culprit(), Victim()}, 1);
   EXPECT_THAT(report, HasSubstr("Failures:\n[0]:\n"));
