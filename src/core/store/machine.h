@@ -91,9 +91,6 @@ class StoreMachine {
   /// scope is forgotten. Who waits for a deleted key goes on waiting.
   bool DropScope(std::string_view scope, size_t keys_max);
 
-  /// Until told otherwise: what one reply may have, where memory for replies is short.
-  void LimitReplies(uint64_t bytes) { reply_limit_ = bytes; }
-
   StoreMachineStats Stats() const;
   const KeyHasher& hasher() const { return hasher_; }
 
@@ -217,7 +214,6 @@ class StoreMachine {
   void LeaveBarrier(ClientId client);
 
   const StoreMachineOptions options_;
-  uint64_t reply_limit_ = options_.reply_bytes_max;
   const KeyHasher hasher_;
   MemoryAccount own_account_;
   MemoryAccount& account_;
