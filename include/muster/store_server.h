@@ -27,11 +27,15 @@ struct StoreServerOptions {
   uint64_t reply_bytes_max =
       256ull * 1024 * 1024;  ///< One reply; also what APPEND may grow a value to.
   uint64_t queued_reply_bytes_max = 1024 * 1024;  ///< Replies a slow reader may have waiting.
-  /// Replies that all slow readers together may have waiting. Near it, large replies (above 1 MiB)
-  /// are refused; small ones are always given.
-  uint64_t queued_reply_total_bytes_max = 512ull * 1024 * 1024;
+  /// All that is allocated for clients together: keys, values, queues, waits, unfinished requests
+  /// and replies that have not been read. Who would exceed it is refused, everybody else goes on;
+  /// the last eighth is for what is small. 0: a quarter of the memory of the machine, or of the
+  /// control group, if that has less.
+  uint64_t store_bytes_max = 0;
   std::chrono::milliseconds handshake_max{30'000};  ///< Time to send VALIDATE.
-  std::chrono::milliseconds stall_max{60'000};  ///< Time without taking any of the waiting replies.
+  /// A client that for so long takes its replies, or sends a request of which 64 KiB have come,
+  /// more slowly than 16 KiB a second is disconnected.
+  std::chrono::milliseconds stall_max{60'000};
 
   /// Rendezvous that it runs for others, and nodes in each; who comes above is refused.
   uint64_t runs_max = 10'000;

@@ -37,7 +37,7 @@ constexpr NamedLimit kLimits[] = {
     {"request_bytes_max", &StoreServerOptions::request_bytes_max},
     {"reply_bytes_max", &StoreServerOptions::reply_bytes_max},
     {"queued_reply_bytes_max", &StoreServerOptions::queued_reply_bytes_max},
-    {"queued_reply_total_bytes_max", &StoreServerOptions::queued_reply_total_bytes_max},
+    {"store_bytes_max", &StoreServerOptions::store_bytes_max},
     {"runs_max", &StoreServerOptions::runs_max},
     {"nodes_per_run_max", &StoreServerOptions::nodes_per_run_max},
 };
@@ -122,7 +122,7 @@ void BindStoreServer(nb::module_& module) {
               "request_bytes_max: int | None = 268435456, "
               "reply_bytes_max: int | None = 268435456, "
               "queued_reply_bytes_max: int | None = 1048576, "
-              "queued_reply_total_bytes_max: int | None = 536870912, "
+              "store_bytes_max: int | None = None, "
               "handshake_max: datetime.timedelta | float | None = 30, "
               "stall_max: datetime.timedelta | float | None = 60, "
               "runs_max: int | None = 10000, nodes_per_run_max: int | None = 131072, "

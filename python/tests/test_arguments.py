@@ -90,7 +90,7 @@ FUNCTIONS: dict[str, tuple[Call, dict[str, Any]]] = {
             "request_bytes_max": 1000,
             "reply_bytes_max": 1000,
             "queued_reply_bytes_max": 1000,
-            "queued_reply_total_bytes_max": 1000,
+            "store_bytes_max": 16 * 1024 * 1024,
             "handshake_max": 1,
             "stall_max": timedelta(seconds=1),
             "runs_max": 1,

@@ -18,14 +18,24 @@ inline constexpr uint64_t kRequestBytesMax = 256ull * 1024 * 1024;
 /// One value grown by APPEND, and one reply (MULTI_GET, LIST_KEYS): what a client must be ready to
 /// read, and the server to copy while others wait. As much as one request.
 inline constexpr uint64_t kReplyBytesMax = 256ull * 1024 * 1024;
-/// Near the limit of what all clients who read slowly may have waiting together, only replies up to
-/// this size are given: a few silent readers can then neither use up the memory nor stop the
-/// others.
+/// When the memory for all clients together is nearly used up, replies up to this size are still
+/// given.
 inline constexpr uint64_t kSmallReplyBytes = 1024 * 1024;
+/// Bytes a second that a client must at least send of a request that it has begun, and take of the
+/// replies that wait for it: less is no network, but somebody who holds on to our memory.
+inline constexpr uint64_t kRateMin = 16 * 1024;
+/// An unfinished request that holds no more than this is waited for as long as it takes.
+inline constexpr size_t kUnhurriedRequestBytes = 64 * 1024;
+/// A request with a list of keys of which so much has come is taken apart while the rest comes.
+inline constexpr size_t kLongRequestBytes = 256 * 1024;
+/// Bytes of replies that one turn of a loop gives to one client, before others have their turn.
+inline constexpr size_t kSentPerTurn = 4 * 1024 * 1024;
 /// Keys that all parked WAITs together may name; each costs about 100 bytes.
 inline constexpr uint64_t kWaitedKeysMax = 16ull * 1024 * 1024;
 /// Keys that one step may delete, or look at, while others wait for the store.
 inline constexpr size_t kKeysPerPiece = 1'000;
+/// What a server needs at least for all its clients together to be of use.
+inline constexpr uint64_t kStoreBytesLeast = 1024 * 1024;
 /// Replies queued for one client that reads slowly; above this its requests wait, so memory does
 /// not grow.
 inline constexpr uint64_t kQueuedReplyBytesMax = 1024 * 1024;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "base/text.h"
 
@@ -35,6 +37,31 @@ CLI::Validator WholeNumber(uint64_t least, uint64_t most) {
           return Concat("'", Printable(text), "' is not a whole number from ", least, " to ", most);
         }
         text = Concat(number);  // CLI11 would read 010 as 8
+        return "";
+      },
+      "");
+}
+
+CLI::Validator Bytes(uint64_t least) {
+  return CLI::Validator(
+      [least](std::string& text) -> std::string {
+        constexpr std::pair<std::string_view, int> kUnits[] = {
+            {"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}};
+        std::string digits = text;
+        int shift = 0;
+        for (const auto& [unit, bits] : kUnits) {
+          if (!text.ends_with(unit)) continue;
+          digits.resize(text.size() - unit.size());
+          shift = bits;
+        }
+        uint64_t number = 0;
+        const bool fits = ParseAll(digits, &number) && number <= (uint64_t{1} << 62 >> shift);
+        const uint64_t bytes = fits ? number << shift : 0;
+        if (!fits || (bytes != 0 && bytes < least)) {
+          return Concat("'", Printable(text), "' is not 0 and not a number of bytes of at least ",
+                        HumanBytes(least), ", such as 256MiB");
+        }
+        text = Concat(bytes);
         return "";
       },
       "");

@@ -11,6 +11,9 @@ namespace muster::cli {
 /// For Option::transform(): a whole number, decimal, from `least` to `most`.
 CLI::Validator WholeNumber(uint64_t least, uint64_t most);
 
+/// For Option::transform(): a number of bytes, 0 or at least `least`: 1048576, 1024KiB, 1MiB, 1GiB.
+CLI::Validator Bytes(uint64_t least);
+
 /// For Option::transform(): a number of seconds, with or without a fraction. Both ends are
 /// allowed; `least` is 0 or at least a millisecond.
 CLI::Validator SecondsFrom(double least, double most);

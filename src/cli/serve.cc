@@ -5,7 +5,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "adapters/posix/memory.h"
 #include "base/endpoint.h"
+#include "base/limits.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/process.h"
@@ -44,6 +46,7 @@ int Serve(ServeFlags& flags) {
       if (warning || verbose) LogToStderr(warning, line);
     };
   }
+  GiveMemoryBack();
   const StopSignals signals;
   RaiseDescriptorLimit();
   std::unique_ptr<StoreServer> server;
@@ -78,8 +81,12 @@ void AddLimits(CLI::App& serve, ServeFlags& flags) {
   count("--reply-bytes-max", options.reply_bytes_max, kFrame / 2, "Largest reply, and grown value");
   count("--queued-reply-bytes-max", options.queued_reply_bytes_max, kFrame / 4,
         "Replies that may wait for a slow reader");
-  count("--queued-reply-total-bytes-max", options.queued_reply_total_bytes_max, kFrame,
-        "... for all of them together, before large replies are refused");
+  serve
+      .add_option("--store-bytes-max", options.store_bytes_max,
+                  "All that is allocated for clients together, such as 256MiB; 0: a quarter of the "
+                  "machine's or the\ncontrol group's memory")
+      ->transform(Bytes(kStoreBytesLeast))
+      ->capture_default_str();
   count("--runs-max", options.runs_max, kFrame, "Rendezvous at a time");
   count("--nodes-per-run-max", options.nodes_per_run_max, kFrame, "Nodes in one of them");
   const auto seconds = [&](const char* flag, double& value, const char* help) {
@@ -91,7 +98,9 @@ void AddLimits(CLI::App& serve, ServeFlags& flags) {
           "Time a client has for its first message");
   seconds("--run-kept-seconds", flags.run_kept_seconds,
           "Time a rendezvous without nodes is remembered");
-  seconds("--stall-seconds", flags.stall_seconds, "Time a client may leave its replies untaken");
+  seconds("--stall-seconds", flags.stall_seconds,
+          "Time a client may be slow: less than 16 KiB a second of replies taken, or of a request "
+          "sent");
 }
 
 }  // namespace

@@ -8,9 +8,12 @@
 #include <vector>
 
 #include "adapters/posix/entropy.h"
+#include "adapters/posix/memory.h"
 #include "adapters/posix/posix_clock.h"
 #include "adapters/uv/uv_listener.h"
 #include "adapters/uv/uv_loop.h"
+#include "base/limits.h"
+#include "base/siphash.h"
 #include "base/text.h"
 #include "face/throw.h"
 #include "runtime/session_hub.h"
@@ -67,6 +70,14 @@ Opening JudgeBytes(std::string_view bytes) {
   return may_become ? Opening::kIncomplete : Opening::kOther;
 }
 
+/// Of this process: nobody outside can know which keys collide.
+SipKey MakeSecret() { return {RandomFromKernel(), RandomFromKernel()}; }
+
+uint64_t StoreBytesMax(const StoreServerOptions& options) {
+  return options.store_bytes_max > 0 ? options.store_bytes_max
+                                     : std::max(UsableMemory() / 4, kStoreBytesLeast);
+}
+
 size_t ThreadCount(const StoreServerOptions& options) {
   if (options.threads > 0) return static_cast<size_t>(options.threads);
   return std::max(1u, std::thread::hardware_concurrency());
@@ -88,7 +99,11 @@ void StoreServerOptions::Validate() const {
   positive(request_bytes_max, "request_bytes_max", 64 * kFrame);
   positive(reply_bytes_max, "reply_bytes_max", kFrame / 2);
   positive(queued_reply_bytes_max, "queued_reply_bytes_max", kFrame / 4);
-  positive(queued_reply_total_bytes_max, "queued_reply_total_bytes_max", kFrame);
+  if (store_bytes_max != 0 && store_bytes_max < kStoreBytesLeast) {
+    throw std::invalid_argument(Concat("StoreServerOptions::store_bytes_max is ", store_bytes_max,
+                                       ", allowed: 0 (a quarter of the memory) or at least ",
+                                       kStoreBytesLeast));
+  }
   positive(static_cast<uint64_t>(std::max<int64_t>(0, handshake_max.count())), "handshake_max",
            kFrame);
   positive(static_cast<uint64_t>(std::max<int64_t>(0, stall_max.count())), "stall_max", kFrame);
@@ -106,8 +121,10 @@ struct StoreServer::Impl {
   Impl(const StoreServerOptions& options, ListeningSocket socket)
       : port(socket.port()),
         address(socket.address()),
-        hub({.reply_bytes_max = options.reply_bytes_max, .reserved_key = wire::kSessionKey},
-            options.queued_reply_total_bytes_max, ThreadCount(options),
+        hub({.reply_bytes_max = options.reply_bytes_max,
+             .reserved_key = wire::kSessionKey,
+             .hash_secret = MakeSecret()},
+            StoreBytesMax(options), ThreadCount(options),
             [this](size_t loop) { Knock(loop, &StoreService::Collect); }),
         sessions(CoordinatorOptionsOf(options), ThreadCount(options), clock, &StoreHub::LoopOf,
                  [this](size_t loop) { Knock(loop, &StoreService::CollectPushes); }) {

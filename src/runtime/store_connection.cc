@@ -1,5 +1,8 @@
 #include "runtime/store_connection.h"
 
+#include <algorithm>
+#include <chrono>
+#include <new>
 #include <utility>
 
 #include "base/bytes.h"
@@ -22,6 +25,27 @@ constexpr size_t kLargeReplyBytes = 256 * 1024;
 constexpr size_t kKeptReplyBytes = 2 * 1024 * 1024;
 // The shared document of a run of backend c10d is the key of this and the run's id.
 constexpr std::string_view kDocumentPrefix = "/torch.rendezvous.";
+// What the stream is given at once of pieces: it copies what it cannot send.
+constexpr size_t kChunkBytes = 256 * 1024;
+// No connection gets more than this part of all memory for what it has not finished sending or
+// reading.
+constexpr uint64_t kShare = 2;
+
+Error NoRoom(std::string_view what) {
+  return Error{Code::kProtocol, Concat(what, ": ", Describe(Reply::Why::kNoRoom))};
+}
+
+Error OutOfMemory() { return Error{Code::kProtocol, "the server is out of memory"}; }
+
+/// Calls `work`; an allocation that fails costs the client of it, not all of them.
+template <typename Work>
+auto Guarded(Work work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
+}
 }  // namespace
 
 StoreConnection::StoreConnection(StoreService& service, ClientId id, StreamPtr stream)
@@ -29,21 +53,41 @@ StoreConnection::StoreConnection(StoreService& service, ClientId id, StreamPtr s
       id_(id),
       stream_(std::move(stream)),
       opened_at_(service.loop_.Now()),
-      progress_at_(opened_at_) {}
+      taking_{opened_at_},
+      sending_{opened_at_},
+      charge_(service.hub_.account()) {}
 
-StoreConnection::~StoreConnection() { service_.hub_.Queued(-static_cast<int64_t>(accounted_)); }
+StoreConnection::~StoreConnection() { Abandon(); }
+
+void StoreConnection::Abandon() {
+  if (!long_) return;
+  bool more = true;
+  while (more) {
+    StoreHub::Turn turn(service_.hub_, service_.index_);
+    more = turn.Abandon(long_->step);
+    service_.Deliver(turn.Finish());
+  }
+  long_.reset();
+}
 
 void StoreConnection::Account() {
-  const size_t queued = stream_->queued_bytes();
-  if (queued == accounted_) return;
-  service_.hub_.Queued(static_cast<int64_t>(queued) - static_cast<int64_t>(accounted_));
-  accounted_ = queued;
+  size_t bytes = stream_->queued_bytes() + outgoing_text_;
+  if (input_.capacity() > kKeptBufferBytes) bytes += input_.capacity();
+  if (long_) bytes += long_->text_bytes;
+  charge_.Set(bytes);
+}
+
+bool StoreConnection::HasRoomFor(size_t bytes) const {
+  MemoryAccount& account = service_.hub_.account();
+  const size_t own = charge_.bytes() + (long_ ? long_->step.bytes() : 0);
+  const bool is_its_share = bytes <= kSmallReplyBytes || own + bytes <= account.limit() / kShare;
+  return is_its_share && account.HasRoomFor(bytes);
 }
 
 void StoreConnection::StopWaiting() {
   std::string reply;
   wire::AppendReply(reply, Reply::Of(Reply::Kind::kStopWaiting));
-  stream_->Write(reply);
+  Say(reply);
 }
 
 std::string StoreConnection::Overdue(Instant now, const StoreServiceOptions& options) {
@@ -51,35 +95,75 @@ std::string StoreConnection::Overdue(Instant now, const StoreServiceOptions& opt
     return "no VALIDATE within the handshake time";
   }
   Account();
-  if (stream_->queued_bytes() == 0 || stream_->taken_bytes() != taken_before_) progress_at_ = now;
-  taken_before_ = stream_->taken_bytes();
-  if (now - progress_at_ >= options.stall_max) {
-    return Concat("takes none of the ", stream_->queued_bytes(), " bytes of replies queued for it");
+  const auto expected =
+      static_cast<uint64_t>(static_cast<double>(options.rate_min) *
+                            std::chrono::duration<double>(options.stall_max).count());
+  // Slow for as long as a peer owes something, or not at all.
+  const auto is_slow = [&](Pace& pace, bool owes, uint64_t bytes) {
+    if (owes && now - pace.since < options.stall_max) return false;
+    const bool slow = owes && bytes - pace.bytes < std::max<uint64_t>(expected, 1);
+    if (!slow) pace = {now, bytes};
+    return slow;
+  };
+  const bool has_replies = stream_->queued_bytes() > 0 || !outgoing_.empty();
+  if (is_slow(taking_, has_replies, stream_->taken_bytes())) {
+    return Concat("takes less than ", HumanBytes(options.rate_min),
+                  " a second of the replies queued for it");
+  }
+  // Who holds little may take all the time in the world.
+  const size_t held = input_.capacity() + (long_ ? long_->step.bytes() : 0);
+  const bool has_begun = !blocked_ && held > kUnhurriedRequestBytes;
+  if (is_slow(sending_, has_begun, received_)) {
+    return Concat("sends less than ", HumanBytes(options.rate_min),
+                  " a second of the request that it has begun");
   }
   return "";
 }
 
 void StoreConnection::OnBytes(std::string_view bytes) {
-  const bool whole = input_.empty();
-  if (!whole) {
+  received_ += bytes.size();
+  if (input_.empty()) return ConsumeAndKeep(bytes);
+  const Status kept = Guarded([&]() -> Status {
+    const size_t needed = input_.size() + bytes.size();
+    // As a string grows: to the double.
+    if (needed > input_.capacity() && needed > kKeptBufferBytes && !HasRoomFor(needed)) {
+      return NoRoom("a request that is not complete");
+    }
     input_ += bytes;
-    bytes = input_;
-  }
-  Result<size_t> done = Consume(bytes);
-  if (!done)
-    return service_.Close(*this, LogLevel::kWarning, done.error().message);  // destroys this
-  KeepRest(bytes, *done);
+    return Ok();
+  });
+  if (!kept) return service_.Close(*this, LogLevel::kWarning, kept.error().message);
+  ConsumeAndKeep(input_);
+}
+
+void StoreConnection::ConsumeAndKeep(std::string_view bytes) {
+  const Status consumed = Guarded([&]() -> Status {
+    MUSTER_TRY(const size_t done, Consume(bytes));
+    KeepRest(bytes, done);
+    return Ok();
+  });
+  // destroys this
+  if (!consumed) return service_.Close(*this, LogLevel::kWarning, consumed.error().message);
+  Account();
 }
 
 void StoreConnection::OnDrained() {
+  Flush();
   Account();
-  if (!blocked_) return;
+  UnblockIfFree();
+}
+
+void StoreConnection::Block() {
+  blocked_ = true;
+  stream_->PauseReading();
+}
+
+void StoreConnection::UnblockIfFree() {
+  if (!blocked_ || !outgoing_.empty() || (long_ && long_->runs)) return;
+  if (stream_->queued_bytes() >= service_.options_.queued_reply_bytes_max) return;
   blocked_ = false;
   stream_->ResumeReading();
-  Result<size_t> done = Consume(input_);
-  if (!done)
-    return service_.Close(*this, LogLevel::kWarning, done.error().message);  // destroys this
-  KeepRest(input_, *done);
+  ConsumeAndKeep(input_);
 }
 
 void StoreConnection::OnClosed(const std::string& why) {
@@ -108,10 +192,16 @@ Result<size_t> StoreConnection::Consume(std::string_view bytes) {
     if (done == 0) return done;
   }
   while (done < bytes.size()) {
-    if (stream_->queued_bytes() >= service_.options_.queued_reply_bytes_max) {
-      blocked_ = true;
-      stream_->PauseReading();
+    const bool is_busy = !outgoing_.empty() || (long_ && long_->runs);
+    if (is_busy || stream_->queued_bytes() >= service_.options_.queued_reply_bytes_max) {
+      Block();
       break;
+    }
+    if (long_) {
+      MUSTER_TRY(const size_t read, ReadLong(bytes.substr(done)));
+      done += read;
+      if (!long_->runs) break;  // the rest has not come yet
+      continue;
     }
     if (static_cast<uint8_t>(bytes[done]) == wire::kSessionOpcode) {
       MUSTER_TRY(const size_t size, RunSession(bytes.substr(done)));
@@ -121,23 +211,30 @@ Result<size_t> StoreConnection::Consume(std::string_view bytes) {
       continue;
     }
     MUSTER_CHECK_OK(FillBatch(bytes, done));
-    if (service_.workspace_.batch.empty()) break;  // the rest has not come yet
-    MUSTER_TRY(done, RunBatch());
+    if (!service_.workspace_.batch.empty()) {
+      MUSTER_TRY(done, RunBatch());
+    } else if (IsLong(bytes.substr(done))) {
+      BeginLong(static_cast<Op>(bytes[done]));
+    } else {
+      break;  // the rest has not come yet
+    }
   }
   return done;
 }
 
 Status StoreConnection::FillBatch(std::string_view bytes, size_t at) {
-  auto& [decoder, batch, replies] = service_.workspace_;
-  batch.clear();
-  decoder.Clear();
-  while (batch.size() < kBatchMax && at < bytes.size()) {
-    const Result<size_t> size = scanner_.Scan(bytes.substr(at), service_.options_.request);
-    if (!size && batch.empty()) return size.error();
+  Workspace& work = service_.workspace_;
+  work.batch.clear();
+  work.decoder.Clear();
+  while (work.batch.size() < kBatchMax && at < bytes.size()) {
+    const std::string_view rest = bytes.substr(at);
+    if (IsLong(rest)) break;
+    const Result<size_t> size = scanner_.Scan(rest, service_.options_.request);
+    if (!size && work.batch.empty()) return size.error();
     if (!size || *size == 0) break;
-    const Request request = decoder.Decode(bytes.substr(at, *size));
+    const Request request = work.decoder.Decode(rest.substr(0, *size));
     at += *size;
-    batch.push_back({request, at});
+    work.batch.push_back({request, at});
     scanner_.Reset();
   }
   return Ok();
@@ -162,12 +259,12 @@ Result<size_t> StoreConnection::Handshake(std::string_view bytes) {
 void StoreConnection::Tell(const Push& push) {
   std::string frame;
   wire::AppendSessionFrame(frame, push);
-  stream_->Write(frame);
+  Say(frame);
   Account();
 }
 
 bool StoreConnection::HasTooMuchWaiting() const {
-  return stream_->queued_bytes() > service_.options_.queued_reply_bytes_max;
+  return stream_->queued_bytes() + outgoing_text_ > service_.options_.queued_reply_bytes_max;
 }
 
 // A node is known by the address that it comes from, unless it says otherwise.
@@ -244,44 +341,61 @@ Result<size_t> StoreConnection::RunSession(std::string_view bytes) {
   return size;
 }
 
+void StoreConnection::MakePieces() {
+  Workspace& work = service_.workspace_;
+  work.given.clear();
+  work.given.reserve(kBatchMax);  // the requests point into it
+  for (auto& [request, end] : work.batch) {
+    if (request.value.size() <= kSmallValueBytes) continue;
+    // Where there is no room the machine says so, when it is this request's turn.
+    if (!HasRoomFor(request.value.size())) return;
+    request.piece = &work.given.emplace_back(MakePiece(request.value, service_.hub_.account()));
+  }
+}
+
 Result<size_t> StoreConnection::RunBatch() {
-  auto& [decoder, batch, replies] = service_.workspace_;
+  Workspace& work = service_.workspace_;
   const Instant now = service_.loop_.Now();
   const Reply stop_waiting = Reply::Of(Reply::Kind::kStopWaiting);
-  replies.clear();
+  work.replies.clear();
+  work.reply_pieces.clear();
   size_t done = 0;
+  size_t piece_bytes = 0;
   Reply::Why refused = Reply::Why::kNothing;
+  bool is_long = false;
   Op op = Op::kPing;
   bool mixes = false;
+  MakePieces();
 
   StoreHub::Turn turn(service_.hub_, service_.index_);
-  if (turn.TakeArrived(id_)) wire::AppendReply(replies, stop_waiting);
-  for (const auto& [request, end] : batch) {
+  if (turn.TakeArrived(id_)) wire::AppendReply(work.replies, stop_waiting, work.reply_pieces);
+  for (const auto& [request, end] : work.batch) {
     op = request.op;
     if (MixesBackends(request)) {
       mixes = true;
       break;
     }
+    is_long = turn.IsLong(request);
+    if (is_long) done = end;
+    if (is_long) break;
     bool let_go = false;
     const Reply reply = turn.Step(id_, request, now, &let_go);
     refused = reply.why;
     if (reply.kind == Reply::Kind::kRefused) break;
-    wire::AppendReply(replies, reply);
-    if (let_go) wire::AppendReply(replies, stop_waiting);
+    const size_t pieces_before = work.reply_pieces.size();
+    wire::AppendReply(work.replies, reply, work.reply_pieces);
+    for (size_t i = pieces_before; i < work.reply_pieces.size(); ++i) {
+      piece_bytes += work.reply_pieces[i].piece->bytes().size();
+    }
+    if (let_go) wire::AppendReply(work.replies, stop_waiting, work.reply_pieces);
     done = end;
-    if (replies.size() >= service_.options_.queued_reply_bytes_max) break;
+    if (work.replies.size() + piece_bytes >= service_.options_.queued_reply_bytes_max) break;
   }
   const Released local = turn.Finish();
 
-  if (done != batch.back().end) scanner_.Reset();  // it had looked further than we came
-  if (replies.size() > kLargeReplyBytes) {
-    stream_->WriteLarge(replies);
-    // Kept where it is not too large: to allocate one for each large reply would tear holes into
-    // the memory.
-    if (replies.capacity() > kKeptReplyBytes) std::string().swap(replies);
-  } else if (!replies.empty()) {
-    stream_->Write(replies);
-  }
+  work.given.clear();
+  if (done != work.batch.back().end) scanner_.Reset();  // it had looked further than we came
+  Send(work.replies, work.reply_pieces);
   Account();
   service_.Deliver(local);
   if (mixes) {
@@ -293,7 +407,169 @@ Result<size_t> StoreConnection::RunBatch() {
   if (refused != Reply::Why::kNothing) {
     return Error{Code::kProtocol, Concat(Name(op), ": ", Describe(refused))};
   }
+  if (is_long) {
+    BeginLong(op);
+    RunLongLater();
+  }
   return done;
+}
+
+// --- Long requests
+
+bool StoreConnection::IsLong(std::string_view bytes) const {
+  if (const std::optional<uint64_t> count = wire::ListReader::CountIn(bytes)) {
+    // One that cannot be accepted is left to the scanner.
+    if (*count > service_.options_.request.keys_max) return false;
+    return *count > kKeysPerPiece || bytes.size() > kLongRequestBytes;
+  }
+  return false;
+}
+
+void StoreConnection::BeginLong(Op op) {
+  scanner_.Reset();
+  long_ = std::make_unique<LongRequest>(op, id_, service_.hub_, service_.options_.request);
+}
+
+Result<size_t> StoreConnection::ReadLong(std::string_view bytes) {
+  auto& pairs = service_.workspace_.pairs;
+  pairs.clear();
+  MUSTER_TRY(const size_t read, long_->reader.Read(bytes, SIZE_MAX, pairs));
+  for (const auto& [key, value] : pairs) {
+    if (!HasRoomFor(key.size() + value.size()) || !long_->step.Add(key, value)) {
+      return NoRoom(Name(long_->step.op()));
+    }
+  }
+  if (long_->reader.is_complete()) RunLongLater();
+  return read;
+}
+
+void StoreConnection::RunLongLater() {
+  long_->runs = true;
+  Block();
+  asked_to_continue_ = true;
+  service_.Later(id_);
+}
+
+bool StoreConnection::TakeValue(const ValueView& value, std::string& text,
+                                std::vector<wire::PieceAt>& pieces) {
+  wire::AppendValue(text, value, pieces);
+  ++long_->values;
+  long_->value_bytes += value.size();
+  return long_->value_bytes <= service_.hub_.reply_bytes_max() && HasRoomFor(text.capacity());
+}
+
+Result<bool> StoreConnection::AdvanceLong() {
+  std::string text;
+  std::vector<wire::PieceAt> pieces;
+  bool let_go = false;
+  StoreHub::Turn turn(service_.hub_, service_.index_);
+  const bool arrived = turn.TakeArrived(id_);
+  const bool done = turn.Advance(
+      long_->step, id_, service_.loop_.Now(),
+      [&](const ValueView& value) { return TakeValue(value, text, pieces); }, &let_go);
+  const Released local = turn.Finish();
+  if (arrived || let_go) StopWaiting();
+  long_->text_bytes += text.size();
+  AppendSegments(text, pieces, long_->reply);
+  Account();
+  service_.Deliver(local);
+  if (!done) return false;
+  MUSTER_CHECK_OK(FinishLong());
+  return true;
+}
+
+Status StoreConnection::FinishLong() {
+  const Op op = long_->step.op();
+  const Reply reply = long_->step.reply();
+  if (reply.kind == Reply::Kind::kRefused) {
+    return Error{Code::kProtocol, Concat(Name(op), ": ", Describe(reply.why))};
+  }
+  std::string text;
+  std::vector<wire::PieceAt> pieces;
+  if (reply.kind == Reply::Kind::kKeys) {
+    AppendInt<int64_t>(text, long_->values);
+  } else if (reply.kind != Reply::Kind::kValues) {
+    wire::AppendReply(text, reply, pieces);
+  }
+  outgoing_text_ += text.size() + long_->text_bytes;
+  if (!text.empty()) outgoing_.push_back({std::move(text), nullptr});
+  outgoing_.splice(outgoing_.end(), long_->reply);
+  long_.reset();
+  Flush();
+  return Ok();
+}
+
+void StoreConnection::Continue() {
+  asked_to_continue_ = false;
+  Flush();
+  if (long_ && long_->runs) {
+    const Result<bool> done = Guarded([&] { return AdvanceLong(); });
+    if (!done) return service_.Close(*this, LogLevel::kWarning, done.error().message);
+    if (!*done) {
+      asked_to_continue_ = true;
+      return service_.Later(id_);
+    }
+  }
+  Account();
+  UnblockIfFree();
+}
+
+// --- What is sent
+
+void StoreConnection::AppendSegments(std::string& text, std::vector<wire::PieceAt>& pieces,
+                                     std::list<Segment>& to) {
+  size_t done = 0;
+  for (wire::PieceAt& next : pieces) {
+    if (next.at > done) to.push_back({text.substr(done, next.at - done), nullptr});
+    done = next.at;
+    to.push_back({"", std::move(next.piece)});
+  }
+  if (done == 0 && !text.empty()) {
+    to.push_back({std::move(text), nullptr});
+  } else if (done < text.size()) {
+    to.push_back({text.substr(done), nullptr});
+  }
+  text.clear();
+  pieces.clear();
+}
+
+void StoreConnection::Say(std::string_view text) {
+  if (outgoing_.empty()) return stream_->Write(text);
+  outgoing_.push_back({std::string(text), nullptr});
+  outgoing_text_ += text.size();
+}
+
+void StoreConnection::Send(std::string& text, std::vector<wire::PieceAt>& pieces) {
+  if (!pieces.empty() || !outgoing_.empty()) {
+    outgoing_text_ += text.size();
+    AppendSegments(text, pieces, outgoing_);
+    Flush();
+  } else if (text.size() > kLargeReplyBytes) {
+    stream_->WriteLarge(text);
+  } else if (!text.empty()) {
+    stream_->Write(text);
+  }
+  // Kept where it is not too large: to allocate one for each large reply would tear holes into the
+  // memory.
+  if (text.capacity() > kKeptReplyBytes) std::string().swap(text);
+}
+
+void StoreConnection::Flush() {
+  size_t left = kSentPerTurn;
+  while (!outgoing_.empty() && stream_->queued_bytes() == 0 && left > 0) {
+    Segment& next = outgoing_.front();
+    const std::string_view chunk = next.rest().substr(0, kChunkBytes);
+    stream_->Write(chunk);
+    next.sent += chunk.size();
+    left -= std::min(left, chunk.size());
+    if (!next.rest().empty()) continue;
+    outgoing_text_ -= next.text.size();
+    outgoing_.pop_front();
+  }
+  // The stream tells when it has room again; where it always had, others have their turn first.
+  if (outgoing_.empty() || stream_->queued_bytes() > 0 || asked_to_continue_) return;
+  asked_to_continue_ = true;
+  service_.Later(id_);
 }
 
 }  // namespace muster

@@ -6,24 +6,29 @@
 
 namespace muster {
 
-StoreHub::StoreHub(const StoreMachineOptions& options, uint64_t queued_bytes_max, size_t loops,
+namespace {
+StoreMachineOptions CountedIn(StoreMachineOptions options, MemoryAccount& account) {
+  options.account = &account;
+  return options;
+}
+}  // namespace
+
+StoreHub::StoreHub(const StoreMachineOptions& options, uint64_t store_bytes_max, size_t loops,
                    std::function<void(size_t loop)> knock)
     : reply_bytes_max_(options.reply_bytes_max),
-      queued_bytes_max_(queued_bytes_max),
+      hasher_(options.hash_secret),
+      account_(store_bytes_max),
       knock_(std::move(knock)),
-      machine_(options),
+      machine_(CountedIn(options, account_)),
       mailboxes_(loops) {}
 
 uint64_t StoreHub::ReplyRoom() const {
-  const uint64_t queued = queued_bytes_.load(std::memory_order_relaxed);
-  const uint64_t room = queued_bytes_max_ - std::min(queued, queued_bytes_max_);
-  return std::min(reply_bytes_max_, std::max(room, kSmallReplyBytes));
+  return std::min(reply_bytes_max_, std::max(account_.Room(), kSmallReplyBytes));
 }
 
 std::string StoreHub::Peek(std::string_view key) {
   const std::lock_guard lock(mutex_);
   Released nobody;
-  machine_.LimitReplies(reply_bytes_max_);
   const Reply reply = machine_.Step({}, {.op = Op::kGet, .key = key}, {}, nobody);
   return std::string(reply.value);
 }
@@ -50,7 +55,6 @@ void StoreHub::DropScope(std::string_view scope) {
 
 StoreHub::Turn::Turn(StoreHub& hub, size_t loop) : hub_(hub), loop_(loop), lock_(hub.mutex_) {
   arrived_.swap(hub_.mailboxes_[loop_]);
-  hub_.machine_.LimitReplies(hub_.ReplyRoom());
 }
 
 bool StoreHub::Turn::TakeArrived(ClientId client) {
@@ -61,13 +65,27 @@ bool StoreHub::Turn::TakeArrived(ClientId client) {
   return true;
 }
 
+bool StoreHub::Turn::TakeOwn(ClientId client, size_t before) {
+  const auto first = released_.begin() + static_cast<std::ptrdiff_t>(before);
+  const auto own = std::find(first, released_.end(), client);
+  if (own == released_.end()) return false;
+  released_.erase(own);
+  return true;
+}
+
 Reply StoreHub::Turn::Step(ClientId client, const Request& request, Instant now, bool* let_go) {
-  const auto before = static_cast<std::ptrdiff_t>(released_.size());
+  const size_t before = released_.size();
   const Reply reply = hub_.machine_.Step(client, request, now, released_);
-  const auto own = std::find(released_.begin() + before, released_.end(), client);
-  *let_go = own != released_.end();
-  if (*let_go) released_.erase(own);
+  *let_go = TakeOwn(client, before);
   return reply;
+}
+
+bool StoreHub::Turn::Advance(LongStep& step, ClientId client, Instant now,
+                             const LongStep::Take& take, bool* let_go) {
+  const size_t before = released_.size();
+  const bool done = step.Advance(hub_.machine_, now, take, released_);
+  *let_go = TakeOwn(client, before);
+  return done;
 }
 
 Released StoreHub::Turn::Finish() {
@@ -82,6 +100,9 @@ Released StoreHub::Turn::Finish() {
     if (hub_.mailboxes_[loop].empty()) to_knock.push_back(loop);
     hub_.mailboxes_[loop].push_back(client);
   }
+  // Destroyed behind the unlock: the memory of large values is given back page by page.
+  StoreMachine::Garbage garbage;
+  if (hub_.machine_.has_garbage()) garbage = hub_.machine_.TakeGarbage();
   lock_.unlock();
   for (const size_t loop : to_knock) hub_.knock_(loop);
   return std::move(arrived_);

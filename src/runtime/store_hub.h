@@ -8,17 +8,20 @@
 // "cancelled".
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/assert.h"
+#include "base/memory_account.h"
 #include "base/spinning_mutex.h"
 #include "base/time.h"
+#include "core/store/long_step.h"
 #include "core/store/machine.h"
 
 namespace muster {
@@ -27,12 +30,15 @@ class StoreHub {
  public:
   /// `knock(loop)` asks a loop to call Collect() soon; called without the lock, from any loop's
   /// thread.
-  /// `queued_bytes_max`: of replies that wait for slow readers, on all loops together.
-  StoreHub(const StoreMachineOptions& options, uint64_t queued_bytes_max, size_t loops,
+  /// `store_bytes_max` bounds all that is allocated for clients, on all loops together.
+  StoreHub(const StoreMachineOptions& options, uint64_t store_bytes_max, size_t loops,
            std::function<void(size_t loop)> knock);
 
-  /// Replies have been queued for a slow reader, or taken by it. Any thread.
-  void Queued(int64_t bytes) { queued_bytes_ += static_cast<uint64_t>(bytes); }
+  /// Where connections count what they hold: unfinished requests and replies that wait.
+  MemoryAccount& account() { return account_; }
+  /// Of the keys; the same for as long as the hub lives.
+  const KeyHasher& hasher() const { return hasher_; }
+  uint64_t reply_bytes_max() const { return reply_bytes_max_; }
 
   /// What one reply may have now.
   uint64_t ReplyRoom() const;
@@ -59,7 +65,8 @@ class StoreHub {
   class Turn {
    public:
     Turn(StoreHub& hub, size_t loop);
-    ~Turn() { MUSTER_ASSERT(!lock_.owns_lock()); }
+    /// Only what ends in an exception ends without Finish().
+    ~Turn() { MUSTER_ASSERT(!lock_.owns_lock() || std::uncaught_exceptions() > 0); }
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
@@ -69,6 +76,16 @@ class StoreHub {
 
     /// Executes a request. `*let_go` tells whether it ended the client's own outstanding wait.
     Reply Step(ClientId client, const Request& request, Instant now, bool* let_go);
+
+    /// One short step of a long request; true: it is done.
+    bool Advance(LongStep& step, ClientId client, Instant now, const LongStep::Take& take,
+                 bool* let_go);
+    /// True: there is more to take back.
+    bool Abandon(LongStep& step) { return step.Abandon(hub_.machine_, released_); }
+    /// Whether the request is better taken in short steps.
+    bool IsLong(const Request& request) const {
+      return request.op == Op::kListKeys && hub_.machine_.Stats().keys > kKeysPerPiece;
+    }
 
     void Drop(ClientId client, Instant now) { hub_.machine_.Drop(client, now, released_); }
     bool Expire(Instant now) { return hub_.machine_.Expire(now, released_); }
@@ -81,6 +98,8 @@ class StoreHub {
     Released Finish();
 
    private:
+    bool TakeOwn(ClientId client, size_t before);
+
     StoreHub& hub_;
     const size_t loop_;
     std::unique_lock<SpinningMutex> lock_;
@@ -92,8 +111,8 @@ class StoreHub {
   static constexpr int kLoopShift = 48;
 
   const uint64_t reply_bytes_max_;
-  const uint64_t queued_bytes_max_;
-  std::atomic<uint64_t> queued_bytes_ = 0;
+  const KeyHasher hasher_;
+  MemoryAccount account_;
   std::function<void(size_t)> knock_;
   SpinningMutex mutex_;
   StoreMachine machine_;             // guarded by mutex_

@@ -38,7 +38,8 @@ StoreService::StoreService(Loop& loop, StoreHub& hub, SessionHub& sessions, size
       sessions_(sessions),
       index_(index),
       options_(options),
-      log_(std::move(log)) {
+      log_(std::move(log)),
+      workspace_(hub.hasher()) {
   MUSTER_ASSERT(loop_.IsCurrent());
 }
 
@@ -52,6 +53,14 @@ void StoreService::Adopt(StreamPtr stream) {
   started.Start();
   // The tick runs only while there is somebody to watch over.
   if (!tick_) tick_ = loop_.Every(TickPeriod(options_), [this] { Tick(); });
+}
+
+void StoreService::Later(ClientId id) {
+  loop_.Post([this, id, alive = std::weak_ptr(alive_)] {
+    if (alive.expired()) return;
+    const auto found = connections_.find(id);
+    if (found != connections_.end()) found->second->Continue();
+  });
 }
 
 void StoreService::Collect() {
@@ -99,6 +108,7 @@ void StoreService::Close(StoreConnection& connection, LogLevel level, const std:
   if (!why.empty()) Log(level, Concat("closed ", connection.peer(), ": ", why));
   const ClientId id = connection.id();
   const bool had_session = connection.has_session();
+  connection.Abandon();
   connections_.erase(id);  // destroys the connection, which closes its stream
   if (had_session) Deliver(sessions_.Disconnect(index_, id));
   StoreHub::Turn turn(hub_, index_);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "ports/transport.h"
 #include "runtime/session_hub.h"
 #include "runtime/store_hub.h"
+#include "wire/reply_writer.h"
 #include "wire/request_reader.h"
 
 namespace muster {
@@ -25,7 +27,10 @@ struct StoreServiceOptions {
   uint64_t queued_reply_bytes_max =
       kQueuedReplyBytesMax;      ///< Per connection; above it, its requests wait.
   Duration handshake_max = 30s;  ///< A connection that has not sent VALIDATE by then is closed.
-  Duration stall_max = 60s;  ///< A connection that takes none of its replies for so long is closed.
+  /// A connection that for so long takes its replies, or sends its request, more slowly than
+  /// `rate_min` is closed.
+  Duration stall_max = 60s;
+  uint64_t rate_min = kRateMin;
 };
 
 /// Has the store delete the keys of a round when the coordinator has no use for them any more.
@@ -66,9 +71,14 @@ class StoreService {
       Request request;
       size_t end;  // offset behind the request's last byte
     };
+    explicit Workspace(const KeyHasher& hasher) : decoder(hasher) {}
+
     wire::RequestDecoder decoder;
     std::vector<Decoded> batch;
     std::string replies;
+    std::vector<wire::PieceAt> reply_pieces;
+    std::vector<Piece> given;                                          // large values of the batch
+    std::vector<std::pair<std::string_view, std::string_view>> pairs;  // of a long request
   };
 
   void Tick();
@@ -79,6 +89,8 @@ class StoreService {
   void CloseEnded();
   /// A node has opened a session: from now on time is looked at closely.
   void WatchSessions();
+  /// Calls the connection's Continue() in a later turn of the loop, after others had theirs.
+  void Later(ClientId id);
   /// Ends and destroys the connection. `why` is logged, unless empty.
   void Close(StoreConnection& connection, LogLevel level, const std::string& why);
   /// At most a few lines a second: whoever floods us must not flood the log.
@@ -96,6 +108,7 @@ class StoreService {
   std::unique_ptr<Timer> tick_;
   std::unique_ptr<Timer> session_tick_;
   std::vector<std::pair<SessionId, std::string>> ended_;
+  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
   Instant log_second_{};
   int logged_this_second_ = 0;
 };

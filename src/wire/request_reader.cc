@@ -1,6 +1,9 @@
 #include "wire/request_reader.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/text.h"
@@ -97,10 +100,14 @@ Request RequestDecoder::Decode(std::string_view bytes) {
     }
     request.keys = keys;
     request.values = values;
+    if (hasher_) request.hashes = HashesOf(keys);
     return request;
   }
   for (const char field : layout) {
-    if (field == 'k') request.key = blob();
+    if (field == 'k') {
+      request.key = blob();
+      if (hasher_) request.hash = hasher_->Hash(request.key);
+    }
     if (field == 'e') request.expected = blob();
     if (field == 'v') request.value = blob();
     if (field == '4') request.number = LoadInt<uint32_t>(bytes.data() + at);
@@ -117,9 +124,81 @@ std::span<std::string_view> RequestDecoder::NewList(size_t count) {
   return list;
 }
 
+std::span<const uint64_t> RequestDecoder::HashesOf(std::span<const std::string_view> keys) {
+  std::span<uint64_t> hashes;
+  if (keys.size() > short_hashes_.size() - short_hashes_used_) {
+    hashes = long_hashes_.emplace_back(keys.size());
+  } else {
+    hashes = std::span(short_hashes_).subspan(short_hashes_used_, keys.size());
+    short_hashes_used_ += keys.size();
+  }
+  for (size_t i = 0; i < keys.size(); ++i) hashes[i] = hasher_->Hash(keys[i]);
+  return hashes;
+}
+
 void RequestDecoder::Clear() {
   short_lists_used_ = 0;
   long_lists_.clear();
+  short_hashes_used_ = 0;
+  long_hashes_.clear();
+}
+
+bool ListReader::IsList(std::string_view bytes) {
+  const auto opcode = static_cast<uint8_t>(bytes[0]);
+  return opcode < kOpCount && kLayouts[opcode].starts_with('*');
+}
+
+std::optional<uint64_t> ListReader::CountIn(std::string_view bytes) {
+  if (bytes.size() < 9 || !IsList(bytes)) return std::nullopt;
+  return LoadInt<uint64_t>(bytes.data() + 1);
+}
+
+Result<size_t> ListReader::EndOfBlob(std::string_view bytes, size_t at, bool is_key) const {
+  constexpr size_t kHeader = 8;
+  if (at > bytes.size() || bytes.size() - at < kHeader) return size_t{0};
+  const auto number = LoadInt<uint64_t>(bytes.data() + at);
+  const uint64_t allowed = is_key ? limits_.key_bytes_max : limits_.value_bytes_max;
+  if (number > allowed) {
+    return TooLarge(op_, is_key ? "key bytes" : "value bytes", number, allowed);
+  }
+  const uint64_t most = limits_.request_bytes_max;
+  const uint64_t before = total_ + at + kHeader;
+  if (number > most || before > most - number) {
+    const uint64_t total = number > UINT64_MAX - before ? UINT64_MAX : before + number;
+    return TooLarge(op_, "request bytes", total, most);
+  }
+  return at + kHeader + number;
+}
+
+Result<size_t> ListReader::Read(std::string_view bytes, size_t keys_max,
+                                std::vector<std::pair<std::string_view, std::string_view>>& read) {
+  size_t done = 0;
+  if (!begun_) {
+    if (bytes.size() < 9) return size_t{0};
+    op_ = static_cast<Op>(bytes[0]);
+    left_ = *CountIn(bytes);
+    if (left_ > limits_.keys_max) return TooLarge(op_, "key count", left_, limits_.keys_max);
+    if (9 > limits_.request_bytes_max) {
+      return TooLarge(op_, "request bytes", 9, limits_.request_bytes_max);
+    }
+    begun_ = true;
+    done = 9;
+  }
+  for (size_t count = 0; left_ > 0 && count < keys_max; ++count, --left_) {
+    MUSTER_TRY(const size_t key_end, EndOfBlob(bytes, done, true));
+    if (key_end == 0 || key_end > bytes.size()) break;
+    size_t end = key_end;
+    if (op_ == Op::kMultiSet) {
+      MUSTER_TRY(end, EndOfBlob(bytes, key_end, false));
+      if (end == 0 || end > bytes.size()) break;
+    }
+    const size_t value_at = std::min(key_end + 8, end);
+    read.emplace_back(bytes.substr(done + 8, key_end - done - 8),
+                      bytes.substr(value_at, end - value_at));
+    done = end;
+  }
+  total_ += done;
+  return done;
 }
 
 uint64_t RequestBytes(const Request& request) {

@@ -5,13 +5,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/limits.h"
 #include "base/result.h"
+#include "core/store/key_table.h"
 #include "core/store/request.h"
 
 namespace muster::wire {
@@ -54,7 +57,9 @@ class RequestScanner {
 /// and Request::values of the requests decoded since Clear().
 class RequestDecoder {
  public:
-  RequestDecoder() : short_lists_(kShortListsMax) {}
+  RequestDecoder() : short_lists_(kShortListsMax), short_hashes_(kShortListsMax) {}
+  /// Gives the requests their hashes, too.
+  explicit RequestDecoder(const KeyHasher& hasher) : RequestDecoder() { hasher_ = hasher; }
 
   Request Decode(std::string_view bytes);
   void Clear();
@@ -65,12 +70,47 @@ class RequestDecoder {
 
   /// Room for `count` views that stays where it is until Clear().
   std::span<std::string_view> NewList(size_t count);
+  std::span<const uint64_t> HashesOf(std::span<const std::string_view> keys);
 
   // Nearly all lists name one key; those share one vector that never grows, so that a CHECK costs
   // no allocation. The others get a vector each.
   List short_lists_;
   size_t short_lists_used_ = 0;
   std::vector<List> long_lists_;
+  std::optional<KeyHasher> hasher_;
+  std::vector<uint64_t> short_hashes_;
+  size_t short_hashes_used_ = 0;
+  std::vector<std::vector<uint64_t>> long_hashes_;
+};
+
+/// Takes a request with a list of keys (CHECK, WAIT, MULTI_GET, MULTI_SET) apart while it comes:
+/// nobody has to keep all of its bytes. Judges as the scanner does.
+class ListReader {
+ public:
+  explicit ListReader(const RequestLimits& limits) : limits_(limits) {}
+
+  /// Whether `bytes` begin a request with a list, and of how many keys, as far as that has come.
+  static std::optional<uint64_t> CountIn(std::string_view bytes);
+  static bool IsList(std::string_view bytes);
+
+  /// `bytes` go on where the last call stopped, which is never within a key or a value. Reads at
+  /// most `keys_max` keys into `keys` and `values` (empty, but for MULTI_SET), as views of `bytes`.
+  /// Returns how many bytes are done with, or kProtocol.
+  Result<size_t> Read(std::string_view bytes, size_t keys_max,
+                      std::vector<std::pair<std::string_view, std::string_view>>& read);
+  bool is_complete() const { return begun_ && left_ == 0; }
+  /// Bytes that have been read.
+  uint64_t total() const { return total_; }
+
+ private:
+  /// Where the blob at `at` ends; 0 if not even its header is there.
+  Result<size_t> EndOfBlob(std::string_view bytes, size_t at, bool is_key) const;
+
+  const RequestLimits limits_;
+  bool begun_ = false;
+  Op op_ = Op::kCheck;
+  uint64_t left_ = 0;   // keys to come
+  uint64_t total_ = 0;  // bytes done with
 };
 
 /// How many bytes AppendRequest() appends.

@@ -446,5 +446,90 @@ TEST(RequestDecoderTest, NumbersKeepTheirSignAndWidth) {
   }
 }
 
+// --- Lists that are taken apart while they come
+
+TEST(ListReaderTest, SeesWhatTheDecoderSeesWhateverTheFragmentation) {
+  const std::vector<std::string_view> keys = {"/a", "", "/ccc"}, values = {"", "12345", "6"};
+  for (const Op op : {Op::kCheck, Op::kWait, Op::kMultiGet, Op::kMultiSet}) {
+    Request request{.op = op, .keys = keys};
+    if (op == Op::kMultiSet) request.values = values;
+    std::string bytes;
+    AppendRequest(bytes, request);
+    const std::string all = bytes + "behind";
+    for (size_t piece = 1; piece <= all.size(); ++piece) {
+      ListReader reader({});
+      std::vector<std::pair<std::string, std::string>> read;
+      size_t done = 0;
+      for (size_t arrived = piece; !reader.is_complete(); arrived += piece) {
+        std::vector<std::pair<std::string_view, std::string_view>> pairs;
+        const std::string copy = all.substr(done, std::min(arrived, all.size()) - done);
+        const Result<size_t> used = reader.Read(copy, SIZE_MAX, pairs);
+        ASSERT_TRUE(used);
+        done += *used;
+        read.insert(read.end(), pairs.begin(), pairs.end());
+      }
+      EXPECT_EQ(done, bytes.size());
+      EXPECT_EQ(reader.total(), bytes.size());
+      ASSERT_EQ(read.size(), keys.size());
+      for (size_t i = 0; i < keys.size(); ++i) {
+        EXPECT_EQ(read[i].first, keys[i]);
+        EXPECT_EQ(read[i].second, op == Op::kMultiSet ? values[i] : "");
+      }
+    }
+  }
+}
+
+TEST(ListReaderTest, JudgesAsTheScannerDoes) {
+  const RequestLimits limits{
+      .key_bytes_max = 8, .value_bytes_max = 16, .keys_max = 3, .request_bytes_max = 64};
+  const std::string nine(9, 'k'), seventeen(17, 'v'), eight(8, 'k'), sixteen(16, 'v');
+  const std::vector<std::vector<std::string_view>> lists = {
+      {nine}, {"a", "b", "c", "d"}, {eight, eight, eight}, {eight, nine}};
+  for (const auto& keys : lists) {
+    for (const std::string& value : {seventeen, sixteen}) {
+      const std::vector<std::string_view> values(keys.size(), value);
+      std::string bytes;
+      AppendRequest(bytes, {.op = Op::kMultiSet, .keys = keys, .values = values});
+      RequestScanner scanner;
+      const Result<size_t> scanned = scanner.Scan(bytes, limits);
+      std::vector<std::pair<std::string_view, std::string_view>> pairs;
+      const Result<size_t> read = ListReader(limits).Read(bytes, SIZE_MAX, pairs);
+      ASSERT_EQ(static_cast<bool>(scanned), static_cast<bool>(read));
+      if (!scanned) {
+        EXPECT_EQ(scanned.error().message, read.error().message);
+      }
+    }
+  }
+}
+
+TEST(ListReaderTest, ReadsNoMoreKeysThanItIsAskedFor) {
+  const std::vector<std::string_view> keys = {"a", "b", "c"};
+  std::string bytes;
+  AppendRequest(bytes, {.op = Op::kWait, .keys = keys});
+  ListReader reader({});
+  std::vector<std::pair<std::string_view, std::string_view>> pairs;
+  size_t done = *reader.Read(bytes, 2, pairs);
+  EXPECT_EQ(pairs.size(), 2u);
+  EXPECT_FALSE(reader.is_complete());
+  done += *reader.Read(std::string_view(bytes).substr(done), 2, pairs);
+  EXPECT_EQ(pairs.size(), 3u);
+  EXPECT_TRUE(reader.is_complete());
+  EXPECT_EQ(done, bytes.size());
+}
+
+TEST(RequestDecoderTest, GivesHashesWhereItHasAHasher) {
+  const KeyHasher hasher({.first = 3, .second = 4});
+  RequestDecoder decoder(hasher);
+  std::string get, wait;
+  AppendRequest(get, {.op = Op::kGet, .key = "/k"});
+  const std::vector<std::string_view> keys(700, "/k");
+  AppendRequest(wait, {.op = Op::kWait, .keys = keys});
+  EXPECT_EQ(decoder.Decode(get).hash, hasher.Hash("/k"));
+  const Request request = decoder.Decode(wait);
+  ASSERT_EQ(request.hashes.size(), 700u);
+  EXPECT_EQ(request.hashes[699], hasher.Hash("/k"));
+  EXPECT_EQ(RequestDecoder().Decode(get).hash, 0u);
+}
+
 }  // namespace
 }  // namespace muster::wire

@@ -45,10 +45,12 @@ class Refusals(unittest.TestCase):
 
     def test_limits_of_a_server_name_flag_value_and_range(self):
         for flag in ("--key-bytes-max", "--value-bytes-max", "--request-bytes-max", "--reply-bytes-max",
-                     "--queued-reply-bytes-max", "--queued-reply-total-bytes-max", "--keys-per-request-max"):
+                     "--queued-reply-bytes-max", "--keys-per-request-max"):
             for value in ("-1", "0", "99999999999999999999", "18446744073709551615", "1.5", "0x10", "many"):
                 with self.subTest(flag=flag, value=value):
                     self.refused("serve", flag, value, says=[flag, f"'{value}'", " 1 to ", "'muster serve --help'"])
+        for value in ("-1", "1", "1KiB", "1.5MiB", "many", "MiB", "1MB", "99999999999999999999", "9999999999TiB"):
+            self.refused("serve", "--store-bytes-max", value, says=["--store-bytes-max", f"'{value}'", "256MiB"])
         for value in ("-1", "1025", "all"):
             self.refused("serve", "--threads", value, says=["--threads", f"'{value}'", "0 to 1024"])
 

@@ -114,7 +114,7 @@ TEST(SessionFloodTest, StatusRepliesCountAmongThoseThatWaitForAll) {
   ServerProcess server({.host = "127.0.0.1",
                         .threads = 1,
                         .reply_bytes_max = 4 * kMebibyte,
-                        .queued_reply_total_bytes_max = 16 * kMebibyte});
+                        .store_bytes_max = 16 * kMebibyte});
   Populate(server.port(), 600, 4'000);
   const size_t before = server.ResidentBytes();
   std::vector<SessionTalker> greedy;

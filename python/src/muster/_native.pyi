@@ -323,7 +323,7 @@ class StoreServer:
         request_bytes_max: int | None = 268435456,
         reply_bytes_max: int | None = 268435456,
         queued_reply_bytes_max: int | None = 1048576,
-        queued_reply_total_bytes_max: int | None = 536870912,
+        store_bytes_max: int | None = None,
         handshake_max: datetime.timedelta | float | None = 30,
         stall_max: datetime.timedelta | float | None = 60,
         runs_max: int | None = 10000,

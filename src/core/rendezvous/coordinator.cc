@@ -439,10 +439,7 @@ void Coordinator::LeaveScopes(Run& run, size_t kept) {
 void Coordinator::EvictEnded(Instant now) {
   if (runs_.size() < options_.runs_max || ended_.empty()) return;
   Run& oldest = *std::get<Run*>(*ended_.begin());
-  if (oldest.state.closed) {
-    MUSTER_PROBE("a closed run was evicted, and stays closed");
-    closed_runs_.Add(oldest.id, oldest.forget_at, now);
-  }
+  if (oldest.state.closed) closed_runs_.Add(oldest.id, oldest.forget_at, now);
   Forget(oldest);
 }
 

@@ -13,6 +13,7 @@ bool LongStep::Add(std::string_view key, std::string_view value) {
   if (op_ == Op::kMultiSet) {
     set_.Add(hashed, is_large ? Value(MakePiece(value, account_)) : Value(value));
     charge_.Set(charge_.bytes() + set_.heap_bytes_of_last());
+    if (is_large) piece_bytes_ += value.size();
   } else {
     keys_.push_back({std::string(key), hashed.hash});
     charge_.Set(charge_.bytes() + sizeof(OwnedKey) + HeapBytes(keys_.back().text));

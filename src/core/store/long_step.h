@@ -28,6 +28,8 @@ class LongStep {
       : op_(op), client_(client), hasher_(hasher), account_(account), charge_(account) {}
 
   Op op() const { return op_; }
+  /// What it has allocated.
+  size_t bytes() const { return charge_.bytes() + piece_bytes_; }
 
   /// One more key, with its value in a MULTI_SET; before the first Advance(), and without the
   /// machine. False: there is no room for it.
@@ -63,7 +65,8 @@ class LongStep {
   const ClientId client_;
   const KeyHasher hasher_;
   MemoryAccount& account_;
-  Charge charge_;
+  Charge charge_;  // for all but pieces, which pay for themselves
+  size_t piece_bytes_ = 0;
   std::vector<OwnedKey> keys_;
   StoreMachine::StagedSet set_;
   bool begun_ = false;

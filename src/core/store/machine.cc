@@ -110,7 +110,7 @@ Reply StoreMachine::CompareSet(const Request& request, Released& released) {
   if (entry != nullptr && !(entry->value.view() == request.expected)) {
     return GiveValue(entry->value.view());
   }
-  if (request.value.size() > reply_limit_) return Reply::Refused(Reply::Why::kTooMuch);
+  if (request.value.size() > options_.reply_bytes_max) return Reply::Refused(Reply::Why::kTooMuch);
   const bool stored =
       entry == nullptr ? Create(key, desired, released) : Overwrite(*entry, desired);
   if (!stored) return Reply::Refused(Reply::Why::kNoRoom);
@@ -118,14 +118,14 @@ Reply StoreMachine::CompareSet(const Request& request, Released& released) {
 }
 
 Reply StoreMachine::GiveValue(const ValueView& value) const {
-  if (value.size() > reply_limit_) return Reply::Refused(Reply::Why::kTooMuch);
+  if (value.size() > options_.reply_bytes_max) return Reply::Refused(Reply::Why::kTooMuch);
   return Reply::Value(value);
 }
 
 Reply StoreMachine::Get(const Request& request) const {
   const Entry* entry = Find(KeyOf(request));
   if (entry == nullptr) return {.kind = Reply::Kind::kValue, .number = 0};
-  if (entry->value.size() > reply_limit_) return Reply::Refused(Reply::Why::kTooMuch);
+  if (entry->value.size() > options_.reply_bytes_max) return Reply::Refused(Reply::Why::kTooMuch);
   return {.kind = Reply::Kind::kValue, .number = 1, .value = entry->value.view()};
 }
 
@@ -214,7 +214,7 @@ Reply StoreMachine::MultiGet(const Request& request) {
     if (entry != nullptr) bytes += entry->value.size();
     reply_values_.push_back(entry == nullptr ? ValueView() : entry->value.view());
   }
-  if (bytes > reply_limit_) return Reply::Refused(Reply::Why::kTooMuch);
+  if (bytes > options_.reply_bytes_max) return Reply::Refused(Reply::Why::kTooMuch);
   return {.kind = Reply::Kind::kValues, .values = reply_values_};
 }
 
@@ -269,7 +269,7 @@ Reply StoreMachine::ListKeys() {
       bytes += key.tail.size();
     });
   }
-  if (bytes > reply_limit_) return Reply::Refused(Reply::Why::kTooMuch);
+  if (bytes > options_.reply_bytes_max) return Reply::Refused(Reply::Why::kTooMuch);
   return {.kind = Reply::Kind::kKeys, .values = reply_values_};
 }
 

@@ -94,9 +94,6 @@ class StoreMachine {
   /// Whether the client waits in WAIT or BARRIER.
   bool IsParked(ClientId client) const;
 
-  /// Until told otherwise: what one reply may have, where memory for replies is short.
-  void LimitReplies(uint64_t bytes) { reply_limit_ = bytes; }
-
   StoreMachineStats Stats() const;
   const KeyHasher& hasher() const { return hasher_; }
 
@@ -219,7 +216,6 @@ class StoreMachine {
   void LeaveBarrier(ClientId client);
 
   const StoreMachineOptions options_;
-  uint64_t reply_limit_ = options_.reply_bytes_max;
   const KeyHasher hasher_;
   MemoryAccount own_account_;
   MemoryAccount& account_;

@@ -41,7 +41,7 @@ void Value::Assign(std::string_view small) {
   // What was much larger is given back.
   constexpr size_t kKept = 256;
   if (tail_.capacity() > kKept && small.size() < tail_.capacity() / 4) {
-    tail_ = std::string(small);
+    std::string(small).swap(tail_);
   } else {
     tail_ = small;
   }
