@@ -37,6 +37,7 @@ enum class Bug : uint8_t {
   kUncommittedRound,   ///< ... or tells of a round that the next one will not know of.
   kAssignmentOfOldRound,  ///< A node takes its last place for the answer to its next wish.
   kLostWatchEvent,        ///< A change in etcd is not told.
+  kWaitingStale,          ///< Members do not hear that nobody waits any more.
   kSlowToMiss,            ///< A node that is silent is declared lost three times as late.
 };
 
