@@ -185,13 +185,14 @@ Hunted Hunt(const PlantedBug& bug, CampaignOptions options) {
   const auto last = std::ranges::find_if(report.findings, options.is_last);
   if (last == report.findings.end() && !report.complaints.empty()) {
     hunted.finding = {Draw(options.first_seed, options.wishes), report.complaints[0]};
+    hunted.is_of_all = true;
     if (SignOf(bug, hunted.finding.what) == nullptr)
       hunted.wrong = Concat("found by a complaint that is not its own: ", hunted.finding.what);
     return hunted;
   }
   if (last == report.findings.end()) {
     hunted.wrong = report.findings.empty()
-                       ? "not found"
+                       ? std::string(kNotFound)
                        : Concat("only found by other checks than its own, at first: ",
                                 report.findings[0].what);
     return hunted;
