@@ -148,6 +148,7 @@ std::unique_ptr<RendezvousHandler> Agent::MakeHandler() {
 bool Agent::Join(RendezvousHandler& handler) {
   while (process_.alive()) {
     stage_ = Stage::kJoining;
+    ear_ = {};
     out_since_.reset();
     try {
       const RendezvousInfo info = handler.NextRendezvous();
@@ -161,6 +162,8 @@ bool Agent::Join(RendezvousHandler& handler) {
       round_ = info.round;
       world_size_ = info.world_size;
       stage_ = Stage::kWorking;
+      ear_ = {.round = info.round};
+      looks_at_ = process_.scheduler().now() + world_.plan().looks_every;
       return true;
     } catch (const RendezvousClosedError&) {
       stage_ = Stage::kEnded;
@@ -180,23 +183,28 @@ bool Agent::Join(RendezvousHandler& handler) {
 }
 
 void Agent::Work(RendezvousHandler& handler) {
+  handler_ = &handler;
   while (process_.alive()) {
     try {
-      if (Await(handler) || ActOnItsOwn(handler)) return;
+      if (Await(handler) || ActOnItsOwn(handler)) break;
     } catch (const std::exception& error) {
       Trouble(error);  // out of reach for now: the work goes on
-      if (lost_) return;
+      if (lost_) break;
     }
   }
+  handler_ = nullptr;
 }
 
 bool Agent::Await(RendezvousHandler& handler) {
   if (IsCoordinated(world_.plan().driver)) {
     const bool one_of_many =
         world_.plan().driver == Driver::kCoordinator && world_.plan().nodes > kFewNodes;
+    ear_.listens = true;
     const std::optional<MembershipEvent> event =
         handler.AwaitEvent(one_of_many ? kLongWorkStep : kWorkStep);
+    ear_.listens = false;
     if (!process_.alive()) return true;
+    if (event) ear_.Hear(*event);
     world_.checkers().SeeClosed(Concat("node ", index_), handler.IsClosed(), knew_closed_);
     if (event && event->kind != MembershipEvent::Kind::kClosed && event->round != round_)
       world_.checkers().Violate(
@@ -207,7 +215,7 @@ bool Agent::Await(RendezvousHandler& handler) {
       world_.checkers().SeeWork(Concat("node ", index_), round_,
                                 process_.scheduler().now() - *out_since_);
     }
-    return event.has_value();
+    return world_.plan().looks_every > 0s ? HasLooked(handler) : event.has_value();
   }
   bool waited_for = false;
   if (is_stranger_) {
@@ -230,6 +238,19 @@ bool Agent::WorkersFail() {
   if (complete) incomplete_since_.reset();
   if (!complete && !incomplete_since_) incomplete_since_ = now;
   return incomplete_since_ && now - *incomplete_since_ > kWorkersPatience;
+}
+
+bool Agent::HasLooked(RendezvousHandler& handler) {
+  if (ear_.knows_end) return true;
+  if (world_.is_troubled() && process_.scheduler().now() < looks_at_) return false;
+  looks_at_ = process_.scheduler().now() + world_.plan().looks_every;
+  return !ear_.lost.empty() || handler.NumNodesWaiting() > 0;
+}
+
+Ear Agent::ear() const {
+  Ear ear = ear_;
+  if (handler_ != nullptr) ear.waiting = handler_->NumNodesWaiting();
+  return ear;
 }
 
 bool Agent::ActOnItsOwn(RendezvousHandler& handler) {

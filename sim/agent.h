@@ -10,6 +10,7 @@
 #include "base/prng.h"
 #include "core/rendezvous/node.h"
 #include "muster/rendezvous_handler.h"
+#include "sim/member_watch.h"
 #include "sim/process.h"
 
 namespace muster::sim {
@@ -41,6 +42,9 @@ class Agent {
   int64_t round() const { return round_; }
   int64_t world_size() const { return world_size_; }
   const std::string& last_error() const { return last_error_; }
+  Node node() const { return node_; }
+  /// Not of nodes of a shared document.
+  Ear ear() const;
   /// The network has just told it that it is out of its round. `round`: which, also if its call for
   /// it has not returned yet.
   void ToldOut(int64_t round);
@@ -55,6 +59,8 @@ class Agent {
   /// What an agent may do by itself; whether it does.
   bool ActOnItsOwn(RendezvousHandler& handler);
   bool WorkersFail();
+  /// Of an event that may wait: whether it is time to act on it.
+  bool HasLooked(RendezvousHandler& handler);
   void Trouble(const std::exception& error);
   void Rest(Duration longest);
   bool OneIn(uint64_t n) { return prng_.Below(n) == 0; }
@@ -72,7 +78,10 @@ class Agent {
   std::optional<WorldTime> out_since_;
   int64_t out_of_ = -1;  ///< The last round that it was told to be out of.
   std::optional<WorldTime> incomplete_since_;
-  bool lost_ = false;  ///< Its handler is of no use any more.
+  Ear ear_{};
+  RendezvousHandler* handler_ = nullptr;  ///< While it works.
+  WorldTime looks_at_{};                  ///< Next, at what it has heard.
+  bool lost_ = false;                     ///< Its handler is of no use any more.
   std::string last_error_;
 };
 

@@ -75,8 +75,12 @@ constexpr Sign kOneTooMany[] = {{"max_nodes is"}};
 constexpr Sign kStaleAddress[] = {{"its workers meet at"}};
 constexpr Sign kPlaceLostUntold[] = {{"after it was told that it is out"}};
 constexpr Sign kLossUntold[] = {
-    {kNotTogether, "members that hear of no loss go on in a round that others have left"},
+    {"has not heard that round"},
+    {kNotTogether,
+     "where packets are lost nobody says when news arrive: members go on in a round "
+     "that others have left"},
 };
+constexpr Sign kWaitingStale[] = {{"NumNodesWaiting() of"}};
 constexpr Sign kStaleKeepAlive[] = {{"a message of an earlier session has changed a member"}};
 constexpr Sign kMembershipCosts[] = {
     {"it has counted a restart, and no worker of its own had failed"},
@@ -133,6 +137,7 @@ constexpr PlantedBug kBugs[] = {
     {Bug::kStaleAddress, "stale-address", Driver::kCoordinator, kStaleAddress},
     {Bug::kPlaceLostUntold, "place-lost-untold", Driver::kCoordinator, kPlaceLostUntold},
     {Bug::kLossUntold, "loss-untold", Driver::kCoordinator, kLossUntold},
+    {Bug::kWaitingStale, "waiting-stale", Driver::kCoordinator, kWaitingStale},
     {Bug::kStaleKeepAlive, "stale-keep-alive", Driver::kCoordinator, kStaleKeepAlive},
     {Bug::kMembershipCosts, "membership-costs", Driver::kLauncher, kMembershipCosts},
     {Bug::kFailureUncounted, "failure-uncounted", Driver::kLauncher, kFailureUncounted},
@@ -187,13 +192,14 @@ Hunted Hunt(const PlantedBug& bug, CampaignOptions options) {
   const auto last = std::ranges::find_if(report.findings, options.is_last);
   if (last == report.findings.end() && !report.complaints.empty()) {
     hunted.finding = {Draw(options.first_seed, options.wishes), report.complaints[0]};
+    hunted.is_of_all = true;
     if (SignOf(bug, hunted.finding.what) == nullptr)
       hunted.wrong = Concat("found by a complaint that is not its own: ", hunted.finding.what);
     return hunted;
   }
   if (last == report.findings.end()) {
     hunted.wrong = report.findings.empty()
-                       ? "not found"
+                       ? std::string(kNotFound)
                        : Concat("only found by other checks than its own, at first: ",
                                 report.findings[0].what);
     return hunted;

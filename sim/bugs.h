@@ -31,11 +31,13 @@ std::span<const PlantedBug> AllBugs();
 /// From now on, in all worlds. False in a build that is not instrumented.
 bool Plant(Bug bug);
 
+inline constexpr std::string_view kNotFound = "not found";
 /// How the search for a planted bug ended.
 struct Hunted {
   uint64_t runs = 0;
-  Finding finding{};    ///< The one that shows the bug, or the one that does not.
-  std::string wrong{};  ///< Empty: the bug was found by the right violation.
+  Finding finding{};       ///< The one that shows the bug, or the one that does not.
+  bool is_of_all = false;  ///< All runs together show it, and no single one.
+  std::string wrong{};     ///< Empty: the bug was found by the right violation.
 };
 /// Plants the bug and plays runs until its own check reports it. Violations that the table explains
 /// may come before; a bug without a check of its own is found by them. Any other one is wrong.

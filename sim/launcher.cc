@@ -43,6 +43,7 @@ class Launcher::WatchedHandler final : public RendezvousHandler {
   bool IsHost() const override { return handler_->IsHost(); }
   bool UseAgentStore() const override { return handler_->UseAgentStore(); }
   RendezvousInfo NextRendezvous() override {
+    launcher_.ear_ = {};
     try {
       RendezvousInfo info = handler_->NextRendezvous();
       if (IsAlive()) launcher_.Joined(info);
@@ -62,8 +63,11 @@ class Launcher::WatchedHandler final : public RendezvousHandler {
   }
   int64_t NumNodesWaiting() override { return handler_->NumNodesWaiting(); }
   std::optional<MembershipEvent> AwaitEvent(std::chrono::milliseconds time) override {
+    launcher_.ear_.listens = true;
     std::optional<MembershipEvent> event = handler_->AwaitEvent(time);
+    launcher_.ear_.listens = false;
     if (!IsAlive()) return event;
+    if (event) launcher_.ear_.Hear(*event);
     launcher_.world_.checkers().SeeClosed(Concat("node ", launcher_.index_), handler_->IsClosed(),
                                           launcher_.knew_closed_);
     if (event) launcher_.Heard(*event);
@@ -99,12 +103,21 @@ void Launcher::Main() {
     WatchedHandler handler(MakeCoordinatedHandler(world_.plan(), index_, process_), *this);
     muster::Agent agent(OptionsOf(world_.plan(), index_), handler, workers_, *this, process_);
     agent_ = &agent;
+    handler_ = &handler;
     const int status = agent.Run();
     agent_ = nullptr;
+    handler_ = nullptr;
     if (process_.alive()) Ended(status, agent.why());
   } catch (const ProcessIsDead&) {
   }
   agent_ = nullptr;
+  handler_ = nullptr;
+}
+
+Ear Launcher::ear() const {
+  Ear ear = ear_;
+  if (handler_ != nullptr) ear.waiting = handler_->NumNodesWaiting();
+  return ear;
 }
 
 void Launcher::Violate(const std::string& what) {
@@ -244,6 +257,7 @@ void Launcher::Joined(const RendezvousInfo& info) {
   const Node node{process_.network().address(process_.host()), process_.process_id(), 0};
   const std::optional<Epoch> epoch = world_.NodeJoined(index_, node, round_.round, info);
   round_ = {epoch.value_or(0), info.round};
+  ear_ = {.round = info.round};
 }
 
 void Launcher::TurnedAway(bool is_spare) {

@@ -12,6 +12,7 @@
 #include "launch/agent.h"
 #include "muster/rendezvous_handler.h"
 #include "sim/job_watch.h"
+#include "sim/member_watch.h"
 #include "sim/process.h"
 #include "sim/workers.h"
 
@@ -35,6 +36,8 @@ class Launcher final : private AgentHost {
   void Heal() { workers_.Heal(); }
   /// The network has just told it that it is out of its round.
   void ToldOut();
+
+  Ear ear() const;
 
   std::string HowItStands() const;
 
@@ -85,6 +88,8 @@ class Launcher final : private AgentHost {
   bool was_signalled_ = false;
   bool knew_closed_ = false;
   std::string last_words_;
+  Ear ear_{};
+  RendezvousHandler* handler_ = nullptr;  // while it runs
 };
 
 }  // namespace muster::sim

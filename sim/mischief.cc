@@ -60,6 +60,10 @@ void Mischief::Say(const std::string& line) {
   world_.trace_.Say(world_.scheduler_.now(), [&] { return line; });
 }
 
+void Mischief::Disturb(HostId host, Duration time) {
+  world_.Disturb(host, world_.scheduler_.now() + time);
+}
+
 void Mischief::Last(const std::string& what, Duration time, std::function<void()> end) {
   const WorldTime until = world_.scheduler_.now() + time;
   WorldTime& lasts = lasting_[what];
@@ -86,6 +90,7 @@ void Mischief::Cut(HostId from, HostId to, Duration time) {
       Concat("cut from ", world_.network_.address(from), " to ", world_.network_.address(to));
   Say(what);
   world_.network_.Cut(from, to);
+  Disturb(from == world_.server_host_ ? to : from, time);
   Last(what, time, [this, from, to] { world_.network_.Mend(from, to); });
 }
 
@@ -93,6 +98,7 @@ void Mischief::ClogLink() {
   HostId from = world_.places_[DrawNode()].host;
   HostId to = world_.server_host_;
   const Duration time = Draw(10ms, 3s);
+  Disturb(from, time);
   if (Coin()) std::swap(from, to);
   Say(Concat("clogged for ", Milliseconds(time), " ms: ", world_.network_.address(from), " to ",
              world_.network_.address(to)));
@@ -132,6 +138,7 @@ void Mischief::Depart() {
 void Mischief::Pause(SimProcess& process, const std::string& who, Duration time) {
   Say(Concat(who, " stands still for ", Milliseconds(time), " ms"));
   process.Pause();
+  Disturb(process.host(), time);
   Last(Concat("the pause of ", who), time, [&process] { process.Resume(); });
 }
 
@@ -177,6 +184,7 @@ void Mischief::PauseServer() {
     const Duration late = Draw(1ms, 500ms);
     Say(Concat("the server's loop ", loop, " is late by ", Milliseconds(late), " ms"));
     world_.host_->BeLate(loop, world_.scheduler_.now() + late);
+    Disturb(server->host(), late);
     for (int i = 0; i < 3 && world_.plan_.faults.reset; ++i) {
       Later(Draw(0ms, late), [this] {
         const std::string which = world_.network_.LoseUnread();
@@ -216,6 +224,7 @@ void Mischief::SuspendMachine() {
   Say(Concat(victim.name, " is suspended for ", Milliseconds(time),
              " ms, and its clock moves on by ", Milliseconds(leap), " ms more"));
   victim.process->Suspend();
+  Disturb(victim.process->host(), time);
   victim.process->LeapClock(leap);
   Last(Concat("the pause of ", victim.name), time,
        [process = victim.process] { process->Resume(); });

@@ -28,6 +28,7 @@ class Mischief {
   /// Later, if there is still trouble.
   void Later(Duration time, std::function<void()> work);
   void Say(const std::string& line);
+  void Disturb(HostId host, Duration time);
   /// `what` lasts so long, or as long as another of its kind that lasts longer; then `end`.
   void Last(const std::string& what, Duration time, std::function<void()> end);
   void Pause(SimProcess& process, const std::string& who, Duration time);

@@ -62,6 +62,7 @@ class Socket {
   Connection& connection() { return connection_; }
   size_t side() const { return side_; }
   SimProcess* owner() const { return owner_; }
+  bool is_open() const { return !ended && !closed_ && owner_ != nullptr; }
 
  private:
   friend class Network;

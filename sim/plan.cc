@@ -254,6 +254,12 @@ Plan Draw(uint64_t seed, const Wishes& wishes) {
   // PyTorch's nodes do not survive it. Those on etcd notice when they next look at their lease: the
   // check that a lease is over knows no such delay yet.
   faults.suspend = aside.OneIn(4) && plan.driver != Driver::kMixed && plan.driver != Driver::kEtcd;
+  if (aside.OneIn(2) && wishes.faults && plan.driver == Driver::kCoordinator) {
+    plan.looks_every = aside.Ms(200, 5'000);
+    // So that nodes stop waiting beside a round whose members have not looked yet.
+    plan.join_timeout =
+        std::max<Duration>(aside.Ms(300, 3'000), plan.settings.last_call * (plan.nodes + 2));
+  }
   const bool forgets = plan.driver == Driver::kCoordinator || plan.driver == Driver::kLauncher;
   faults.exodus = aside.OneIn(4) && forgets;
   if (wishes.faults) plan.faults = faults;
@@ -279,9 +285,9 @@ std::string Plan::ToString() const {
     text += Concat(" grace=", Ms(settings.grace), "ms policy=", Name(settings.policy));
   text += Concat(" join_timeout=", Ms(join_timeout), "ms loops=", server_loops,
                  " arrival=", Ms(arrival), "ms trouble=", Ms(trouble),
-                 "ms faults_at_once=", faults_at_once, " fault_every=", Ms(fault_every),
-                 "ms latency=", network.latency.count() / 1000, "us+",
-                 network.jitter.count() / 1000, "us loss=", network.loss_ppm, "ppm faults=");
+                 "ms looks_every=", Ms(looks_every), "ms faults_at_once=", faults_at_once,
+                 " fault_every=", Ms(fault_every), "ms latency=", network.latency.count() / 1000,
+                 "us+", network.jitter.count() / 1000, "us loss=", network.loss_ppm, "ppm faults=");
   const char* comma = "";
   const auto add = [&](const Switch& each) {
     if (!(faults.*each.on)) return;

@@ -104,6 +104,9 @@ struct Plan {
   Duration arrival = 0s;   ///< Nodes start at any time within this.
   Duration trouble = 10s;  ///< Then all is mended.
   int64_t faults_at_once = 1;
+  /// Nodes look only so often whether something has happened to their round, until all is mended:
+  /// meanwhile they hear more. 0: they act at once.
+  Duration looks_every = 0s;
   Duration fault_every = 500ms;  ///< On average.
 
   /// "seed=8123 driver=coordinator nodes=7 min=4 …": everything.

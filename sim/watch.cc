@@ -24,6 +24,7 @@ void Watch::OnArrival(Connection& connection, size_t side, std::string_view byte
   if (side != Connection::kClient) return;
   Session& session = sessions_[connection.id];
   if (session.ignored) return;
+  session.connection = connection.weak_from_this();
   session.pending += bytes;
   if (connection.owner(side) != nullptr) Read(session, *connection.owner(side));
 }
@@ -62,6 +63,16 @@ void Watch::Read(Session& session, SimProcess& node) {
     if (push->kind == Push::Kind::kEnded && is_present) told_out_(node, placed->second);
   }
   session.pending.erase(0, session.pending.size() - bytes.size());
+}
+
+bool Watch::IsConnected(const Coordinator::Member& member) const {
+  if (!member.session) return false;
+  for (const auto& [id, session] : sessions_) {
+    if (session.token != member.token || session.incarnation != member.incarnation) continue;
+    const std::shared_ptr<Connection> connection = session.connection.lock();
+    if (connection && connection->socket(Connection::kClient)->is_open()) return true;
+  }
+  return false;
 }
 
 bool Watch::IsStale(const Connection& connection, const Coordinator& coordinator,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -29,6 +30,8 @@ class Watch {
   explicit Watch(ToldOut told_out) : told_out_(std::move(told_out)) {}
 
   void OnArrival(Connection& connection, size_t side, std::string_view bytes);
+  /// Whether the member's node has a connection on which it knows that its session is open.
+  bool IsConnected(const Coordinator::Member& member) const;
   /// Whether the connection carries a session that has been taken up elsewhere, or is over.
   bool IsStale(const Connection& connection, const Coordinator& coordinator,
                std::string_view run) const;
@@ -40,6 +43,7 @@ class Watch {
     bool ignored = false;  // a store's connection
     uint64_t token = 0;
     uint32_t incarnation = 0;
+    std::weak_ptr<Connection> connection{};
   };
   void Read(Session& session, SimProcess& node);
 

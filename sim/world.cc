@@ -41,7 +41,8 @@ World::World(const Plan& plan)
       prng_(plan.seed ^ 0x5eed),
       network_(scheduler_, plan.network, prng_.Next(), trace_),
       checkers_(plan),
-      job_(plan_, checkers_) {
+      job_(plan_, checkers_),
+      members_(plan_, checkers_) {
   server_host_ = network_.AddHost(kServer);
   for (size_t i = 0; i < static_cast<size_t>(plan.nodes); ++i)
     places_.push_back({.host = network_.AddHost(AddressOf(i))});
@@ -204,6 +205,8 @@ void World::LookAtState() {
       if (run->state.closed) job_.SeeClosed(epoch_, run->state);
       if (before_stale_) checkers_.SeeStale(*before_stale_, PictureOf(*run));
       before_stale_.reset();
+      members_.Look(epoch_, *run, scheduler_.now(),
+                    [this](const Coordinator::Member& member) { return EarOf(member); });
     });
     return;
   }
@@ -219,6 +222,27 @@ void World::LookAtState() {
   document_round_ = state->round;
   checkers_.SeeState(epoch_, *state);
   if (state->closed && !closed_in_) closed_in_ = epoch_;
+}
+
+void World::Disturb(HostId host, WorldTime until) {
+  WorldTime& lasts = disturbed_[host];
+  lasts = std::max(lasts, until);
+}
+
+std::optional<Ear> World::EarOf(const Coordinator::Member& member) const {
+  const auto is_disturbed = [&](HostId host) {
+    const auto found = disturbed_.find(host);
+    return found != disturbed_.end() && found->second >= scheduler_.now();
+  };
+  if (is_disturbed(server_host_) || !watch_ || !watch_->IsConnected(member)) return std::nullopt;
+  for (const Place& place : places_) {
+    if (place.process == nullptr || network_.address(place.host) != member.node.addr) continue;
+    if (is_disturbed(place.host) || place.process->process_id() != member.node.pid)
+      return std::nullopt;
+    if (place.launcher != nullptr) return place.launcher->ear();
+    return place.agent->ear();
+  }
+  return std::nullopt;
 }
 
 std::optional<Epoch> World::NodeJoined(size_t index, const Node& node, int64_t round_before,

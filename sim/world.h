@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -20,6 +21,7 @@
 #include "sim/etcd_overseer.h"
 #include "sim/job_watch.h"
 #include "sim/launcher.h"
+#include "sim/member_watch.h"
 #include "sim/network.h"
 #include "sim/plan.h"
 #include "sim/process.h"
@@ -72,6 +74,8 @@ class World {
   /// Of Driver::kEtcd.
   SimEtcd& etcd() { return *etcd_; }
   void Say(size_t node, const std::string& line);
+  /// News to or from that machine may take longer until then.
+  void Disturb(HostId host, WorldTime until);
 
   // --- What agents report.
   /// Returns the life of the server whose round it is.
@@ -115,6 +119,8 @@ class World {
   /// After every step that the server has taken.
   void NoteRun(const Coordinator::Run& run);
   void LookAtState();
+  /// What the node knows, if nothing keeps news from it.
+  std::optional<Ear> EarOf(const Coordinator::Member& member) const;
   /// A message is about to be heard that must not change anything.
   void NoteIfStale(const Connection& connection);
   /// All that happens until then; nothing more once something is wrong.
@@ -134,6 +140,8 @@ class World {
   Network network_;
   Checkers checkers_;
   JobWatch job_;
+  MemberWatch members_;
+  std::map<HostId, WorldTime> disturbed_;
   HostId server_host_{};
   std::vector<std::unique_ptr<SimProcess>> processes_;  ///< The dead, too: what is due finds them.
   std::vector<std::unique_ptr<Agent>> agents_;

@@ -38,6 +38,7 @@ enum class Bug : uint8_t {
   kAssignmentOfOldRound,  ///< A node takes its last place for the answer to its next wish.
   kLostWatchEvent,        ///< A change in etcd is not told.
   kGenerationReused,      ///< Two runs of one name have the same keys.
+  kWaitingStale,          ///< Members do not hear that nobody waits any more.
   kSlowToMiss,            ///< A node that is silent is declared lost three times as late.
   // Each half of kUnfencedLeader. The other half hides it from most simulated runs: tests of the
   // outbox plant them.

@@ -403,19 +403,30 @@ int Hunt(uint64_t seed, SimFlags flags) {
     flags.driver = sim::NameOf(bug.driver);
     const sim::Hunted hunted = sim::Hunt(bug, CampaignOf(seed, flags));
     std::printf("%-24s %-12s ", flags.plant.c_str(), flags.driver.c_str());
+    const auto runs = static_cast<unsigned long long>(hunted.runs);
+    const uint64_t its_seed = hunted.finding.plan.seed;
     if (!hunted.wrong.empty()) {
       status = kFailed;
-      std::printf("NOT AS IT MUST BE, in %llu runs: %s\n",
-                  static_cast<unsigned long long>(hunted.runs),
-                  hunted.wrong.substr(0, 200).c_str());
+      if (hunted.wrong == sim::kNotFound) {
+        std::printf("NOT FOUND in %llu runs\n", runs);
+      } else {
+        std::printf("WRONG in %llu runs: %s\n", runs, hunted.wrong.substr(0, 200).c_str());
+      }
+    } else if (hunted.is_of_all) {
+      std::printf("found in %llu runs: %s\n", runs, hunted.finding.what.c_str());
     } else {
       std::printf("found with seed %llu (run %llu): %s\n",
-                  static_cast<unsigned long long>(hunted.finding.plan.seed),
-                  static_cast<unsigned long long>(hunted.finding.plan.seed - seed + 1),
+                  static_cast<unsigned long long>(its_seed),
+                  static_cast<unsigned long long>(its_seed - seed + 1),
                   hunted.finding.what.substr(0, 120).c_str());
     }
-    if (!hunted.finding.what.empty())
-      std::printf("  %s\n", Replay(hunted.finding.plan.seed, flags).c_str());
+    if (hunted.is_of_all) {
+      std::printf("  muster sim --seed %llu --runs %llu --driver %s --plant %s\n",
+                  static_cast<unsigned long long>(seed), runs, flags.driver.c_str(),
+                  flags.plant.c_str());
+    } else if (!hunted.finding.what.empty()) {
+      std::printf("  %s\n", Replay(its_seed, flags).c_str());
+    }
     std::fflush(stdout);
   }
   return status;

@@ -381,6 +381,7 @@ Instant Coordinator::TellWaitingAt(const Run& run) {
 void Coordinator::TellWaiting(Run& run, Instant now, Pushes& out) {
   run.told_waiting = static_cast<int64_t>(run.state.wait_list.size());
   run.told_waiting_at = now;
+  if (Planted(Bug::kWaitingStale) && run.told_waiting == 0) return;
   for (const auto& [node, rank] : run.state.participants) {
     Tell(run, run.members.at(node), {.kind = Push::Kind::kNodesWaiting, .count = run.told_waiting},
          out);

@@ -1,0 +1,93 @@
+#include "sim/member_watch.h"
+
+#include <utility>
+
+#include "base/text.h"
+
+namespace muster::sim {
+
+namespace {
+
+// Ten times a second by the server's clock, which may be slow; the server's ticks.
+constexpr Duration kNews = 150ms;
+
+}  // namespace
+
+void Ear::Hear(const MembershipEvent& event) {
+  using Kind = MembershipEvent::Kind;
+  if (event.kind == Kind::kMemberLost) lost += Concat(event.who, ", ");
+  knows_end = knows_end || event.kind == Kind::kPlaceLost || event.kind == Kind::kClosed;
+}
+
+// A packet that is lost comes again later, and so on: there is no time within which it has come.
+MemberWatch::MemberWatch(const Plan& plan, Checkers& checkers)
+    : is_judged_(plan.nodes <= kFewNodes && !plan.faults.loss),
+      within_(kNews + plan.network.latency + plan.network.jitter),
+      checkers_(checkers) {}
+
+void MemberWatch::Look(Epoch epoch, const Coordinator::Run& run, WorldTime now,
+                       const EarOf& ear_of) {
+  if (!is_judged_) return;
+  if (!run.state.complete || epoch != epoch_ || run.state.round != round_) seats_.clear();
+  epoch_ = epoch;
+  round_ = run.state.round;
+  if (!run.state.complete) return;
+  NoteLosses(run, now);
+  const auto waiting = static_cast<int64_t>(run.state.wait_list.size());
+  for (auto& [node, seat] : seats_) {
+    const Coordinator::Member& member = run.members.at(node);
+    const std::optional<Ear> ear = ear_of(member);
+    const bool is_new = std::exchange(seat.incarnation, member.incarnation) != member.incarnation;
+    if (!ear || is_new || !ear->listens || ear->round != round_ || ear->knows_end) {
+      for (auto& [lost, since] : seat.unheard) since = now;
+      seat.wrong_since.reset();
+      continue;
+    }
+    CheckLosses(node, seat, *ear, now);
+    CheckWaiting(node, seat, *ear, waiting, now);
+  }
+}
+
+// A member that is not known any more, or is another one of the same name, did not leave: it is
+// lost.
+void MemberWatch::NoteLosses(const Coordinator::Run& run, WorldTime now) {
+  const auto is_in = [&](const Node& node) { return run.state.participants.contains(node); };
+  for (const auto& [node, seat] : seats_) {
+    if (is_in(node)) continue;
+    const auto member = run.members.find(node);
+    if (member != run.members.end() && member->second.serial == seat.serial) continue;
+    for (auto& [other, its] : seats_) its.unheard.try_emplace(node.ToString(), now);
+  }
+  std::erase_if(seats_, [&](const auto& each) { return !is_in(each.first); });
+  if (!seats_.empty()) return;  // nobody comes in later
+  for (const auto& [node, rank] : run.state.participants) {
+    const Coordinator::Member& member = run.members.at(node);
+    seats_[node] = {.serial = member.serial, .incarnation = member.incarnation};
+  }
+}
+
+void MemberWatch::CheckLosses(const Node& node, Seat& seat, const Ear& ear, WorldTime now) {
+  std::erase_if(seat.unheard,
+                [&](const auto& loss) { return ear.lost.find(loss.first) != std::string::npos; });
+  for (const auto& [lost, since] : seat.unheard) {
+    if (now - since <= within_) continue;
+    checkers_.Violate(Concat(node.ToString(), " has not heard that round ", round_, " has lost ",
+                             lost, ", ", Milliseconds(now - since), " ms ago"));
+  }
+}
+
+// Told at once when the first one waits, and when nobody waits any more. In between when they have
+// doubled since: it may be too high, or too low by half.
+void MemberWatch::CheckWaiting(const Node& node, Seat& seat, const Ear& ear, int64_t waiting,
+                               WorldTime now) {
+  const bool is_true =
+      (ear.waiting > 0) == (waiting > 0) && (waiting == 0 || waiting < 2 * ear.waiting);
+  if (is_true) return seat.wrong_since.reset();
+  if (std::exchange(seat.waiting, waiting) != waiting || !seat.wrong_since) seat.wrong_since = now;
+  if (now - *seat.wrong_since <= within_) return;
+  checkers_.Violate(Concat("NumNodesWaiting() of ", node.ToString(), " in round ", round_, " is ",
+                           ear.waiting, "; ", waiting, " nodes have waited for ",
+                           Milliseconds(now - *seat.wrong_since), " ms"));
+}
+
+}  // namespace muster::sim
