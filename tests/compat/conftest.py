@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import pathlib
+import re
 import sys
 import time
 
@@ -47,8 +48,9 @@ def reference_mode() -> bool:
 def pytest_configure(config):
     config.addinivalue_line(
         "markers",
-        "muster_differs(reason, strict=True, run=True): muster deliberately does better than "
-        "PyTorch's server; with MUSTER_COMPAT_SERVER=torch the test is expected to fail",
+        "muster_differs(reason, torch_answers=PATTERN, strict=True, run=True): muster deliberately "
+        "does better than PyTorch's server; with MUSTER_COMPAT_SERVER=torch the test is expected "
+        "to fail with an error in which the pattern is found",
     )
     config.addinivalue_line("markers", "muster_only: says nothing about PyTorch's server")
 
@@ -93,6 +95,8 @@ def pytest_collection_modifyitems(items):
 
 def expect_reference_to_differ(item):
     for marker in item.iter_markers("muster_differs"):
+        is_run = marker.kwargs.get("run", True)
+        assert not is_run or "torch_answers" in marker.kwargs, f"{item.nodeid}: what does torch do?"
         item.add_marker(
             pytest.mark.xfail(
                 reason=marker.args[0],
@@ -102,6 +106,21 @@ def expect_reference_to_differ(item):
         )
     if item.get_closest_marker("muster_only"):
         item.add_marker(pytest.mark.skip(reason="needs muster's server"))
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item, call):
+    """An expected failure is one only with the answer that PyTorch's server is known to give."""
+    report = (yield).get_result()
+    marker = item.get_closest_marker("muster_differs")
+    expected = marker.kwargs.get("torch_answers") if reference_mode() and marker else None
+    if expected is None or not call.excinfo or not hasattr(report, "wasxfail"):
+        return  # it is nothing of the kind, or not run at all
+    error = str(call.excinfo.value)
+    if call.when != "call" or not re.search(expected, error):
+        del report.wasxfail
+        report.outcome = "failed"
+        report.longrepr = f"PyTorch's server was expected to cause '{expected}', not:\n{error}"
 
 
 def children() -> set[int]:
