@@ -106,7 +106,8 @@ std::optional<Epoch> Checkers::SeeJoined(const Joined& joined) {
     if (place == found->second.ranks.end()) continue;
     round = &found->second;
     // A node may be late with a round of an earlier life that etcd has completed anew since.
-    const bool may_be_it = place->second == info.rank && std::ssize(round->ranks) == info.world_size &&
+    const bool may_be_it = place->second == info.rank &&
+                           std::ssize(round->ranks) == info.world_size &&
                            round->first.addr == info.bootstrap_store_info.master_addr;
     if (goes_back_ && !may_be_it && life > 1) round = nullptr;
   }

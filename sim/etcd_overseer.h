@@ -42,8 +42,8 @@ class EtcdOverseer {
   /// Keeps a copy of all that etcd knows, for Restore().
   void BackUp();
   size_t backups() const { return backups_.size(); }
-  /// The cluster, whose process is dead, gets the data of that backup: another life begins, in which
-  /// nothing holds that was promised since.
+  /// The cluster, whose process is dead, gets the data of that backup: another life begins, in
+  /// which nothing holds that was promised since.
   void Restore(SimEtcd& etcd, size_t backup);
 
   /// The lease of the node in that process has expired, and with it its session: it must have
