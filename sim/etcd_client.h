@@ -44,7 +44,6 @@ class SimEtcdClient final : public Etcd {
     int64_t next;  ///< The first revision that it has not heard of; 0: whatever comes.
     EtcdWatcher* watcher;
     bool is_resumed = false;
-    bool loses_next = false;  // planted
   };
 
   template <typename T>

@@ -120,8 +120,9 @@ class EtcdWatcher {
   virtual void OnChanges(const std::vector<EtcdChange>& changes) = 0;
   /// The cluster is out of reach, or was: the watch goes on where it was.
   virtual void OnTrouble(const std::string& why) = 0;
-  /// The watch is over. kNotFound: the server no longer knows what happened after the revision
-  /// asked for (compaction): read anew, watch from there. Else: repeating will not help.
+  /// The watch is over. kNotFound: the server does not know what happened after the revision asked
+  /// for (compaction; or it was restored from older data): read anew, watch from there. Else:
+  /// repeating will not help.
   virtual void OnEnd(const Error& why) = 0;
 };
 

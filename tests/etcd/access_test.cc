@@ -242,6 +242,32 @@ TEST_F(EtcdUserTest, ATokenThatTheServerForgotIsRenewed) {
   EXPECT_FALSE(hearer.end());
 }
 
+// A token has the number of the request that made it. A server that is restored from older data
+// waits for that number before it looks at the token, for as long as the call may take.
+TEST_F(EtcdUserTest, ATokenThatIsAheadOfARestoredServerIsRenewed) {
+  cluster_->Kill(0);
+  cluster_->BackUp(0);
+  cluster_->Start(0);
+  Patron before(access_);
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(before.Put("free/k", "1"));
+  Patron patron(access_);
+  Patron idle(access_);
+  const auto put = patron.Put("free/k", "2");
+  ASSERT_TRUE(put && idle.Put("free/idle", "1"));
+  const Hearer hearer(patron, {.begin = "free/k"}, put->revision);
+  ASSERT_TRUE(hearer.HasHeard({"free/k=2"}));
+  cluster_->Kill(0);
+  cluster_->Restore(0);
+  cluster_->Start(0);
+  for (Patron* each : {&patron, &idle}) {
+    const auto again = each->Put("free/k", "3");
+    EXPECT_TRUE(again) << again.error().message << "\n" << cluster_->Logs();
+  }
+  // Nor does the watch wait for a revision that comes another time.
+  ASSERT_TRUE(EventuallyTrue([&] { return hearer.end().has_value(); }));
+  EXPECT_EQ(hearer.end()->code, Code::kNotFound);
+}
+
 using EtcdAccessTest = EtcdTest;
 
 TEST_F(EtcdAccessTest, AUserIsWelcomeWhereThereAreNone) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <random>
 #include <stdexcept>
@@ -134,6 +135,17 @@ void EtcdCluster::Start(int member) {
 }
 
 void EtcdCluster::Kill(int member) { members_.at(static_cast<size_t>(member)).process.reset(); }
+
+void EtcdCluster::BackUp(int member) const {
+  const std::string data = dir_.File(Concat("m", member));
+  std::filesystem::copy(data, data + ".backup", std::filesystem::copy_options::recursive);
+}
+
+void EtcdCluster::Restore(int member) const {
+  const std::string data = dir_.File(Concat("m", member));
+  std::filesystem::remove_all(data);
+  std::filesystem::copy(data + ".backup", data, std::filesystem::copy_options::recursive);
+}
 
 void EtcdCluster::Signal(int member, int signal) {
   const pid_t pid = members_.at(static_cast<size_t>(member)).process->pid();

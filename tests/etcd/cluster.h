@@ -48,6 +48,9 @@ class EtcdCluster {
   void Kill(int member);
   /// Again, where and as it was.
   void Start(int member);
+  /// Of a member that is killed: keeps a copy of its data, or puts it back.
+  void BackUp(int member) const;
+  void Restore(int member) const;
   /// After SIGSTOP it has stopped.
   void Signal(int member, int signal);
   bool IsHealthy() const;

@@ -61,6 +61,8 @@ void Client::Start(std::shared_ptr<Exchange> exchange, Duration patience) {
 
 void Client::Attempt(const std::shared_ptr<Exchange>& exchange) {
   exchange->timer.reset();
+  // A connection that was lost while nobody used it.
+  if (Current()->channel->GetState(false) != GRPC_CHANNEL_READY) ForgetToken();
   if (exchange->anonymous || has_token_) return Send(exchange);
   const Duration left = exchange->deadline - loop_.Now();
   if (left <= Duration::zero()) return GiveUp(exchange);
@@ -131,6 +133,8 @@ void Client::OnFailure(const std::shared_ptr<Exchange>& exchange, Verdict verdic
       // The only one there is may just be slow; what else hangs on it is not to suffer.
       if (members() > 1 || exchange->status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED)
         Leave(*exchange->over);
+      else
+        ForgetToken();  // for which it may wait
       if (!exchange->repeatable) return End(exchange, std::move(verdict.error));
       return Repeat(exchange, Pause(exchange->attempts));
   }

@@ -54,7 +54,7 @@ class Client {
   /// Calls back, now or later, once there is a token, or none is needed; or with what stands
   /// against it: kInvalid will not get better.
   void WithToken(std::function<void(const Status&)> then);
-  void ForgetToken() { has_token_ = false; }
+  void ForgetToken() { has_token_ = access_.user.empty(); }
   /// Who we are, and that a member without a leader is not to serve us.
   void Introduce(grpc::ClientContext& context) const;
 
@@ -63,7 +63,12 @@ class Client {
 
   std::shared_ptr<Connection> Current() { return members_->Current(loop_.Now()); }
   void Heard(Connection& connection) { connection.heard = loop_.Now(); }
-  void Leave(const Connection& connection) { members_->Leave(connection); }
+  /// What comes next may be another server, or the same one restored from older data, and its token
+  /// would not be ours: a server waits for the request that a token was made by, all the time.
+  void Leave(const Connection& connection) {
+    members_->Leave(connection);
+    ForgetToken();
+  }
 
   /// How long to wait before attempt `attempts`: not at all while there are members untried.
   Duration Pause(size_t attempts);

@@ -101,6 +101,7 @@ void WatchStream::OnMessage(const etcdserverpb::WatchResponse& response) {
   const int64_t number = known->second;
   if (response.canceled() || response.compact_revision() != 0) return OnCancelled(number, response);
   Watch& watch = watches_.at(number);
+  Note(response.header(), watch);
   if (response.events().empty()) {  // a sign of life: all up to here was told
     watch.next = response.header().revision() + 1;
     return;
@@ -123,10 +124,32 @@ void WatchStream::OnCreated(const etcdserverpb::WatchResponse& response) {
   }
   if (found == watches_.end()) return Cancel(response.watch_id());
   Watch& watch = found->second;
+  if (IsBehind(response.header(), watch)) {
+    Cancel(response.watch_id());
+    return End(number,
+               {Code::kNotFound, Concat("etcd at ", line_->over()->endpoint.ToString(),
+                                        " is at revision ", response.header().revision(),
+                                        ", and a watch of ", Printable(watch.range.begin), " at ",
+                                        watch.next, ": was it restored from older data?")});
+  }
+  Note(response.header(), watch);
   watch.id = response.watch_id();
   watch.denied = false;
   by_id_[watch.id] = number;
   if (watch.next == 0) watch.next = response.header().revision() + 1;
+}
+
+// A revision that the server has not reached is not proof enough: it may be a member that is late.
+// To read anew does no harm then.
+bool WatchStream::IsBehind(const etcdserverpb::ResponseHeader& header, const Watch& watch) {
+  if (watch.next > header.revision() + 1) return true;
+  return watch.cluster != 0 &&
+         (header.cluster_id() != watch.cluster || header.raft_term() < watch.term);
+}
+
+void WatchStream::Note(const etcdserverpb::ResponseHeader& header, Watch& watch) {
+  watch.cluster = header.cluster_id();
+  watch.term = header.raft_term();
 }
 
 void WatchStream::OnCancelled(int64_t number, const etcdserverpb::WatchResponse& response) {

@@ -35,8 +35,10 @@ class WatchStream final : public SharedStream {
     EtcdRange range;
     int64_t next;  ///< The revision to go on from; 0: whatever comes.
     EtcdWatcher* watcher;
-    int64_t id = kNoId;   ///< The server's number for it, on the present stream.
-    bool denied = false;  ///< The last stream's token was no good for it.
+    int64_t id = kNoId;    ///< The server's number for it, on the present stream.
+    bool denied = false;   ///< The last stream's token was no good for it.
+    uint64_t cluster = 0;  ///< Of the server that spoke of it last; 0: none has.
+    uint64_t term = 0;     ///< Of that one's raft, which only grows.
   };
   static constexpr int64_t kNoId = -1;
 
@@ -47,6 +49,10 @@ class WatchStream final : public SharedStream {
   void OnOpen();
   void OnMessage(const etcdserverpb::WatchResponse& response);
   void OnCreated(const etcdserverpb::WatchResponse& response);
+  /// Whether the server's history is not the one in which the watch was: it knows less than it
+  /// told, or is another cluster.
+  static bool IsBehind(const etcdserverpb::ResponseHeader& header, const Watch& watch);
+  static void Note(const etcdserverpb::ResponseHeader& header, Watch& watch);
   void OnCancelled(int64_t number, const etcdserverpb::WatchResponse& response);
   void OnLost(const grpc::Status& status, bool reached);
   void Reopen(const std::string& why, Duration pause);
