@@ -28,12 +28,14 @@ struct EtcdOptions {
   /// Reads "etcd://h1:2379,h2:2379/prefix", the same with http:// or https:// (which means TLS), or
   /// plain "h1:2379,h2". The port is 2379 where none is given, IPv6 addresses stand in brackets,
   /// "user:password@" may come first, with %XX for whatever is special there; empty: localhost.
+  /// A user without a password has that of the variable MUSTER_ETCD_PASSWORD, if it is set.
   /// std::invalid_argument names the part that is wrong, and never shows the password.
   static EtcdOptions Parse(std::string_view text);
 
   /// From the endpoint and the options protocol (http, https), cacert, cert, key (or, as torchrun's
-  /// etcd-v2 calls them, ca_cert, ssl_cert, ssl_cert_key), user, password, etcd_prefix and
-  /// read_timeout (seconds, 60). std::invalid_argument names the option.
+  /// etcd-v2 calls them, ca_cert, ssl_cert, ssl_cert_key), user, password or password_file (a file
+  /// whose first line it is), etcd_prefix and read_timeout (seconds, 60). std::invalid_argument
+  /// names the option.
   static EtcdOptions From(const RendezvousParameters& parameters);
 
   /// std::invalid_argument: no endpoints, a certificate without its key or without TLS, a password

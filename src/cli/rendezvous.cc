@@ -70,6 +70,12 @@ RendezvousParameters Parameters(const RendezvousFlags& flags) {
     if (const auto warning = WarningOfKey(flags.backend, key))
       TellStderr(Concat("muster: --conf: ", *warning, "\n"));
   }
+  if (flags.backend.starts_with("etcd")) {
+    if (config.contains("password"))
+      throw std::invalid_argument(Concat("--conf password: ", kVisiblePassword));
+    if (ShowsPassword(flags.endpoint))
+      throw std::invalid_argument(Concat("--endpoint: ", kVisiblePassword));
+  }
   config.try_emplace("join_timeout", flags.timeout_seconds);
   config.try_emplace("timeout", flags.timeout_seconds);  // of the static rendezvous
   config.try_emplace("last_call_timeout", flags.last_call_seconds);
@@ -259,7 +265,7 @@ void AddRendezvous(CLI::App& app, Run* run) {
       "close_timeout; muster: grace, rank_policy (natural, text, stable, label), label;\n"
       "c10d: store_type, read_timeout, heartbeat_timeout; etcd, etcd-v2: read_timeout, protocol, "
       "cacert,\n"
-      "cert, key, user, password, etcd_prefix");
+      "cert, key, user, password_file, etcd_prefix");
   command->add_option("--events", flags->events, "Append events to this file as JSON; -: stderr");
   command->add_flag("--json", flags->json, "Print the result as JSON");
   command->add_flag(

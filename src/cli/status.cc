@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/process.h"
+#include "core/agent/rendezvous_keys.h"
 #include "face/wait_report.h"
 #include "runtime/status_client.h"
 #ifdef MUSTER_HAS_ETCD
@@ -148,6 +149,10 @@ std::vector<RunReport> Ask(StatusClient& client, const StatusFlags& flags, const
 #ifdef MUSTER_HAS_ETCD
 /// Asks again and again, as often as it is called.
 std::function<std::vector<RunReport>()> AskerInEtcd(const StatusFlags& flags, const Clock& clock) {
+  if (ShowsPassword(flags.server))
+    throw std::invalid_argument(
+        "--server: a password on a command line can be read by everybody on the machine; set "
+        "MUSTER_ETCD_PASSWORD instead");
   const EtcdOptions options = EtcdOptions::Parse(flags.server);
   const std::string prefix(options.prefix.empty() ? EtcdRendezvousOptions::kDefaultPrefix
                                                   : std::string_view(options.prefix));

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+#include <fstream>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -102,6 +104,29 @@ std::string TextOption(const RendezvousParameters& parameters, std::string_view 
   return text.empty() ? other : text;
 }
 
+/// From the environment, which only this user's processes can read.
+void AskForPassword(EtcdOptions& options) {
+  const char* const told = std::getenv("MUSTER_ETCD_PASSWORD");
+  if (told != nullptr && options.password.empty() && !options.user.empty()) options.password = told;
+}
+
+void TakePassword(const RendezvousParameters& parameters, EtcdOptions& options) {
+  const std::string word = TextOption(parameters, "password");
+  const std::string path = TextOption(parameters, "password_file");
+  if (!word.empty() && !path.empty())
+    throw std::invalid_argument("etcd: password and password_file are both given: leave one out");
+  if (!word.empty()) options.password = word;
+  if (path.empty()) return AskForPassword(options);
+  std::ifstream file(path);
+  std::string line;
+  if (!std::getline(file, line)) {
+    throw std::invalid_argument(
+        Concat("etcd: password_file '", Printable(path, 1024), "' cannot be read, or is empty"));
+  }
+  if (line.ends_with('\r')) line.pop_back();
+  options.password = line;
+}
+
 milliseconds ReadTimeout(const RendezvousParameters& parameters) {
   const int64_t seconds = parameters.GetAsInt("read_timeout", 60).value_or(60);
   if (seconds > 0 && seconds <= kSecondsMax) return std::chrono::seconds(seconds);
@@ -168,6 +193,7 @@ void MustBe(bool right, std::string_view what) {
 
 EtcdOptions EtcdOptions::Parse(std::string_view text) {
   EtcdOptions options = ReadUrl(text).first;
+  AskForPassword(options);
   options.Validate();
   return options;
 }
@@ -179,8 +205,7 @@ EtcdOptions EtcdOptions::From(const RendezvousParameters& parameters) {
   options.cert = TextOption(parameters, "cert", "ssl_cert");
   options.key = TextOption(parameters, "key", "ssl_cert_key");
   if (const std::string user = TextOption(parameters, "user"); !user.empty()) options.user = user;
-  if (const std::string word = TextOption(parameters, "password"); !word.empty())
-    options.password = word;
+  TakePassword(parameters, options);
   const std::string prefix = NormalPrefix(TextOption(parameters, "etcd_prefix"));
   if (!prefix.empty() && !options.prefix.empty() && prefix != options.prefix) {
     throw std::invalid_argument(Concat("etcd_prefix is '", Printable(prefix),

@@ -127,7 +127,6 @@ class HashStore::Call {
   /// Whether `done` came true before the deadline, and before the caller wished to end.
   template <typename Done>
   bool Sleep(std::condition_variable& wake, const Done& done) {
-    using TimePoint = std::chrono::steady_clock::time_point;
     while (CanBeInterrupted()) {
       const Instant now = impl_.clock.Now();
       if (IsQuestionDue(now)) {
@@ -137,10 +136,18 @@ class HashStore::Call {
       }
       if (done()) return true;
       if (now >= deadline_ || IsInterrupted()) return false;
-      wake.wait_until(lock_, TimePoint(UntilNextQuestion(deadline_).since_start), done);
+      wake.wait_for(lock_, UntilNextQuestion(deadline_) - now, done);
     }
     if (deadline_ == Instant::Never()) return wake.wait(lock_, done), true;
-    return wake.wait_until(lock_, TimePoint(deadline_.since_start), done);
+    // Not with wait_until(): the deadline is on a clock of its own, which goes on in a suspended
+    // machine.
+    constexpr Duration kLookMax = 1h;
+    while (!done()) {
+      const Instant now = impl_.clock.Now();
+      if (now >= deadline_) return false;
+      wake.wait_for(lock_, std::min<Duration>(deadline_ - now, kLookMax), done);
+    }
+    return true;
   }
 
   [[noreturn]] void ThrowLate(const Views& keys) const {

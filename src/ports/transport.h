@@ -86,8 +86,8 @@ class Listener {
   /// the loop that will serve it and calls `open(loop)` there; a connection that is never opened is
   /// closed.
   using OpenSocket = std::function<StreamPtr(Loop& loop)>;
-  /// Descriptors are short: `count` connections of this peer, or fewer, should be closed soon, those
-  /// of least use. Only those that never asked for anything, if `only_unused`.
+  /// Descriptors are short: `count` connections of this peer, or fewer, should be closed soon,
+  /// those of least use. Only those that never asked for anything, if `only_unused`.
   using MakeRoom = std::function<void(const PeerGroup& from, size_t count, bool only_unused)>;
   virtual void Start(std::function<void(OpenSocket open)> accept, MakeRoom make_room) = 0;
 

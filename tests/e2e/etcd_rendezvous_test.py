@@ -3,8 +3,10 @@
 things behind, and input is bad."""
 
 import json
+import os
 import signal
 import subprocess
+import tempfile
 import time
 
 from etcd_nodes import BUSY_S, LAST_CALL_S, LEASE_S, NOTICED_S, OnEtcd, main, until
@@ -311,18 +313,43 @@ class Permissions(OnEtcd):
     def endpoint(self, who):
         return self.etcd.endpoint.replace("etcd://", f"etcd://{who}@")
 
+    def password(self, word):
+        """Where only this user can read it."""
+        file = tempfile.NamedTemporaryFile(mode="w", encoding="utf-8", suffix=".password")
+        self.addCleanup(file.close)
+        file.write(f"{word}\n")
+        file.flush()
+        return f"password_file={file.name}"
+
+    def refused_as(self, who, word, says):
+        self.refused("--endpoint", self.endpoint(who), "--conf", self.password(word), status=4,
+                     says=[self.etcd.address(0), says])
+
     def test_who_may_not_write_there_is_told_so(self):
-        self.refused("--endpoint", self.endpoint("stranger:word"), status=4,
-                     says=[self.etcd.address(0), "permission denied"])
+        self.refused_as("stranger", "word", "permission denied")
+
+    def test_a_password_on_the_command_line_is_refused_and_not_shown(self):
+        for arguments in (("--endpoint", self.endpoint("member:word")),
+                          ("--endpoint", self.endpoint("member"), "--conf", "password=word")):
+            self.refused(*arguments, status=2, says=["password_file", "MUSTER_ETCD_PASSWORD"])
+        status = subprocess.run([MUSTER, "status", "--server", self.endpoint("member:word")], capture_output=True,
+                                text=True, timeout=PATIENCE, check=False)
+        self.assertEqual(status.returncode, 2, status.stderr)
+        self.assertIn("MUSTER_ETCD_PASSWORD", status.stderr)
+
+    def test_a_variable_may_have_it(self):
+        status = subprocess.run([MUSTER, "status", "--server", self.endpoint("member")], capture_output=True, text=True,
+                                timeout=PATIENCE, check=False, env=os.environ | {"MUSTER_ETCD_PASSWORD": "word"})
+        self.assertEqual(status.returncode, 0, status.stderr)
 
     def test_who_gives_no_name_is_told_so(self):
         self.refused("--endpoint", self.etcd.endpoint, status=4, says=[self.etcd.address(0), "no user was given"])
 
     def test_a_wrong_password_is_called_so(self):
-        self.refused("--endpoint", self.endpoint("member:sword"), status=4, says=[self.etcd.address(0), "password"])
+        self.refused_as("member", "sword", "password")
 
     def test_who_may_meets(self):
-        nodes = [self.node(nodes="2", endpoint=self.endpoint("member:word")) for _ in range(2)]
+        nodes = [self.node(nodes="2", endpoint=self.endpoint("member"), conf=self.password("word")) for _ in range(2)]
         self.agree(*nodes)
 
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "face/etcd_access.h"
 #include "muster/etcd.h"
 #include "support/errors.h"
+#include "support/temp_dir.h"
 
 namespace muster::test {
 
@@ -135,6 +137,27 @@ TEST(EtcdOptionsTest, OptionsHaveTheNamesOfBothBackends) {
     EXPECT_EQ(options.password, "word");
     EXPECT_EQ(options.prefix, "/p");
   }
+}
+
+TEST(EtcdOptionsTest, APasswordMayStandInAFileOrAVariable) {
+  const TempDir folder;
+  WriteFile(folder.File("word"), "p@ss word\nand more\n");
+  const RendezvousConfig in_file{{"user", "me"}, {"password_file", folder.File("word")}};
+  EXPECT_EQ(EtcdOptions::From(Parameters("h1", in_file)).password, "p@ss word");
+  EXPECT_THAT(Refusal(Parameters("h1", {{"user", "me"}, {"password_file", folder.File("no")}})),
+              AllOf(HasSubstr("password_file"), HasSubstr(folder.File("no"))));
+  EXPECT_THAT(
+      Refusal(Parameters(
+          "h1", {{"user", "me"}, {"password", "a"}, {"password_file", folder.File("word")}})),
+      HasSubstr("leave one out"));
+
+  ASSERT_EQ(setenv("MUSTER_ETCD_PASSWORD", "told", 1), 0);
+  EXPECT_EQ(EtcdOptions::From(Parameters("me@h1", {})).password, "told");
+  EXPECT_EQ(EtcdOptions::From(Parameters("h1", in_file)).password, "p@ss word");
+  EXPECT_EQ(EtcdOptions::From(Parameters("h1", {})).password, "") << "nobody asks for one";
+  EXPECT_EQ(EtcdOptions::Parse("etcd://me@h1").password, "told");
+  EXPECT_EQ(EtcdOptions::Parse("etcd://me:other@h1").password, "other");
+  ASSERT_EQ(unsetenv("MUSTER_ETCD_PASSWORD"), 0);
 }
 
 TEST(EtcdOptionsTest, OptionsThatCannotBeMeantTogetherAreRefused) {

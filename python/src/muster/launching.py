@@ -236,7 +236,7 @@ def launch(
             _make_importable(environment)
         report = os.path.join(folder, "report.json")
         arguments = [program, "run", *options.arguments(folder), "--failure-report", report]
-        _run([*arguments, *command], environment, patience_s, report)
+        _run([*arguments, *command], environment | options.secrets(), patience_s, report)
         return None if function is None else _results(folder)
 
 
@@ -280,7 +280,7 @@ class _Options:
             found.append("--standalone")
         for name, value in (
             ("--rdzv-backend", self.backend),
-            ("--rdzv-endpoint", self.endpoint),
+            ("--rdzv-endpoint", "" if self._endpoint_is_secret() else self.endpoint),
             ("--rdzv-id", self.run_id),
             ("--local-addr", self.local_addr),
             ("--redirects", self.redirects),
@@ -290,9 +290,21 @@ class _Options:
                 found.append(f"{name}={value}")
         if self.node_rank is not None:
             found.append(f"--node-rank={self.node_rank}")
-        if self.conf:
-            found.append("--rdzv-conf=" + ",".join(f"{k}={v}" for k, v in self.conf.items()))
+        shown = {k: v for k, v in self.conf.items() if k != "password"}
+        if shown:
+            found.append("--rdzv-conf=" + ",".join(f"{k}={v}" for k, v in shown.items()))
         return found
+
+    def secrets(self) -> dict[str, str]:
+        """What must not stand on a command line, for the environment."""
+        found = {"PET_RDZV_ENDPOINT": self.endpoint} if self._endpoint_is_secret() else {}
+        if "password" in self.conf:
+            found["MUSTER_ETCD_PASSWORD"] = str(self.conf["password"])
+        return found
+
+    def _endpoint_is_secret(self) -> bool:
+        """Whether it has "user:password@" before its hosts."""
+        return re.match(r"(\w+://)?[^/@]*:[^/]*@", self.endpoint) is not None
 
 
 def _command(job: Command) -> list[str]:

@@ -36,6 +36,7 @@ enum MessageKind : int32_t { kWatch, kForget, kFarewell };
 struct Message {
   int32_t kind = kWatch;
   pid_t leader = 0;
+  uint64_t started = 0;  // when the leader was: whoever has its number later is another
 };
 
 Error SystemError(std::string_view what) {
@@ -76,8 +77,8 @@ class Vigil {
   }
 
   void Note(const Message& message) {
-    std::erase(kin_.leaders, message.leader);
-    if (message.kind == kWatch) kin_.leaders.push_back(message.leader);
+    std::erase_if(kin_.leaders, [&](const Leader& known) { return known.pid == message.leader; });
+    if (message.kind == kWatch) kin_.leaders.emplace_back(message.leader, message.started);
   }
 
   void CleanUp() const {
@@ -141,7 +142,7 @@ Result<std::unique_ptr<Guardian>> Guardian::Start(const std::string& mark, const
 }
 
 Guardian::~Guardian() {
-  Say(kFarewell, 0);
+  Say(kFarewell, 0, 0);
   line_.Close();
   if (pid_ == 0) return;
   const OwnedFd handle(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
@@ -158,12 +159,15 @@ bool Guardian::ReapIfEnded() {
   return true;
 }
 
-void Guardian::Watch(pid_t leader) { Say(kWatch, leader); }
+void Guardian::Watch(pid_t leader) {
+  const std::optional<ProcessFacts> facts = FactsOf(leader);
+  Say(kWatch, leader, facts ? facts->started : 0);
+}
 
-void Guardian::Forget(pid_t leader) { Say(kForget, leader); }
+void Guardian::Forget(pid_t leader) { Say(kForget, leader, 0); }
 
-void Guardian::Say(int32_t kind, pid_t leader) {
-  const Message message{.kind = kind, .leader = leader};
+void Guardian::Say(int32_t kind, pid_t leader, uint64_t started) {
+  const Message message{.kind = kind, .leader = leader, .started = started};
   // If it is dead or does not listen, there is nothing that we could do about it.
   [[maybe_unused]] const ssize_t said =
       send(line_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);

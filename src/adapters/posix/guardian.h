@@ -39,14 +39,15 @@ class Guardian {
   /// Somebody may have killed it. Returns whether that was so.
   bool ReapIfEnded();
 
-  /// A worker leads the session `leader`. Never blocks.
+  /// A worker, a child of ours that has just been started, leads the session `leader`. Never
+  /// blocks.
   void Watch(pid_t leader);
   /// Nobody is left in that session: its number may get a new owner. Never blocks.
   void Forget(pid_t leader);
 
  private:
   Guardian(pid_t pid, OwnedFd line) : pid_(pid), line_(std::move(line)) {}
-  void Say(int32_t kind, pid_t leader);
+  void Say(int32_t kind, pid_t leader, uint64_t started);
 
   pid_t pid_;
   OwnedFd line_;

@@ -18,22 +18,26 @@ timespec ToTimespec(Duration time) {
 /// False: a signal ended it before its time.
 bool SleepOnce(const Clock& clock, Instant when) {
   const timespec until = ToTimespec(when.since_start);
-  int failed = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr);
+  int failed = clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &until, nullptr);
   if (failed == 0 || failed == EINTR) return failed == 0;
   // Some libraries that shift a process's time refuse absolute times. Not sleeping at all would
   // make a busy loop of every wait.
   const Duration left = when - clock.Now();
   if (left <= 0s) return true;
   const timespec span = ToTimespec(left);
-  failed = clock_nanosleep(CLOCK_MONOTONIC, 0, &span, nullptr);
+  failed = clock_nanosleep(CLOCK_BOOTTIME, 0, &span, nullptr);
   return failed != EINTR;
 }
 
 }  // namespace
 
-Instant PosixClock::Now() const {
-  return Instant{std::chrono::steady_clock::now().time_since_epoch()};
+Instant BootTime() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return Instant{std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec)};
 }
+
+Instant PosixClock::Now() const { return BootTime(); }
 
 WallTime PosixClock::Wall() const {
   const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();

@@ -1,9 +1,14 @@
-// The system's monotonic clock behind the Clock port.
+// The system's monotonic clock behind the Clock port: CLOCK_BOOTTIME, which goes on while the
+// machine is suspended or its VM is paused. Others count that time, too: a lease that was not
+// renewed meanwhile is over.
 #pragma once
 
 #include "ports/clock.h"
 
 namespace muster {
+
+/// What PosixClock reads. Any thread.
+Instant BootTime();
 
 class PosixClock final : public Clock {
  public:

@@ -85,13 +85,20 @@ class KinSearch {
  public:
   explicit KinSearch(const Kinship& kin)
       : kin_(kin),
-        leaders_(kin.leaders.begin(), kin.leaders.end()),
         spared_(kin.spared.begin(), kin.spared.end()),
         self_(getpid()),
         all_(AllProcesses()) {
     spared_.insert(self_);
     const auto own = std::ranges::find(all_, self_, &ProcessFacts::pid);
     if (own != all_.end()) own_ = *own;
+    // A number that has a new owner names nobody whom we know: as long as somebody was left in the
+    // old one's session or group, the kernel did not give it away.
+    for (const Leader& leader : kin.leaders) {
+      const auto holder = std::ranges::find(all_, leader.pid, &ProcessFacts::pid);
+      const bool is_reused =
+          holder != all_.end() && leader.started != 0 && holder->started != leader.started;
+      if (!is_reused) leaders_.insert(leader.pid);
+    }
   }
 
   /// Somebody could not be asked.
@@ -154,7 +161,7 @@ class KinSearch {
   }
 
   const Kinship& kin_;
-  const std::unordered_set<pid_t> leaders_;
+  std::unordered_set<pid_t> leaders_;
   std::unordered_set<pid_t> spared_;
   const pid_t self_;
   const std::vector<ProcessFacts> all_;
@@ -162,6 +169,12 @@ class KinSearch {
   std::unordered_set<pid_t> chosen_;
   bool is_unsure_ = false;
 };
+
+void KillHiddenGroups(const Kinship& kin) {
+  for (const Leader& leader : kin.leaders) {
+    if (leader.pid > 1 && leader.started == 0 && !FactsOf(leader.pid)) kill(-leader.pid, SIGKILL);
+  }
+}
 
 struct Found {
   std::vector<ProcessFacts> processes;
@@ -262,6 +275,7 @@ std::vector<ProcessFacts> FindKin(const Kinship& kin) { return KinSearch(kin).Ru
 
 bool EndKin(const Kinship& kin, Duration limit) {
   const SteadyClock::time_point give_up = SteadyClock::now() + limit;
+  KillHiddenGroups(kin);
   // First those who are found without asking for anybody's environment, which could take long.
   Kinship related = kin;
   related.marks.clear();

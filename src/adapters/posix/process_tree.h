@@ -46,10 +46,19 @@ inline constexpr std::string_view kMarkVariable = "MUSTER_AGENT";
 /// stands for all that begin with it.
 bool CarriesMark(std::string_view environment, const std::vector<std::string>& marks);
 
+/// Who led a session: its number alone may have a new owner by now.
+struct Leader {
+  Leader(pid_t leader, uint64_t when = 0) : pid(leader), started(when) {}  // NOLINT: a pid will do
+  pid_t pid;
+  /// As ProcessFacts::started. 0: not known; for a child that nobody has waited for yet, whose
+  /// number is its own.
+  uint64_t started;
+};
+
 /// Who is looked for: those to whom one of these applies, and all their descendants; never this
 /// process itself.
 struct Kinship {
-  std::vector<pid_t> leaders{};      ///< These, and who is in a session or group that they led.
+  std::vector<Leader> leaders{};     ///< These, and who is in a session or group that they led.
   std::vector<std::string> marks{};  ///< Who was started with one of them in its environment.
   bool adopted = false;  ///< Children of this process that are in other sessions: somebody else
                          ///< started them, and left them to us.
@@ -63,7 +72,8 @@ std::vector<ProcessFacts> FindKin(const Kinship& kin);
 
 /// Kills them until none is found, or `limit` has passed; returns whether none is left. They are
 /// stopped before the first one is killed: those that keep starting others cannot run away, and no
-/// trace is lost with a parent that dies first.
+/// trace is lost with a parent that dies first. Of a leader that /proc does not show (hidepid, or
+/// no /proc at all), the process group is killed.
 bool EndKin(const Kinship& kin, Duration limit);
 
 }  // namespace muster

@@ -1,7 +1,9 @@
 #include "adapters/posix/process_tree.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -145,6 +147,51 @@ TEST(ProcessTreeTest, KinAreTheSessionOfALeaderAndAllDescendants) {
   EXPECT_TRUE(Contains(found, family.head.pid()));
   EXPECT_TRUE(Contains(found, family.same_session));
   EXPECT_TRUE(Contains(found, family.other_session));
+}
+
+TEST(ProcessTreeTest, ANewOwnerOfALeadersNumberIsNoKin) {
+  Family family;
+  const pid_t head = family.head.pid();
+  const std::optional<ProcessFacts> facts = FactsOf(head);
+  ASSERT_TRUE(facts);
+  EXPECT_FALSE(FindKin({.leaders = {{head, facts->started}}}).empty());
+  EXPECT_TRUE(FindKin({.leaders = {{head, facts->started - 1}}}).empty());
+  EXPECT_TRUE(EndKin({.leaders = {{head, facts->started - 1}}}, 10s));
+  EXPECT_TRUE(FactsOf(head) && !FactsOf(head)->IsDead());
+}
+
+/// In a process that sees an empty /proc (without root: an ordinary one, which shows less): kills
+/// the group of a child; 0 if that has ended by SIGKILL.
+int KillWithoutProc() {
+  const bool is_hidden = unshare(CLONE_NEWNS) == 0 &&
+                         mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                         mount("none", "/proc", "tmpfs", 0, nullptr) == 0;
+  if (is_hidden == FactsOf(getpid()).has_value()) return 5;
+  int ready[2];
+  if (pipe(ready) != 0) return 1;
+  const pid_t leader = fork();
+  if (leader == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // whatever becomes of the test
+    setsid();
+    const bool said = write(ready[1], "r", 1) == 1;
+    while (said) pause();
+    _exit(1);
+  }
+  char heard = 0;
+  if (read(ready[0], &heard, 1) != 1) return 2;
+  EndKin({.leaders = {leader}}, 10s);
+  int status = 0;
+  alarm(60);  // it would wait for ever for one that lives
+  if (waitpid(leader, &status, 0) != leader) return 3;
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? 0 : 4;
+}
+
+TEST(ProcessTreeTest, WhereProcHidesALeaderItsGroupIsKilled) {
+  const pid_t child = fork();
+  if (child == 0) _exit(KillWithoutProc());
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(ProcessTreeTest, WhoIsSparedIsNotFoundNorAreOthersThroughIt) {

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "adapters/posix/posix_clock.h"
 #include "base/assert.h"
 #include "base/text.h"
 
@@ -47,6 +48,8 @@ class UvTimer final : public Timer {
   };
   Shot* shot_;
 };
+
+constexpr std::chrono::milliseconds kSuspendedLook{5};
 
 }  // namespace
 
@@ -102,7 +105,21 @@ void UvLoop::Stop() {
   Post([this] { uv_stop(&loop_); });
 }
 
-Instant UvLoop::Now() const { return Instant{std::chrono::milliseconds(uv_now(&loop_))}; }
+// libuv's time stands still while the machine is suspended, and so do its timers. What is compared
+// with Now(), leases above all, must not: the difference is looked up again and again, though not
+// in every turn of a busy loop.
+Instant UvLoop::Now() const {
+  const std::chrono::milliseconds turn(uv_now(&loop_));
+  if (turn - suspended_seen_at_ >= kSuspendedLook) {
+    suspended_seen_at_ = turn;
+    // In this order: what passes between the two makes the difference too small for once, never
+    // too large for ever.
+    const Duration since_boot = BootTime().since_start;
+    const Duration awake = std::chrono::nanoseconds(uv_hrtime());
+    suspended_ = std::max(since_boot - awake, suspended_);
+  }
+  return Instant{turn + suspended_};
+}
 
 void UvLoop::Post(std::function<void()> work) {
   {

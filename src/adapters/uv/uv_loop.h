@@ -4,6 +4,7 @@
 #include <uv.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -55,6 +56,9 @@ class UvLoop final : public Loop {
   uv_prepare_t before_rest_;
   UvOutbox outbox_;
   std::vector<char> read_buffer_;
+  // By Now(), which only the loop's thread calls.
+  mutable std::chrono::milliseconds suspended_seen_at_ = std::chrono::milliseconds::min() / 2;
+  mutable Duration suspended_{};  // CLOCK_BOOTTIME less CLOCK_MONOTONIC, which is libuv's
   std::atomic<std::thread::id> thread_;
   std::mutex mutex_;
   std::vector<std::function<void()>> posted_;  // guarded by mutex_

@@ -236,6 +236,18 @@ Status ReadStandalone(const Settings& given, LaunchOptions& options) {
   return Ok();
 }
 
+/// In a variable they are nobody else's to read.
+Status CheckPasswords(const Settings& given, const LaunchOptions& options) {
+  const auto on_command_line = [&](std::string_view name) {
+    return given.Source(name).starts_with("--");
+  };
+  if (options.rendezvous.contains("password") && on_command_line("rdzv-conf"))
+    return given.Wrong("rdzv-conf", Concat("password: ", kVisiblePassword));
+  if (ShowsPassword(options.endpoint) && on_command_line("rdzv-endpoint"))
+    return given.Wrong("rdzv-endpoint", kVisiblePassword);
+  return Ok();
+}
+
 Status ReadRendezvous(const Settings& given, LaunchOptions& options) {
   MUSTER_CHECK_OK(ReadBackend(given, options));
   auto pairs = ParsePairs(given.Text("rdzv-conf"));
@@ -246,6 +258,7 @@ Status ReadRendezvous(const Settings& given, LaunchOptions& options) {
       options.warnings.push_back(*warning);
   }
   options.endpoint = Trim(given.Text("rdzv-endpoint"));
+  if (options.backend.starts_with("etcd")) MUSTER_CHECK_OK(CheckPasswords(given, options));
   options.run_id = given.Text("rdzv-id");
   options.node_rank = given.Whole("node-rank");
   options.master_addr = Trim(given.Text("master-addr"));

@@ -296,11 +296,30 @@ TEST(LaunchOptionsTest, RendezvousOptionsThatAreKnownAreNotToldOf) {
   EXPECT_THAT(Options({"--rdzv-backend=etcd",
                        "--rdzv-conf=join_timeout=1,timeout=1,last_call_timeout=1,close_timeout=1,"
                        "keep_alive_interval=1,keep_alive_max_attempt=3,rank_policy=text,label=a,"
-                       "protocol=https,cacert=a,cert=b,key=c,user=d,password=e,etcd_prefix=/f,"
+                       "protocol=https,cacert=a,cert=b,key=c,user=d,password_file=e,etcd_prefix=/f,"
                        "read_timeout=1,contact_timeout=1",
                        "W"})
                   .warnings,
               IsEmpty());
+}
+
+TEST(LaunchOptionsTest, APasswordOfEtcdIsNotTakenFromTheCommandLine) {
+  for (const std::string backend : {"etcd", "etcd-v2"}) {
+    const std::string on = "--rdzv-backend=" + backend;
+    ExpectRefused({on, "--rdzv-conf=user=me,password=secret", "W"}, "password_file=FILE");
+    for (const std::string endpoint :
+         {"etcd://me:secret@h1:2379", "https://me:se@cret@h1", "me:secret@h1/p"}) {
+      ExpectRefused({on, "--rdzv-endpoint=" + endpoint, "W"}, "MUSTER_ETCD_PASSWORD");
+      EXPECT_THAT(Refusal({on, "--rdzv-endpoint=" + endpoint, "W"}).text, Not(HasSubstr("cret")));
+    }
+    EXPECT_THAT(Refusal({on, "--rdzv-conf=user=me,password=secret", "W"}).text,
+                Not(HasSubstr("secret")));
+    EXPECT_EQ(Options({on, "--rdzv-endpoint=etcd://me@h1:2379/a:b@c", "W"}).endpoint,
+              "etcd://me@h1:2379/a:b@c");
+    // Nobody else can read a variable.
+    const Environment variables = {{"PET_RDZV_ENDPOINT", "etcd://me:secret@h1:2379"}};
+    EXPECT_EQ(Options({on, "W"}, variables).endpoint, "etcd://me:secret@h1:2379");
+  }
 }
 
 TEST(LaunchOptionsTest, Launch027AnUnknownBackendIsRefused) {

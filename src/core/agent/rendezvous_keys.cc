@@ -59,6 +59,7 @@ constexpr std::array kKeys = {
     Key{"ssl_cert_key", kInEtcd},
     Key{"user", kInEtcd},
     Key{"password", kInEtcd},
+    Key{"password_file", kInEtcd},
     Key{"etcd_prefix", kInEtcd},
 };
 
@@ -98,6 +99,14 @@ std::optional<std::string> WarningOfKey(std::string_view backend, std::string_vi
   return Concat("the rendezvous backend '", backend, "' does not know the option '", Printable(key),
                 "', which has no effect",
                 nearest == nullptr ? "" : Concat("; did you mean '", nearest->name, "'?"));
+}
+
+bool ShowsPassword(std::string_view endpoint) {
+  if (const size_t scheme = endpoint.find("://"); scheme != endpoint.npos)
+    endpoint.remove_prefix(scheme + 3);
+  endpoint = endpoint.substr(0, endpoint.find('/'));
+  const size_t at = endpoint.rfind('@');
+  return at != endpoint.npos && endpoint.substr(0, at).find(':') != endpoint.npos;
 }
 
 }  // namespace muster
