@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/prng.h"
@@ -138,12 +139,39 @@ void CheckDecoded(std::string_view stream, const std::vector<size_t>& sizes,
   }
 }
 
+/// Lists that are taken apart while they come are what the scanner finds, and are refused for the
+/// same reason.
+void CheckLists(std::string_view stream, const Verdict& whole, const RequestLimits& limits) {
+  std::vector<std::pair<std::string_view, std::string_view>> pairs;
+  for (const size_t size : whole.sizes) {
+    if (wire::ListReader::IsList(stream)) {
+      wire::ListReader reader(limits);
+      pairs.clear();
+      const Result<size_t> read = reader.Read(stream, SIZE_MAX, pairs);
+      FUZZ_CHECK(read && *read == size && reader.is_complete());
+      RequestDecoder decoder;
+      const Request request = decoder.Decode(stream.substr(0, size));
+      FUZZ_CHECK(pairs.size() == request.keys.size());
+      for (size_t i = 0; i < pairs.size(); ++i) {
+        FUZZ_CHECK(pairs[i].first == request.keys[i]);
+        FUZZ_CHECK(request.values.empty() || pairs[i].second == request.values[i]);
+      }
+    }
+    stream.remove_prefix(size);
+  }
+  if (whole.refusal.empty() || stream.empty() || !wire::ListReader::IsList(stream)) return;
+  wire::ListReader reader(limits);
+  const Result<size_t> read = reader.Read(stream, SIZE_MAX, pairs);
+  FUZZ_CHECK(!read && read.error().message == whole.refusal);
+}
+
 void CheckStream(std::string_view stream, const RequestLimits& limits, uint8_t cuts) {
   const Verdict whole = ScanWhole(stream, limits);
   const Verdict pieces = ScanPieces(stream, limits, cuts);
   FUZZ_CHECK(pieces.sizes == whole.sizes);
   FUZZ_CHECK(pieces.refusal == whole.refusal, pieces.refusal, "\n", whole.refusal);
   CheckDecoded(stream, whole.sizes, limits);
+  CheckLists(stream, whole, limits);
 }
 
 /// A request made of the input, with what its layout has and nothing else.

@@ -1,6 +1,7 @@
 #include "runtime/store_hub.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/limits.h"
 
@@ -53,7 +54,13 @@ void StoreHub::DropScope(std::string_view scope) {
   }
 }
 
+Duration StoreHub::TakeLongestTurn() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(longest_turn_, Duration{});
+}
+
 StoreHub::Turn::Turn(StoreHub& hub, size_t loop) : hub_(hub), loop_(loop), lock_(hub.mutex_) {
+  if (hub_.clock_) began_ = hub_.clock_();
   arrived_.swap(hub_.mailboxes_[loop_]);
 }
 
@@ -103,6 +110,7 @@ Released StoreHub::Turn::Finish() {
   // Destroyed behind the unlock: the memory of large values is given back page by page.
   StoreMachine::Garbage garbage;
   if (hub_.machine_.has_garbage()) garbage = hub_.machine_.TakeGarbage();
+  if (hub_.clock_) hub_.longest_turn_ = std::max(hub_.longest_turn_, hub_.clock_() - began_);
   lock_.unlock();
   for (const size_t loop : to_knock) hub_.knock_(loop);
   return std::move(arrived_);

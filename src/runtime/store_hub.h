@@ -58,6 +58,11 @@ class StoreHub {
     return static_cast<ClientId>((static_cast<uint64_t>(loop) << kLoopShift) | number);
   }
 
+  /// For measurements only, before the first turn: `clock` is asked at both ends of every turn.
+  void MeasureTurns(std::function<Instant()> clock) { clock_ = std::move(clock); }
+  /// The longest that the lock was held since then, or since it was last asked for.
+  Duration TakeLongestTurn();
+
   static size_t LoopOf(ClientId client) { return static_cast<uint64_t>(client) >> kLoopShift; }
 
   /// A loop's turn at the machine. The lock is held from construction to Finish(), which must be
@@ -103,6 +108,7 @@ class StoreHub {
     StoreHub& hub_;
     const size_t loop_;
     std::unique_lock<SpinningMutex> lock_;
+    Instant began_{};
     Released arrived_;   // decided before this turn
     Released released_;  // decided in it
   };
@@ -114,6 +120,8 @@ class StoreHub {
   const KeyHasher hasher_;
   MemoryAccount account_;
   std::function<void(size_t)> knock_;
+  std::function<Instant()> clock_;  // null: nobody measures
+  Duration longest_turn_{};         // guarded by mutex_
   SpinningMutex mutex_;
   StoreMachine machine_;             // guarded by mutex_
   std::vector<Released> mailboxes_;  // guarded by mutex_, one per loop

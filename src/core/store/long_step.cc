@@ -22,6 +22,11 @@ bool LongStep::Add(std::string_view key, std::string_view value) {
 }
 
 std::span<const HashedKey> LongStep::NextPiece() {
+  // The machine has what it needs of the last ones: their memory serves for the next.
+  for (size_t i = done_ - piece_.size(); i < done_; ++i) {
+    charge_.Set(charge_.bytes() - HeapBytes(keys_[i].text));
+    std::string().swap(keys_[i].text);
+  }
   piece_.clear();
   const size_t end = std::min(done_ + kKeysPerPiece, keys_.size());
   for (; done_ < end; ++done_) piece_.push_back({keys_[done_].text, keys_[done_].hash});
@@ -58,8 +63,13 @@ bool LongStep::AdvanceWait(StoreMachine& machine, Instant now) {
     if (begun.kind == Reply::Kind::kRefused) return Finish(begun);
     begun_ = true;
   }
+  const bool knew_queue = queue_.has_value();
   const Reply added = machine.AddToWait(client_, NextPiece(), queue_);
   if (added.kind == Reply::Kind::kRefused) return Finish(added);
+  if (queue_ && !knew_queue) {
+    queue_name_ = queue_->text;
+    queue_->text = queue_name_;
+  }
   return done_ == keys_.size() && Finish(machine.EndWait(client_, queue_, now));
 }
 

@@ -71,8 +71,9 @@ class LongStep {
   StoreMachine::StagedSet set_;
   bool begun_ = false;
   bool committed_ = false;
-  size_t done_ = 0;  // keys, or shards
-  std::optional<HashedKey> queue_;
+  size_t done_ = 0;                 // keys, or shards
+  std::optional<HashedKey> queue_;  // its text is queue_name_
+  std::string queue_name_;
   std::vector<HashedKey> piece_;
   Reply reply_;
 };

@@ -1,0 +1,153 @@
+// How long the store's lock is held at most, for requests at the limits: prints a line for each.
+//
+//   store_turns
+//
+// In time of the processor: what other processes take on a busy machine does not count.
+#include <time.h>
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "adapters/posix/posix_clock.h"
+#include "base/limits.h"
+#include "base/text.h"
+#include "runtime/store_hub.h"
+
+namespace muster {
+namespace {
+
+using Strings = std::vector<std::string>;
+constexpr ClientId kClient = static_cast<ClientId>(1);
+constexpr size_t kMebibyte = 1 << 20;
+
+Instant ThreadTime() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return Instant{std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec)};
+}
+
+class Measurement {
+ public:
+  Measurement() { hub_.MeasureTurns(&ThreadTime); }
+
+  void Report(const char* what) {
+    const Duration longest = hub_.TakeLongestTurn();
+    std::printf("%-48s %8.3f ms\n", what,
+                std::chrono::duration<double, std::milli>(longest).count());
+  }
+
+  void Long(Op op, const Strings& keys, std::string_view value) {
+    LongStep step(op, kClient, hub_.hasher(), hub_.account());
+    for (const std::string& key : keys) step.Add(key, value);
+    bool done = false;
+    while (!done) {
+      std::string text;
+      bool let_go = false;
+      StoreHub::Turn turn(hub_, 0);
+      done = turn.Advance(
+          step, kClient, clock_.Now(),
+          [&](const ValueView& got) {
+            text.append(got.tail);
+            kept_.insert(kept_.end(), got.pieces.begin(), got.pieces.end());
+            return true;
+          },
+          &let_go);
+      turn.Finish();
+    }
+    kept_.clear();
+  }
+
+  void Short(const Request& request) {
+    Request made = request;
+    Piece piece;
+    if (request.value.size() > kSmallValueBytes) {
+      piece = MakePiece(request.value, hub_.account());
+      made.piece = &piece;
+    }
+    made.hash = hub_.hasher().Hash(request.key);
+    bool let_go = false;
+    StoreHub::Turn turn(hub_, 0);
+    const Reply reply = turn.Step(kClient, made, clock_.Now(), &let_go);
+    std::vector<Piece> kept(reply.value.pieces.begin(), reply.value.pieces.end());
+    turn.Finish();
+  }
+
+  void Disconnect() {
+    {
+      StoreHub::Turn turn(hub_, 0);
+      turn.Drop(kClient, clock_.Now());
+      turn.Finish();
+    }
+    bool more = true;
+    while (more) {
+      StoreHub::Turn turn(hub_, 0);
+      more = turn.Expire(clock_.Now());
+      turn.Finish();
+    }
+  }
+
+ private:
+  PosixClock clock_;
+  StoreHub hub_{{}, uint64_t{1} << 40, 1, [](size_t) {}};
+  std::vector<Piece> kept_;
+};
+
+Strings Keys(std::string_view prefix, size_t count) {
+  Strings keys;
+  for (size_t i = 0; i < count; ++i) keys.push_back(Concat(prefix, i));
+  return keys;
+}
+
+void Measure() {
+  Measurement m;
+  const Strings keys = Keys("/flood/", kKeysPerRequestMax);
+  m.Long(Op::kMultiSet, keys, "value");
+  m.Report("MULTI_SET of 131,072 new keys");
+  m.Long(Op::kMultiSet, keys, "other");
+  m.Report("MULTI_SET of 131,072 keys again");
+  m.Long(Op::kMultiSet, Keys("/muster.run/g/0/", kKeysPerRequestMax), "value");
+  m.Report("MULTI_SET of 131,072 new keys of a scope");
+  m.Long(Op::kMultiGet, keys, "");
+  m.Report("MULTI_GET of 131,072 keys");
+  m.Long(Op::kCheck, keys, "");
+  m.Report("CHECK of 131,072 keys");
+  m.Long(Op::kWait, Keys("/never/", kKeysPerRequestMax), "");
+  m.Report("WAIT for 131,072 keys");
+  m.Disconnect();
+  m.Report("... and its end");
+  for (const char* prefix : {"/a/", "/b/", "/c/", "/d/", "/e/"}) {
+    m.Long(Op::kMultiSet, Keys(prefix, kKeysPerRequestMax), "value");
+  }
+  m.Report("MULTI_SET of 131,072 keys, five more times");
+  m.Long(Op::kListKeys, {}, "");
+  m.Report("LIST_KEYS of 900,000 keys");
+  const std::string value(8 * kMebibyte, 'v');
+  const Strings large = Keys("/large/", 32);
+  m.Long(Op::kMultiSet, large, value);
+  m.Report("MULTI_SET of 256 MiB");
+  m.Long(Op::kMultiGet, large, "");
+  m.Report("MULTI_GET of 256 MiB");
+  m.Long(Op::kMultiSet, large, value);
+  m.Report("MULTI_SET of 256 MiB again");
+  for (int i = 0; i < 25; ++i) m.Short({.op = Op::kAppend, .key = "/grows", .value = value});
+  m.Report("APPEND of 8 MiB, to 200 MiB");
+  m.Short({.op = Op::kAppend, .key = "/grows", .value = "x"});
+  m.Report("APPEND of 1 byte to 200 MiB");
+  const std::string piece(4'097, 'p');
+  for (size_t i = 0; i < 65'000; ++i) m.Short({.op = Op::kAppend, .key = "/many", .value = piece});
+  m.Report("APPEND of 4 KiB, 65,000 times");
+  m.Short({.op = Op::kGet, .key = "/grows"});
+  m.Report("GET of 200 MiB");
+  m.Short({.op = Op::kGet, .key = "/many"});
+  m.Report("GET of 256 MiB in 65,000 pieces");
+  m.Short({.op = Op::kSet, .key = "/many", .value = "x"});
+  m.Report("SET of 1 byte over 256 MiB");
+}
+
+}  // namespace
+}  // namespace muster
+
+int main() { muster::Measure(); }
