@@ -414,6 +414,7 @@ void Coordinator::Reschedule(Run& run, Instant now) {
     ended_.erase({run.forget_at, run.serial, &run});
     run.forget_at = over ? now + options_.ended_kept : Instant::Never();
     if (over) ended_.insert({run.forget_at, run.serial, &run});
+    if (over) LeaveScopes(run, 0);  // nobody is left to read them
   }
   const Instant due = NextDueOf(run);
   if (due == run.due) return;
@@ -438,7 +439,8 @@ void Coordinator::LeaveScopes(Run& run, size_t kept) {
 }
 
 void Coordinator::EvictEnded(Instant now) {
-  if (runs_.size() < options_.runs_max || ended_.empty()) return;
+  const bool is_full = runs_.size() >= options_.runs_max;
+  if (ended_.empty() || (!is_full && ended_.size() < options_.ended_max)) return;
   Run& oldest = *std::get<Run*>(*ended_.begin());
   if (oldest.state.closed) closed_runs_.Add(oldest.id, oldest.forget_at, now);
   Forget(oldest);

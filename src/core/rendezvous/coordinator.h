@@ -37,6 +37,8 @@ namespace muster {
 struct CoordinatorOptions {
   size_t runs_max = 10'000;
   size_t nodes_per_run_max = 128 * 1024;
+  size_t ended_max = 1'000;  ///< Runs without nodes that are remembered; of closed ones, the names
+                             ///< of many more.
   Duration ended_kept = 600s;  ///< How long a run without nodes is remembered, while there is room.
   /// Numbers that nobody can predict, for tokens and generations: the kernel's on a server. Unset:
   /// a sequence that is the same each time, for tests.

@@ -88,7 +88,7 @@ TEST_F(GenerationsTest, AnotherServerHasAnother) {
   EXPECT_EQ(servers.size(), 3u);
 }
 
-TEST_F(GenerationsTest, TheLastTwoRoundsKeepTheirKeysAndAForgottenRunNone) {
+TEST_F(GenerationsTest, TheLastTwoRoundsKeepTheirKeysAndARunWithoutNodesNone) {
   OpenAndJoin({"a", "b"}, MinMax(2, 2));
   EXPECT_THAT(Changes(), ElementsAre("uses 0"));
   for (const std::string name : {"a", "b"}) Join(name);
@@ -96,11 +96,13 @@ TEST_F(GenerationsTest, TheLastTwoRoundsKeepTheirKeysAndAForgottenRunNone) {
   for (const std::string name : {"a", "b"}) Join(name);
   EXPECT_THAT(Changes(), ElementsAre("uses 2", "leaves 0"));
   Break("a");
-  Break("b");
-  Pass(9s, {});
+  Pass(2s, {"b"});
   EXPECT_THAT(Changes(), IsEmpty());
-  Pass(3s, {});
-  EXPECT_THAT(Changes(), ElementsAre("leaves 1", "leaves 2"));
+  Break("b");
+  Pass(2s, {});
+  EXPECT_THAT(Changes(), ElementsAre("leaves 1", "leaves 2")) << "nobody is left to read them";
+  Pass(20s, {});
+  EXPECT_THAT(Changes(), IsEmpty());
   EXPECT_EQ(generations_.size(), 1u);
 }
 
