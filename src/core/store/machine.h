@@ -185,7 +185,10 @@ class StoreMachine {
   Reply Barrier(ClientId client, const Request& request, Released& released);
 
   /// Null if it is not there.
-  Entry* Find(const HashedKey& key) const;
+  Entry* Find(const HashedKey& key) const {
+    Entry* entry = entries_.Find(key);
+    return entry != nullptr && entry->is_there ? entry : nullptr;
+  }
   /// Creates or overwrites, waking waiters if the key is new. False: no room.
   bool Store(const HashedKey& key, const Given& given, Released& released);
   bool Create(const HashedKey& key, const Given& given, Released& released);

@@ -18,11 +18,6 @@ constexpr size_t kLookAhead = 8;
 
 // --- Entries
 
-StoreMachine::Entry* StoreMachine::Find(const HashedKey& key) const {
-  Entry* entry = entries_.Find(key);
-  return entry != nullptr && entry->is_there ? entry : nullptr;
-}
-
 void StoreMachine::Charge(size_t before, size_t after) {
   if (before == after) return;
   charged_ += after - before;
@@ -71,6 +66,7 @@ bool StoreMachine::Create(const HashedKey& key, const Given& given, Released& re
 }
 
 bool StoreMachine::Overwrite(Entry& entry, const Given& given) {
+  if (entry.value.AssignInPlace(given.bytes)) return true;
   if (given.is_small() && !entry.value.is_large()) {
     const size_t before = entry.value.heap_bytes();
     if (given.bytes.size() > entry.value.small().capacity() &&

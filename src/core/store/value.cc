@@ -39,8 +39,7 @@ size_t Value::heap_bytes() const {
 
 void Value::Assign(std::string_view small) {
   // What was much larger is given back.
-  constexpr size_t kKept = 256;
-  if (tail_.capacity() > kKept && small.size() < tail_.capacity() / 4) {
+  if (tail_.capacity() > kKeptBytes && small.size() < tail_.capacity() / 4) {
     std::string(small).swap(tail_);
   } else {
     tail_ = small;

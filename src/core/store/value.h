@@ -72,6 +72,13 @@ class Value {
   /// What it has allocated besides itself and its pieces.
   size_t heap_bytes() const;
 
+  /// Where what it has allocated serves for the new value, and is not too large for it; false: no.
+  bool AssignInPlace(std::string_view value) {
+    const size_t capacity = tail_.capacity();
+    if (large_ != nullptr || value.size() > capacity || capacity > kKeptBytes) return false;
+    tail_ = value;
+    return true;
+  }
   /// Of a small one, with another.
   void Assign(std::string_view small);
   /// Small texts gather in the tail, which becomes a piece when it is large.
@@ -82,6 +89,7 @@ class Value {
   void AddPiece(Piece piece);
   void CloseTail(MemoryAccount& account);
 
+  static constexpr size_t kKeptBytes = 256;  // of a value that has become smaller
   struct Large {
     std::vector<Piece> pieces;
     size_t bytes = 0;
