@@ -20,7 +20,7 @@ StoreMachine::StoreMachine(const StoreMachineOptions& options)
     : options_(options),
       hasher_(options.hash_secret),
       account_(options.account == nullptr ? own_account_ : *options.account),
-      scopes_(hasher_, options.stray_scope_kept),
+      scopes_(hasher_, options.stray_scope_kept, account_),
       queues_(options.reservation_max, scopes_, account_),
       waiters_(account_) {}
 

@@ -50,7 +50,8 @@ class NamedQueues {
 
   const KeyHasher hasher_;
   MemoryAccount account_;
-  Scopes scopes_{hasher_, 60s};
+  MemoryAccount account_of_scopes_;
+  Scopes scopes_{hasher_, 60s, account_of_scopes_};
   Queues queues_;
 };
 

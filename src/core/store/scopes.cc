@@ -19,13 +19,18 @@ std::string_view ScopeOf(std::string_view key) {
 
 Scopes::Scope& Scopes::Make(const HashedKey& name) {
   auto made = std::make_unique<Scope>(name);
-  bytes_ += sizeof(Scope) + name.text.size();
+  charge_.Set(charge_.bytes() + CostOf(*made));
   return scopes_.Insert(std::move(made));
+}
+
+// With its place in the table and among the strays.
+size_t Scopes::CostOf(const Scope& scope) {
+  return AllocatedBytes(sizeof(Scope)) + HeapBytes(scope.key) + AllocatedBytes(4 * sizeof(void*));
 }
 
 void Scopes::Erase(Scope& scope) {
   MUSTER_ASSERT(scope.first == nullptr);
-  bytes_ -= sizeof(Scope) + scope.key.size();
+  charge_.Set(charge_.bytes() - CostOf(scope));
   if (!scope.open) strays_.erase(scope.stray);
   scopes_.Remove(scope);
 }

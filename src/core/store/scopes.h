@@ -11,6 +11,7 @@
 #include <list>
 #include <string_view>
 
+#include "base/memory_account.h"
 #include "base/time.h"
 #include "core/store/key_table.h"
 
@@ -36,11 +37,12 @@ class Scopes {
     const Kind kind;
   };
 
-  Scopes(const KeyHasher& hasher, Duration stray_kept) : hasher_(hasher), stray_kept_(stray_kept) {}
+  /// The account, which outlives this, counts what the scopes have allocated, without their
+  /// members.
+  Scopes(const KeyHasher& hasher, Duration stray_kept, MemoryAccount& account)
+      : hasher_(hasher), stray_kept_(stray_kept), charge_(account) {}
 
   size_t size() const { return scopes_.size(); }
-  /// What the scopes themselves have allocated, without their members.
-  size_t bytes() const { return bytes_ + scopes_.bucket_bytes(); }
 
   /// From now on the scope lasts until it is dropped.
   void Open(std::string_view name);
@@ -70,12 +72,13 @@ class Scopes {
   void LeaveNamed(Member& member);
   void Erase(Scope& scope);
   Scope& Make(const HashedKey& name);
+  static size_t CostOf(const Scope& scope);
 
   const KeyHasher hasher_;
   const Duration stray_kept_;
   KeyTable<Scope> scopes_;
   Strays strays_;  // those that nobody has opened, oldest first
-  size_t bytes_ = 0;
+  Charge charge_;
 };
 
 struct Scopes::Scope : KeyNode<Scope> {

@@ -115,6 +115,22 @@ TEST(StoreScopeTest, ExpiryOfManyKeysTakesSeveralSteps) {
   EXPECT_EQ(machine.Stats(), StoreMachineStats{});
 }
 
+TEST(StoreScopeTest, ScopesAreCountedAndGivenBack) {
+  MemoryAccount account;
+  const auto cost_of = [&](const std::string& scope) {
+    StoreMachine machine({.account = &account});
+    machine.OpenScope(scope);
+    return account.used();
+  };
+  EXPECT_GE(cost_of(std::string(kScope)), 100u);
+  EXPECT_GE(cost_of(std::string(8'000, 'x')), 8'100u);
+  EXPECT_EQ(account.used(), 0u);
+  StoreMachine machine({.account = &account});
+  machine.OpenScope(kScope);
+  EXPECT_FALSE(machine.DropScope(kScope, 1));
+  EXPECT_EQ(account.used(), 0u);
+}
+
 TEST(StoreScopeTest, WhoWaitsForADroppedKeyGoesOnWaiting) {
   SpokenStore store;
   store.OpenScope(kScope);
