@@ -17,6 +17,7 @@
 #include "cli/process.h"
 #include "cli/progress.h"
 #include "core/agent/rendezvous_keys.h"
+#include "muster/etcd_store.h"
 #include "muster/prefix_store.h"
 #include "muster/rendezvous.h"
 
@@ -115,10 +116,16 @@ void Note(const RendezvousFlags& flags, const MembershipEvent& event) {
   }
 }
 
+/// What the keys of the round begin with.
+std::string PrefixOf(const Store& store) {
+  if (const auto* prefixed = dynamic_cast<const PrefixStore*>(&store)) return prefixed->prefix();
+  if (const auto* etcd = dynamic_cast<const EtcdStore*>(&store)) return etcd->prefix();
+  return "";
+}
+
 void Print(const RendezvousInfo& info, const RendezvousFlags& flags) {
   const RendezvousStoreInfo& master = info.bootstrap_store_info;
-  const auto* store = dynamic_cast<const PrefixStore*>(info.store.get());
-  const std::string prefix = store == nullptr ? "" : store->prefix();
+  const std::string prefix = PrefixOf(*info.store);
   const Json line = {{"rank", info.rank},
                      {"world_size", info.world_size},
                      {"round", info.round},
