@@ -38,6 +38,7 @@ struct LineWriter::State {
   bool is_idle() const { return queue.empty() && in_flight == 0 && dropped == 0; }
   void Run();
   bool Send(std::string_view batch);
+  void WriteAtOnce(std::string_view text);
 };
 
 namespace {
@@ -74,6 +75,14 @@ bool LineWriter::State::Send(std::string_view rest) {
     changed.notify_all();
   }
   return true;
+}
+
+/// For want of a thread: what a pipe has room for now. Others are counted, and reported by the thread
+/// once there is one.
+void LineWriter::State::WriteAtOnce(std::string_view text) {
+  pollfd room{.fd = fd, .events = POLLOUT, .revents = 0};
+  const bool fits = text.size() <= PIPE_BUF && poll(&room, 1, 0) == 1;
+  if (!fits || write(fd, text.data(), text.size()) < 0) dropped += LinesIn(text);
 }
 
 void LineWriter::State::Run() {
@@ -114,7 +123,7 @@ void LineWriter::Write(std::string_view text) {
       std::thread([state = state_] { state->Run(); }).detach();
     } catch (const std::system_error&) {
       state_->started = false;
-      return;
+      return state_->WriteAtOnce(text);
     }
   }
   if (state_->queue.size() + state_->in_flight + text.size() > kQueuedLogBytesMax) {
