@@ -140,8 +140,7 @@ size_t StoreService::CloseLeastUsed(const PeerGroup& from, size_t count, bool on
   candidates.resize(looked_at);
   {
     StoreHub::Turn turn(hub_, index_);
-    std::erase_if(candidates,
-                  [&](const Idle& c) { return turn.IsParked(c.connection->id()); });
+    std::erase_if(candidates, [&](const Idle& c) { return turn.IsParked(c.connection->id()); });
     Deliver(turn.Finish());
   }
   count = std::min(count, candidates.size());

@@ -77,8 +77,8 @@ bool LineWriter::State::Send(std::string_view rest) {
   return true;
 }
 
-/// For want of a thread: what a pipe has room for now. Others are counted, and reported by the thread
-/// once there is one.
+/// For want of a thread: what a pipe has room for now. Others are counted, and reported by the
+/// thread once there is one.
 void LineWriter::State::WriteAtOnce(std::string_view text) {
   pollfd room{.fd = fd, .events = POLLOUT, .revents = 0};
   const bool fits = text.size() <= PIPE_BUF && poll(&room, 1, 0) == 1;
