@@ -119,7 +119,8 @@ class Fleet:
         stands = self.status()
         if not stands or stands["phase"] != "complete" or stands["round"] != number or stands["waiting"]:
             return False
-        there = {member["node"] for role in ("participants", "spares") for member in stands[role]}
+        # Names end in a random number.
+        there = {member["node"].rpartition("_")[0] + "_" for role in ("participants", "spares") for member in stands[role]}
         return there == {node.node_name for node in self.nodes}
 
     def status(self):

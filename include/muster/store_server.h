@@ -18,6 +18,9 @@ struct StoreServerOptions {
   int listen_fd =
       -1;  ///< A bound TCP socket to use instead; `port`, unless 0, must be its port. Taken over.
   int threads = 0;  ///< Loop threads; 0: one for each core.
+  /// Descriptors that are held back for sessions, and for addresses other than the one with most
+  /// connections, when the process runs out of them. 0: a sixteenth of all, at most 64.
+  uint64_t descriptor_reserve = 0;
 
   /// Limits; a client that exceeds one is disconnected. The first three are PyTorch's own.
   uint64_t key_bytes_max = 8 * 1024;

@@ -62,8 +62,8 @@ inline constexpr uint64_t kStateUnknownMax = 1024;
 inline constexpr uint64_t kStateDepthMax = 64;
 inline constexpr uint64_t kNodeAddressBytesMax = 1024;
 
-/// Closed runs that a server remembers after it had to evict them; 24 bytes each.
-inline constexpr uint64_t kClosedRunsMax = 1024 * 1024;
+/// Closed runs that a server remembers after it had to evict them; eight bytes each.
+inline constexpr uint64_t kClosedRunsMax = 256 * 1024;
 /// The highest round that a node may claim to have been in; rounds go on from there. No job gets
 /// near it, and nobody can use the numbers up.
 inline constexpr int64_t kClaimedRoundMax = int64_t{1} << 40;

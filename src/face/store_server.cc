@@ -140,7 +140,7 @@ struct StoreServer::Impl {
     }
     threads[0]->RunAndWait([&] {
       listener = std::make_unique<UvListener>(threads[0]->loop(), std::move(socket), &JudgeBytes,
-                                              ToSink(options));
+                                              ToSink(options), options.descriptor_reserve);
       listener->Start([this](Listener::OpenSocket open) { HandOut(std::move(open)); },
                       [this](const PeerGroup& from, size_t connections, bool only_unused) {
                         MakeRoom(next_loop % threads.size(), threads.size(), from, connections,

@@ -83,6 +83,8 @@ class BoundPort final : public ReservedPort {
   /// The cores of a node are its workers'; and on one with hundreds of them, as many threads take
   /// longer to start than a round does to form.
   static constexpr unsigned kLoopsMax = 4;
+  /// So are its descriptors: a rank 0 holds few of them back.
+  static constexpr uint64_t kReserve = 4;
 
   uint16_t port() const override { return socket_.port(); }
   // The socket stays ours: who knocks between two servers waits for the second.
@@ -92,7 +94,8 @@ class BoundPort final : public ReservedPort {
     server_ = std::make_unique<StoreServer>(
         StoreServerOptions{.listen_fd = ValueOrThrow(DuplicateDescriptor(socket_.fd())),
                            .threads = static_cast<int>(std::min(
-                               kLoopsMax, std::max(1u, std::thread::hardware_concurrency())))});
+                               kLoopsMax, std::max(1u, std::thread::hardware_concurrency()))),
+                           .descriptor_reserve = kReserve});
   }
   void Free() override {
     server_.reset();

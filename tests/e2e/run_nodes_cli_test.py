@@ -249,6 +249,11 @@ class Scenarios:
         self.assertFalse(self.store(after[0].master, "check", "left_behind")["value"])
         self.finish(*nodes)
 
+    def assert_exit_keys(self):
+        """What is left of the barrier when all have ended."""
+        self.assertEqual(self.store(self.endpoint, "add", self.prefix + NUM_MEMBERS, "0")["value"], 2)
+        self.assertIn(LAST_MEMBER, self.keys())
+
     def test_launch131_launch134_nodes_end_together_through_the_keys_of_the_exit_barrier(self):
         self.serve()
         early, late = self.two()
@@ -260,8 +265,7 @@ class Scenarios:
         self.assertFalse(early.ended)
         last.order("exit 0")
         self.assert_ends(0, early, late)
-        self.assertEqual(self.store(self.endpoint, "add", self.prefix + NUM_MEMBERS, "0")["value"], 2)
-        self.assertIn(LAST_MEMBER, self.keys())
+        self.assert_exit_keys()
 
     def test_launch132_a_node_that_has_succeeded_does_not_wait_for_one_that_failed(self):
         self.serve()
@@ -294,6 +298,9 @@ class Scenarios:
 
 
 class WithTheCoordinator(Scenarios, Job):
+    def assert_exit_keys(self):
+        until(lambda: not self.keys(), "the keys of the round are gone with its last node")
+
     def three_of_two_or_three(self, chosen):
         """Three nodes in one world that needs two. The one whose worker is chosen, the others, and the worker of each."""
         self.serve()

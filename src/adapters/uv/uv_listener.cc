@@ -148,6 +148,8 @@ size_t SpareDescriptors() {
 // Descriptors are kept back by holding them: whatever else the process opens, these are there. A
 // quarter of them is for addresses other than the largest, the rest for sessions of any address.
 struct UvListener::Poll {
+  explicit Poll(size_t reserve) : spares_max(reserve) {}
+
   uv_poll_t handle{};
   int fd = -1;
   LogSink log;
@@ -159,7 +161,7 @@ struct UvListener::Poll {
   MakeRoom make_room;
   const std::shared_ptr<PeerShares> shares = std::make_shared<PeerShares>();
 
-  const size_t spares_max = SpareDescriptors();
+  const size_t spares_max;
   const size_t kept_for_others = std::max<size_t>(1, spares_max / 4);
   std::vector<OwnedFd> spares;
   size_t awaited = 0;  // descriptors that were asked for and have not come back yet
@@ -340,8 +342,9 @@ struct UvListener::Poll {
   }
 };
 
-UvListener::UvListener(UvLoop& loop, ListeningSocket socket, JudgeOpening judge, LogSink log)
-    : port_(socket.port()), poll_(new Poll) {
+UvListener::UvListener(UvLoop& loop, ListeningSocket socket, JudgeOpening judge, LogSink log,
+                       size_t reserve)
+    : port_(socket.port()), poll_(new Poll(reserve > 0 ? reserve : SpareDescriptors())) {
   MUSTER_ASSERT(loop.IsCurrent());
   poll_->fd = socket.Release();
   poll_->judge = std::move(judge);

@@ -60,7 +60,9 @@ using JudgeOpening = std::function<Opening(std::string_view bytes)>;
 class UvListener final : public Listener {
  public:
   /// Loop thread, as everything here.
-  UvListener(UvLoop& loop, ListeningSocket socket, JudgeOpening judge, LogSink log);
+  /// `reserve`: descriptors that are kept back; 0: a sixteenth of all, at most 64.
+  UvListener(UvLoop& loop, ListeningSocket socket, JudgeOpening judge, LogSink log,
+             size_t reserve = 0);
   ~UvListener() override;
 
   void Start(std::function<void(OpenSocket open)> accept, MakeRoom make_room) override;
