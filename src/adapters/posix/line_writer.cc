@@ -24,6 +24,8 @@
 namespace muster {
 
 struct LineWriter::State {
+  explicit State(int to) : fd(to) {}
+
   const int fd;
   std::mutex mutex;
   std::condition_variable changed;
