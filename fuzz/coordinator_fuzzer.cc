@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/prng.h"
 #include "base/text.h"
 #include "core/rendezvous/coordinator.h"
 #include "fuzz/check.h"
@@ -252,7 +253,7 @@ class World {
     FUZZ_CHECK(counted == static_cast<int64_t>(run->members.size()));
     FUZZ_CHECK(report->members.size() <= 4 * names_max);
     std::string status;
-    wire::AppendStatus(status, {*report});
+    wire::AppendStatus(status, {*report}, false);
     for (std::string_view rest = status; !rest.empty();) {
       const auto size = wire::SessionFrameSize(rest);
       const auto part = wire::ReadSessionReply(rest.substr(0, *size));

@@ -74,7 +74,7 @@ Seeds Sessions() {
     wire::AppendSessionFrame(seeds.emplace_back("\xff"), push);
   }
   RunReport run{.id = "run", .last_call_left = 1s, .members = {{.node = {"10.0.0.7", 4711, 0}}}};
-  wire::AppendStatus(seeds.emplace_back("\xff"), {run});
+  wire::AppendStatus(seeds.emplace_back("\xff"), {run}, false);
   for (const char builder : {'\0', '\1', '\2'}) seeds.push_back(std::string(1, builder) + "text");
   return seeds;
 }

@@ -313,7 +313,6 @@ void AppendSessionFrame(std::string& out, const SessionRequest& request) {
 void AppendSessionFrame(std::string& out, const Push& push) {
   AppendFrame(out, [&] {
     Push copy = push;
-    if (copy.kind == Push::Kind::kOpened && copy.version == 0) copy.version = kSessionVersion;
     Writer writer(out);
     Fields(writer, copy);
   });

@@ -19,10 +19,8 @@ namespace muster::wire {
 
 /// Far above PyTorch's, which end a connection at the first opcode that they do not know.
 inline constexpr uint8_t kSessionOpcode = 0xA0;
-/// The versions of this protocol that this build speaks. A node names its own range when it opens a
-/// session, and both go on with the highest that they have in common.
-inline constexpr uint8_t kSessionVersion = 2;
-inline constexpr uint8_t kSessionVersionOldest = 2;
+using muster::kSessionVersion;
+using muster::kSessionVersionOldest;
 /// A key that no client can make (theirs start with '/'). Every muster server has it, whatever
 /// versions it speaks; its last word is that of the first one, and stays.
 inline constexpr std::string_view kSessionKey = "muster/session/1";

@@ -11,6 +11,11 @@
 
 namespace muster {
 
+/// The versions of this protocol that this build speaks. A node names its own range when it opens a
+/// session, and both go on with the highest that they have in common.
+inline constexpr uint8_t kSessionVersion = 2;
+inline constexpr uint8_t kSessionVersionOldest = 2;
+
 /// One connection of one node, as the driver numbers them. Never used twice.
 enum class SessionId : uint64_t {};
 
@@ -91,7 +96,7 @@ struct Push {
   int64_t count = 0;
   uint64_t token = 0;
   Generation generation{};
-  uint8_t version = 0;  ///< kOpened: of the protocol that both speak from now on.
+  uint8_t version = kSessionVersion;  ///< kOpened: of the protocol that both speak from now on.
   bool resumed = false;
   bool graceful = false;
   std::string addr{};
