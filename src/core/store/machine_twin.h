@@ -39,7 +39,9 @@ struct Event {
   Duration time{};
 };
 
-inline size_t PieceOf(const Event& event) { return event.number > 0 ? event.number : 1; }
+inline size_t PieceOf(const Event& event) {
+  return event.number > 0 ? static_cast<size_t>(event.number) : 1;
+}
 
 inline Keys Views(const Strings& strings) { return Keys(strings.begin(), strings.end()); }
 
@@ -226,7 +228,7 @@ class NaiveStore {
 
   void JoinScope(const std::string& key) {
     const std::string name(ScopeOf(key));
-    if (!name.empty()) scopes_.try_emplace(name, false, now_ + options_.stray_scope_kept);
+    if (!name.empty()) scopes_.try_emplace(name, Scope{false, now_ + options_.stray_scope_kept});
   }
 
   Strings MembersOf(const std::string& scope) const {
