@@ -83,8 +83,8 @@ class BoundPort final : public ReservedPort {
   /// The cores of a node are its workers'; and on one with hundreds of them, as many threads take
   /// longer to start than a round does to form.
   static constexpr unsigned kLoopsMax = 4;
-  /// So are its descriptors: a rank 0 holds few of them back.
-  static constexpr uint64_t kReserve = 4;
+  /// So are its descriptors: a rank 0 holds one of them back.
+  static constexpr uint64_t kReserve = 1;
 
   uint16_t port() const override { return socket_.port(); }
   // The socket stays ours: who knocks between two servers waits for the second.
