@@ -1,10 +1,10 @@
 // `muster bench rendezvous`: how long N nodes take to agree, what it costs, and how soon they agree
 // again when some of them die.
 #include <algorithm>
+#include <barrier>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <latch>
 #include <stdexcept>
 #include <thread>
 
@@ -199,9 +199,13 @@ Handlers MakeHandlers(const Endpoint& server, size_t count, const std::string& r
   return handlers;
 }
 
-// All nodes start in one instant; the last one to have its rank ends the clock.
+// All nodes start in one instant, in which the last of their threads starts the clock; the last one
+// to have its rank ends it.
 Duration Meet(const Handlers& handlers, std::vector<int64_t>& ranks) {
-  std::latch start(static_cast<std::ptrdiff_t>(handlers.size()) + 1);
+  using SteadyClock = std::chrono::steady_clock;
+  SteadyClock::time_point began;
+  const auto start_clock = [&]() noexcept { began = SteadyClock::now(); };
+  std::barrier start(static_cast<std::ptrdiff_t>(handlers.size()), start_clock);
   std::vector<std::thread> nodes;
   for (size_t i = 0; i < handlers.size(); ++i) {
     nodes.emplace_back([&, i] {
@@ -213,10 +217,8 @@ Duration Meet(const Handlers& handlers, std::vector<int64_t>& ranks) {
       }
     });
   }
-  start.arrive_and_wait();
-  const auto began = std::chrono::steady_clock::now();
   for (std::thread& node : nodes) node.join();
-  return std::chrono::steady_clock::now() - began;
+  return SteadyClock::now() - began;
 }
 
 Json MeasureC10d(const Place& place, size_t count, const BenchRendezvousFlags& flags) {
