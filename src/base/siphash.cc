@@ -46,7 +46,7 @@ uint64_t LoadRest(const char* bytes, size_t count, size_t before) {
     return Load(bytes + count - 8) >> (64 - 8 * count);
   }
   uint64_t word = 0;
-  std::memcpy(&word, bytes, count);
+  for (size_t i = 0; i < count; ++i) word |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
   return word;
 }
 

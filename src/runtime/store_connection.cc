@@ -225,6 +225,7 @@ Result<size_t> StoreConnection::Consume(std::string_view bytes) {
 Status StoreConnection::FillBatch(std::string_view bytes, size_t at) {
   Workspace& work = service_.workspace_;
   work.batch.clear();
+  work.has_large_value = false;
   work.decoder.Clear();
   while (work.batch.size() < kBatchMax && at < bytes.size()) {
     const std::string_view rest = bytes.substr(at);
@@ -232,9 +233,11 @@ Status StoreConnection::FillBatch(std::string_view bytes, size_t at) {
     const Result<size_t> size = scanner_.Scan(rest, service_.options_.request);
     if (!size && work.batch.empty()) return size.error();
     if (!size || *size == 0) break;
-    const Request request = work.decoder.Decode(rest.substr(0, *size));
     at += *size;
-    work.batch.push_back({request, at});
+    Workspace::Decoded& next = work.batch.emplace_back();
+    next.end = at;
+    work.decoder.Decode(rest.substr(0, *size), next.request);
+    work.has_large_value |= next.request.value.size() > kSmallValueBytes;
     scanner_.Reset();
   }
   return Ok();
@@ -299,7 +302,6 @@ std::optional<Push> StoreConnection::WhyNot(const wire::SessionRequest& open) {
 // Called with the store's lock held: a node of backend muster registers first and looks for the key
 // afterwards, so one of two that come at the same time sees the other.
 bool StoreConnection::MixesBackends(const Request& request) const {
-  if (request.op != Op::kCompareSet && request.op != Op::kSet) return false;
   if (!request.key.starts_with(kDocumentPrefix)) return false;
   return service_.sessions_.IsInUse(request.key.substr(kDocumentPrefix.size()));
 }
@@ -344,9 +346,9 @@ Result<size_t> StoreConnection::RunSession(std::string_view bytes) {
 void StoreConnection::MakePieces() {
   Workspace& work = service_.workspace_;
   work.given.clear();
-  work.given.reserve(kBatchMax);  // the requests point into it
   for (auto& [request, end] : work.batch) {
     if (request.value.size() <= kSmallValueBytes) continue;
+    work.given.reserve(kBatchMax);  // the requests point into it
     // Where there is no room the machine says so, when it is this request's turn.
     if (!HasRoomFor(request.value.size())) return;
     request.piece = &work.given.emplace_back(MakePiece(request.value, service_.hub_.account()));
@@ -365,13 +367,14 @@ Result<size_t> StoreConnection::RunBatch() {
   bool is_long = false;
   Op op = Op::kPing;
   bool mixes = false;
-  MakePieces();
+  if (work.has_large_value) MakePieces();
 
   StoreHub::Turn turn(service_.hub_, service_.index_);
   if (turn.TakeArrived(id_)) wire::AppendReply(work.replies, stop_waiting, work.reply_pieces);
   for (const auto& [request, end] : work.batch) {
     op = request.op;
-    if (MixesBackends(request)) {
+    const bool is_write = op == Op::kSet || op == Op::kCompareSet;
+    if (is_write && MixesBackends(request)) {
       mixes = true;
       break;
     }

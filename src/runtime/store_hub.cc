@@ -83,7 +83,7 @@ bool StoreHub::Turn::TakeOwn(ClientId client, size_t before) {
 Reply StoreHub::Turn::Step(ClientId client, const Request& request, Instant now, bool* let_go) {
   const size_t before = released_.size();
   const Reply reply = hub_.machine_.Step(client, request, now, released_);
-  *let_go = TakeOwn(client, before);
+  *let_go = released_.size() > before && TakeOwn(client, before);
   return reply;
 }
 
@@ -96,6 +96,10 @@ bool StoreHub::Turn::Advance(LongStep& step, ClientId client, Instant now,
 }
 
 Released StoreHub::Turn::Finish() {
+  if (released_.empty() && !hub_.machine_.has_garbage() && !hub_.clock_) {
+    lock_.unlock();
+    return std::move(arrived_);
+  }
   std::vector<size_t> to_knock;
   for (const ClientId client : released_) {
     const size_t loop = LoopOf(client);

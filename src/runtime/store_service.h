@@ -75,6 +75,7 @@ class StoreService {
 
     wire::RequestDecoder decoder;
     std::vector<Decoded> batch;
+    bool has_large_value = false;  // one of the batch
     std::string replies;
     std::vector<wire::PieceAt> reply_pieces;
     std::vector<Piece> given;                                          // large values of the batch

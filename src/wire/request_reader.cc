@@ -26,13 +26,35 @@ Result<size_t> RequestScanner::Scan(std::string_view bytes, const RequestLimits&
     return Error{Code::kProtocol,
                  Concat("opcode ", opcode, ", the highest known is ", kOpCount - 1)};
   }
+  const auto op = static_cast<Op>(opcode);
   const std::string_view layout = kLayouts[opcode];
+  const uint64_t most = limits.request_bytes_max;
   if (offset_ == 0) offset_ = 1;
   while (letter_ < layout.size()) {
-    stuck_ = false;
-    MUSTER_CHECK_OK(Field(layout[letter_], bytes, limits));
-    if (stuck_) return size_t{0};
-    ++letter_;
+    const char field = layout[letter_];
+    const size_t header = field == '4' ? 4 : 8;
+    if (offset_ > bytes.size() || bytes.size() - offset_ < header) return size_t{0};
+    uint64_t count = 1;  // of keys to come, where the field says so
+    uint64_t body = 0;
+    if (field == '*') {
+      count = LoadInt<uint64_t>(bytes.data() + offset_);
+      if (count > limits.keys_max) return TooLarge(op, "key count", count, limits.keys_max);
+      repeats_left_ = count;
+      repeat_from_ = letter_ + 1;
+    } else if (field != '4' && field != '8') {
+      body = LoadInt<uint64_t>(bytes.data() + offset_);
+      const bool is_key = field == 'k';
+      const uint64_t allowed = is_key ? limits.key_bytes_max : limits.value_bytes_max;
+      if (body > allowed) return TooLarge(op, is_key ? "key bytes" : "value bytes", body, allowed);
+    }
+    // Compared before they are added: limits that an operator has lifted must not let the sum wrap.
+    const uint64_t before = offset_ + header;
+    if (body > most || before > most - body) {
+      const uint64_t total = body > UINT64_MAX - before ? UINT64_MAX : before + body;
+      return TooLarge(op, "request bytes", total, most);
+    }
+    offset_ = before + body;
+    letter_ = count == 0 ? layout.size() : letter_ + 1;
     if (letter_ == layout.size() && repeats_left_ > 1) {
       --repeats_left_;
       letter_ = repeat_from_;
@@ -41,50 +63,13 @@ Result<size_t> RequestScanner::Scan(std::string_view bytes, const RequestLimits&
   return offset_ <= bytes.size() ? offset_ : size_t{0};
 }
 
-Status RequestScanner::Field(char field, std::string_view bytes, const RequestLimits& limits) {
-  const size_t header = field == '4' ? 4 : 8;
-  if (offset_ > bytes.size() || bytes.size() - offset_ < header) {
-    stuck_ = true;
-    return Ok();
-  }
-  const auto op = static_cast<Op>(bytes[0]);
-  if (field == '4' || field == '8') return Advance(op, header, 0, limits);
-  const auto number = LoadInt<uint64_t>(bytes.data() + offset_);
-  if (field == '*') {
-    if (number > limits.keys_max) return TooLarge(op, "key count", number, limits.keys_max);
-    MUSTER_CHECK_OK(Advance(op, header, 0, limits));
-    repeats_left_ = number;
-    repeat_from_ = letter_ + 1;
-    if (number == 0) letter_ = kLayouts[static_cast<uint8_t>(op)].size() - 1;  // nothing follows
-    return Ok();
-  }
-  const bool is_key = field == 'k';
-  const uint64_t allowed = is_key ? limits.key_bytes_max : limits.value_bytes_max;
-  if (number > allowed) {
-    return TooLarge(op, is_key ? "key bytes" : "value bytes", number, allowed);
-  }
-  return Advance(op, header, number, limits);
-}
-
-// Judged before it is added: limits that an operator has lifted must not make the sum wrap.
-Status RequestScanner::Advance(Op op, uint64_t header, uint64_t body, const RequestLimits& limits) {
-  const uint64_t most = limits.request_bytes_max;
-  const uint64_t before = offset_ + header;
-  if (body > most || before > most - body) {
-    const uint64_t total = body > UINT64_MAX - before ? UINT64_MAX : before + body;
-    return TooLarge(op, "request bytes", total, most);
-  }
-  offset_ = before + body;
-  return Ok();
-}
-
-Request RequestDecoder::Decode(std::string_view bytes) {
-  Request request{.op = static_cast<Op>(bytes[0])};
+void RequestDecoder::Decode(std::string_view bytes, Request& request) {
+  request.op = static_cast<Op>(bytes[0]);
   const std::string_view layout = kLayouts[static_cast<uint8_t>(bytes[0])];
   size_t at = 1;
   const auto blob = [&] {
     const auto size = LoadInt<uint64_t>(bytes.data() + at);
-    const std::string_view out = bytes.substr(at + 8, size);
+    const std::string_view out(bytes.data() + at + 8, size);  // the scanner has checked the size
     at += 8 + size;
     return out;
   };
@@ -101,19 +86,27 @@ Request RequestDecoder::Decode(std::string_view bytes) {
     request.keys = keys;
     request.values = values;
     if (hasher_) request.hashes = HashesOf(keys);
-    return request;
+    return;
   }
   for (const char field : layout) {
-    if (field == 'k') {
-      request.key = blob();
-      if (hasher_) request.hash = hasher_->Hash(request.key);
+    switch (field) {
+      case 'k':
+        request.key = blob();
+        if (hasher_) request.hash = hasher_->Hash(request.key);
+        break;
+      case 'v':
+        request.value = blob();
+        break;
+      case 'e':
+        request.expected = blob();
+        break;
+      case '4':
+        request.number = LoadInt<uint32_t>(bytes.data() + at);
+        break;
+      default:
+        request.number = LoadInt<int64_t>(bytes.data() + at);
     }
-    if (field == 'e') request.expected = blob();
-    if (field == 'v') request.value = blob();
-    if (field == '4') request.number = LoadInt<uint32_t>(bytes.data() + at);
-    if (field == '8') request.number = LoadInt<int64_t>(bytes.data() + at);
   }
-  return request;
 }
 
 std::span<std::string_view> RequestDecoder::NewList(size_t count) {
@@ -141,16 +134,6 @@ void RequestDecoder::Clear() {
   long_lists_.clear();
   short_hashes_used_ = 0;
   long_hashes_.clear();
-}
-
-bool ListReader::IsList(std::string_view bytes) {
-  const auto opcode = static_cast<uint8_t>(bytes[0]);
-  return opcode < kOpCount && kLayouts[opcode].starts_with('*');
-}
-
-std::optional<uint64_t> ListReader::CountIn(std::string_view bytes) {
-  if (bytes.size() < 9 || !IsList(bytes)) return std::nullopt;
-  return LoadInt<uint64_t>(bytes.data() + 1);
 }
 
 Result<size_t> ListReader::EndOfBlob(std::string_view bytes, size_t at, bool is_key) const {

@@ -12,10 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/limits.h"
 #include "base/result.h"
 #include "core/store/key_table.h"
 #include "core/store/request.h"
+#include "wire/layout.h"
 
 namespace muster::wire {
 
@@ -43,14 +45,10 @@ class RequestScanner {
   size_t known_bytes() const { return offset_; }
 
  private:
-  Status Field(char field, std::string_view bytes, const RequestLimits& limits);
-  Status Advance(Op op, uint64_t header, uint64_t body, const RequestLimits& limits);
-
   size_t offset_ = 0;  // where the next field starts; beyond the bytes while a blob is incomplete
   size_t letter_ = 0;  // index of that field in the layout
   size_t repeat_from_ = 0;  // letter after '*'
   uint64_t repeats_left_ = 0;
-  bool stuck_ = false;  // the field's own header is incomplete
 };
 
 /// Takes a complete request (as the scanner found it) apart. Keeps the memory behind Request::keys
@@ -61,7 +59,13 @@ class RequestDecoder {
   /// Gives the requests their hashes, too.
   explicit RequestDecoder(const KeyHasher& hasher) : RequestDecoder() { hasher_ = hasher; }
 
-  Request Decode(std::string_view bytes);
+  /// Into `request`, which is new.
+  void Decode(std::string_view bytes, Request& request);
+  Request Decode(std::string_view bytes) {
+    Request request;
+    Decode(bytes, request);
+    return request;
+  }
   void Clear();
 
  private:
@@ -90,8 +94,10 @@ class ListReader {
   explicit ListReader(const RequestLimits& limits) : limits_(limits) {}
 
   /// Whether `bytes` begin a request with a list, and of how many keys, as far as that has come.
-  static std::optional<uint64_t> CountIn(std::string_view bytes);
-  static bool IsList(std::string_view bytes);
+  static std::optional<uint64_t> CountIn(std::string_view bytes) {
+    if (bytes.size() < 9 || !IsList(static_cast<uint8_t>(bytes[0]))) return std::nullopt;
+    return LoadInt<uint64_t>(bytes.data() + 1);
+  }
 
   /// `bytes` go on where the last call stopped, which is never within a key or a value. Reads at
   /// most `keys_max` keys into `keys` and `values` (empty, but for MULTI_SET), as views of `bytes`.
@@ -103,6 +109,9 @@ class ListReader {
   uint64_t total() const { return total_; }
 
  private:
+  static bool IsList(uint8_t opcode) {
+    return opcode < kOpCount && !kLayouts[opcode].empty() && kLayouts[opcode][0] == '*';
+  }
   /// Where the blob at `at` ends; 0 if not even its header is there.
   Result<size_t> EndOfBlob(std::string_view bytes, size_t at, bool is_key) const;
 

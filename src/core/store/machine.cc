@@ -26,15 +26,6 @@ StoreMachine::StoreMachine(const StoreMachineOptions& options)
 
 StoreMachine::~StoreMachine() { account_.Subtract(charged_); }
 
-HashedKey StoreMachine::KeyOf(const Request& request) const {
-  return {request.key, request.hash != 0 ? request.hash : hasher_.Hash(request.key)};
-}
-
-HashedKey StoreMachine::KeyAt(const Request& request, size_t index) const {
-  const std::string_view key = request.keys[index];
-  return {key, request.hashes.empty() ? hasher_.Hash(key) : request.hashes[index]};
-}
-
 Reply StoreMachine::Step(ClientId client, const Request& request, Instant now, Released& released) {
   now_ = now;
   if (!garbage_.empty()) garbage_ = Garbage();

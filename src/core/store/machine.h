@@ -208,8 +208,13 @@ class StoreMachine {
   void EraseMember(Scopes::Member& member);
   void Discard(Value value);
   void Charge(size_t before, size_t after);
-  HashedKey KeyOf(const Request& request) const;
-  HashedKey KeyAt(const Request& request, size_t index) const;
+  HashedKey KeyOf(const Request& request) const {
+    return {request.key, request.hash != 0 ? request.hash : hasher_.Hash(request.key)};
+  }
+  HashedKey KeyAt(const Request& request, size_t index) const {
+    const std::string_view key = request.keys[index];
+    return {key, request.hashes.empty() ? hasher_.Hash(key) : request.hashes[index]};
+  }
   /// The stored counter; 0 where there is none (null). Otherwise why the value cannot be counted.
   Reply ReadCounter(const Entry* entry) const;
   bool StoreCounter(Entry* entry, const HashedKey& key, int64_t value, Released& released);
