@@ -201,6 +201,12 @@ class Node(Victim):
         """As the others are told, but for the random number at its end."""
         return f"{self.machine.address}_{self.pid}_"
 
+    def is_spare_of(self, number):
+        """Whether this is what it waits for now: it says so on standard error whenever that changes."""
+        with open(self._errors, encoding="utf-8", errors="replace") as lines:
+            last = lines.read().rpartition("muster: ")[2]
+        return last.startswith(f"a spare: round {number} is full")
+
     def introduces(self):
         return {**super().introduces(), "node": self.node_name}
 
