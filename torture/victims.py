@@ -202,10 +202,8 @@ class Node(Victim):
         return f"{self.machine.address}_{self.pid}_"
 
     def is_spare_of(self, number):
-        """Whether this is what it waits for now: it says so on standard error whenever that changes."""
         with open(self._errors, encoding="utf-8", errors="replace") as lines:
-            last = lines.read().rpartition("muster: ")[2]
-        return last.startswith(f"a spare: round {number} is full")
+            return last_is_a_spare_of(lines.read(), number)
 
     def introduces(self):
         return {**super().introduces(), "node": self.node_name}
@@ -214,6 +212,11 @@ class Node(Victim):
         if status in (1, 4) and "too many open files" in errors.lower():
             return True  # it could not open its log, reach the store of its round, or serve its workers; and said why
         return self._run.backend == "c10d" and status in self.C10D_MAY_END
+
+
+def last_is_a_spare_of(errors, number):
+    """Whether a node waits as a spare of that round. It writes what it waits for whenever that changes."""
+    return errors.rpartition("muster: ")[2].startswith(f"a spare: round {number} is full")
 
 
 def await_end(victims, seconds):
