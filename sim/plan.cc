@@ -251,9 +251,8 @@ Plan Draw(uint64_t seed, const Wishes& wishes) {
       std::max<Duration>(plan.join_timeout, plan.settings.last_call * (plan.nodes + 2));
   Faults faults = DrawFaults(draw, plan.driver);
   Drawer aside(seed ^ 0x5133b);
-  // PyTorch's nodes do not survive it. Those on etcd notice when they next look at their lease: the
-  // check that a lease is over knows no such delay yet.
-  faults.suspend = aside.OneIn(4) && plan.driver != Driver::kMixed && plan.driver != Driver::kEtcd;
+  // PyTorch's nodes do not survive it.
+  faults.suspend = aside.OneIn(4) && plan.driver != Driver::kMixed;
   if (aside.OneIn(2) && wishes.faults && plan.driver == Driver::kCoordinator) {
     plan.looks_every = aside.Ms(200, 5'000);
     // So that nodes stop waiting beside a round whose members have not looked yet.

@@ -96,6 +96,21 @@ void SimProcess::Resume() {
     suspended_for_ += scheduler_.now() - *since;
   // Events of the same moment that others cause come after these.
   for (Work& work : std::exchange(held_, {})) DoAt(scheduler_.now(), std::move(work));
+  // After what came meanwhile: a system promises no order.
+  for (const auto& alarm : alarms_) DoAt(scheduler_.now(), [this, alarm] { Ring(alarm); });
+}
+
+void SimProcess::Add(const std::shared_ptr<Alarm>& alarm) {
+  std::erase_if(alarms_, [](const auto& each) { return each.expired(); });
+  alarms_.push_back(alarm);
+  DoAt(ToWorld(alarm->when), [this, weak = std::weak_ptr(alarm)] { Ring(weak); });
+}
+
+void SimProcess::Ring(const std::weak_ptr<Alarm>& alarm) {
+  const auto due = alarm.lock();
+  if (!due || !due->ring || Now() < due->when) return;
+  std::erase_if(alarms_, [&](const auto& each) { return each.lock() == due; });
+  std::exchange(due->ring, nullptr)();  // may destroy the alarm
 }
 
 void SimProcess::Kill(Network::Ending ending) {
@@ -318,6 +333,12 @@ struct LoopTimer final : public Timer {
   std::shared_ptr<std::function<void()>> tick;
 };
 
+struct LoopAlarm final : public Timer {
+  explicit LoopAlarm(std::shared_ptr<SimProcess::Alarm> its) : alarm(std::move(its)) {}
+  ~LoopAlarm() override { alarm->ring = nullptr; }
+  std::shared_ptr<SimProcess::Alarm> alarm;
+};
+
 void TickLater(SimProcess& process, Duration period,
                const std::shared_ptr<std::function<void()>>& tick) {
   process.RingAt(process.ToWorld(process.Now() + period), [&process, period, tick] {
@@ -366,6 +387,12 @@ std::unique_ptr<Timer> SimLoop::Every(Duration period, std::function<void()> tic
   auto shared = std::make_shared<std::function<void()>>(std::move(tick));
   TickLater(process_, period, shared);
   return std::make_unique<LoopTimer>(shared);
+}
+
+std::unique_ptr<Timer> SimLoop::At(Instant when, std::function<void()> ring) {
+  auto alarm = std::make_shared<SimProcess::Alarm>(SimProcess::Alarm{when, std::move(ring)});
+  process_.Add(alarm);
+  return std::make_unique<LoopAlarm>(std::move(alarm));
 }
 
 }  // namespace muster::sim

@@ -41,7 +41,8 @@ class SimProcess final : public Surroundings {
   void Suspend();
   void Resume();
   /// The monotonic clock shows so much more at once, as after a suspend that was longer than the
-  /// world has been waiting for. Timers that are set ring when they would have.
+  /// world has been waiting for. Timers that are set ring when they would have, alarms when the
+  /// process goes on.
   void LeapClock(Duration by) { error_.start += by; }
   /// For how long it was suspended, all in all.
   Duration suspended_for() const { return suspended_for_; }
@@ -96,6 +97,14 @@ class SimProcess final : public Surroundings {
                          });
   }
 
+  /// Rings once, when the monotonic clock shows `when`; the clock goes on while the process is
+  /// suspended. Whoever owns it ends it.
+  struct Alarm {
+    Instant when;
+    std::function<void()> ring;
+  };
+  void Add(const std::shared_ptr<Alarm>& alarm);
+
   // --- For what blocks, inside a thread of this process.
 
   class Strand;
@@ -124,6 +133,7 @@ class SimProcess final : public Surroundings {
  private:
   void Run(Strand& strand);
   void ReapStrands();
+  void Ring(const std::weak_ptr<Alarm>& alarm);
 
   Scheduler& scheduler_;
   Network& network_;
@@ -141,6 +151,7 @@ class SimProcess final : public Surroundings {
   Strand* current_ = nullptr;
   std::vector<std::unique_ptr<Strand>> strands_;
   std::vector<Work> held_;  // until the process goes on
+  std::vector<std::weak_ptr<Alarm>> alarms_;
   std::unique_ptr<Clock> clock_;
   std::unique_ptr<Dialer> dialer_;
 };
@@ -155,6 +166,7 @@ class SimLoop final : public Loop {
   bool IsCurrent() const override { return true; }
   void Post(std::function<void()> work) override;
   std::unique_ptr<Timer> Every(Duration period, std::function<void()> tick) override;
+  std::unique_ptr<Timer> At(Instant when, std::function<void()> ring) override;
   /// Its thread does not get to run before then.
   void BeLate(WorldTime until) { late_until_ = until; }
   bool IsLate() const { return process_.scheduler().now() < late_until_; }

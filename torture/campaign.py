@@ -197,8 +197,8 @@ class Episode:
 
     # --- Rest: all is well, or should be
 
-    def _rest(self, fleet, what):
-        took = fleet.converge(lambda: self._check(fleet))
+    def _rest(self, fleet, what, steady_s=0.0):
+        took = fleet.converge(lambda: self._check(fleet), steady_s)
         self._check(fleet)
         if took is None:
             stands = fleet.status() if fleet.server.alive else "nothing"
@@ -213,6 +213,8 @@ class Episode:
 
     def _end(self, fleet):
         if self._closes:
+            if fleet.run.settles_s:
+                self._rest(fleet, "the last strike", fleet.run.settles_s)
             self._close(fleet)
         left = fleet.end()
         if left:

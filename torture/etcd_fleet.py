@@ -7,6 +7,7 @@ import shutil
 from torture import promises
 from torture.fleet import Fleet, Run
 from torture.invariants import Rules
+from torture.losses import stands_in
 from torture.victims import Victim, await_end
 
 MEMBERS = ("etcd-0", "etcd-1", "etcd-2")
@@ -36,6 +37,10 @@ class EtcdRun(Run):
     @property
     def recovery_s(self):
         return promises.ETCD_RECOVERY_S
+
+    @property
+    def settles_s(self):
+        return promises.ETCD_SETTLED_S
 
     @property
     def rules(self):
@@ -73,6 +78,12 @@ class EtcdFleet(Fleet):
     @property
     def victims(self):
         return [*(member for member in self.members if member.wanted), *super().victims]
+
+    def is_confirmed(self, number):
+        """A node that is in no round may also not have been started yet, or have lost its lease. A leader does not know
+        that before the lease has ended: the node itself does."""
+        living = [(node, self.story().lives[node.name, node.life]) for node in self.nodes]
+        return all(stands_in(events, float("inf")) == number or node.is_spare_of(number) for node, events in living)
 
     def newcomer_is_refused(self):
         """The end is known as long as somebody is there who was told of it; and they go when they have been."""

@@ -42,6 +42,11 @@ class Run:
         return promises.RECOVERY_S if self.store == "muster" else promises.C10D_RECOVERY_S
 
     @property
+    def settles_s(self):
+        """For how long all must have been in one round before somebody closes the rendezvous."""
+        return 0.0
+
+    @property
     def rules(self):
         return Rules(self.min_nodes, self.max_nodes, tells_losses=self.store == "muster")
 
@@ -94,16 +99,18 @@ class Fleet:
 
     # --- One round of all
 
-    def converge(self, check):
-        """Waits until all nodes are in one complete round, those above the maximum spares. Returns how long that took,
-        or None: the promised time has passed. Calls `check` every now and then."""
-        began = time.monotonic()
-        checked = began
+    def converge(self, check, steady_s=0.0):
+        """Waits until all nodes are in one complete round, those above the maximum spares, and stay so for `steady_s`.
+        Returns how long it took them, or None: the promised time has passed. Calls `check` every now and then."""
+        began = checked = time.monotonic()
+        since = None  # when they began to be
         while time.monotonic() - began < self.run.recovery_s:
             self.wait(0.1)
-            if self._all_in_one_round():
-                return time.monotonic() - began
-            if time.monotonic() - checked > 1:
+            now = time.monotonic()
+            since = (since or now) if self._all_in_one_round() else None
+            if since is not None and now - since >= steady_s:
+                return since - began
+            if now - checked > 1:
                 check()
                 checked = time.monotonic()
         return None
@@ -113,7 +120,11 @@ class Fleet:
 
     def is_in_place(self):
         number = one_round_of_all(self.story(), [(node.name, node.life) for node in self.nodes])
-        return number is not None and (self.run.store != "muster" or self.server_says_so(number))
+        return number is not None and self.is_confirmed(number)
+
+    def is_confirmed(self, number):
+        """Whether nodes that are in no round are spares beside it. (c10d and file have no spares.)"""
+        return self.run.store != "muster" or self.server_says_so(number)
 
     def server_says_so(self, number):
         stands = self.status()

@@ -59,6 +59,10 @@ RECOVERY_S = FAULT_S_MAX + CONNECT_S + PAUSE_S + WINDOW_S + 2 * LAST_CALL_S + LO
 # rank 0 that has died; the dead are forgotten when their window has passed.
 C10D_RECOVERY_S = RECOVERY_S + 2 * C10D_READ_S + C10D_INTERVAL_S * C10D_ATTEMPTS
 
+# A run in etcd is closed for the nodes that are registered then (docs/etcd.md). One that a fault has cut off from etcd
+# looks as before until its lease ends by its own clock; if it still does after this, it has renewed its lease since.
+ETCD_SETTLED_S = ETCD_LEASE_S + 1
+
 # In etcd: members find each other again, nodes find them, and the dead are forgotten when their leases have ended.
 ETCD_RECOVERY_S = RECOVERY_S + ETCD_AFTERMATH_S + ETCD_NOTICED_S
 

@@ -73,7 +73,8 @@ class Clocks:
             return ()
         self.set(name, 0)
         return ("env", f"LD_PRELOAD={self._library}", f"FAKETIME_TIMESTAMP_FILE={self._folder}/clock-{name}",
-                "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1")
+                "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
+                "FAKETIME_FORCE_MONOTONIC_FIX=0")  # or waits on the monotonic clock end at once, with newer glibcs
 
 
 class Site:

@@ -201,6 +201,10 @@ class Node(Victim):
         """As the others are told, but for the random number at its end."""
         return f"{self.machine.address}_{self.pid}_"
 
+    def is_spare_of(self, number):
+        with open(self._errors, encoding="utf-8", errors="replace") as lines:
+            return last_is_a_spare_of(lines.read(), number)
+
     def introduces(self):
         return {**super().introduces(), "node": self.node_name}
 
@@ -208,6 +212,11 @@ class Node(Victim):
         if status in (1, 4) and "too many open files" in errors.lower():
             return True  # it could not open its log, reach the store of its round, or serve its workers; and said why
         return self._run.backend == "c10d" and status in self.C10D_MAY_END
+
+
+def last_is_a_spare_of(errors, number):
+    """Whether a node waits as a spare of that round. It writes what it waits for whenever that changes."""
+    return errors.rpartition("muster: ")[2].startswith(f"a spare: round {number} is full")
 
 
 def await_end(victims, seconds):

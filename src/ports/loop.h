@@ -29,7 +29,12 @@ class Loop {
   virtual void Post(std::function<void()> work) = 0;
 
   /// Calls `tick` every `period`, first after one period. Loop thread only.
+  /// While the machine is suspended the period stands still: the next tick is late by that time.
   virtual std::unique_ptr<Timer> Every(Duration period, std::function<void()> tick) = 0;
+
+  /// Calls `ring` once, when Now() has reached `when`, however much of that time the machine was
+  /// suspended; if it wakes up later than that, at once. Loop thread only.
+  virtual std::unique_ptr<Timer> At(Instant when, std::function<void()> ring) = 0;
 };
 
 }  // namespace muster

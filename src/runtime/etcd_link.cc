@@ -132,8 +132,10 @@ void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
   notice_watch_.Begin(keys_.Notice(options_.hello.node), session_ + 1);
   leader_watch_.Begin(keys_.Leader(), session_ + 1);
   Renew(lease_until_);
-  keeper_ = loop_.Every(std::min(ttl_ / 4, options_.hello.settings.keep_alive_interval),
-                        [this] { KeepAlive(); });
+  const Duration period = std::min(ttl_ / 4, options_.hello.settings.keep_alive_interval);
+  keeper_ = loop_.Every(period, [this] { KeepAlive(); });
+  // etcd took long to grant it, or to register us: at the first tick it might be over.
+  if (lease_until_ - loop_.Now() < ttl_ - period) KeepAlive();
   const auto& leader = answer->results[1].pairs;
   if (!leader.empty() && !IsLeaders(leader.front())) return;
   if (leader.empty()) CampaignSoon();
@@ -148,17 +150,28 @@ void EtcdLink::Opened() {
 
 void EtcdLink::Renew(Instant until) {
   lease_until_ = until;
-  const Duration left = lease_until_ - loop_.Now();
-  if (left <= 0s) return LoseLease("its lease was not renewed in time");
-  expiry_ = loop_.Every(left, [this] {
+  if (IsOver()) return;
+  if (!expiry_) AwaitExpiry();
+}
+
+// Set anew only when it rings: most leases are renewed long before.
+void EtcdLink::AwaitExpiry() {
+  expiry_ = loop_.At(lease_until_, [this] {
+    if (loop_.Now() < lease_until_) return AwaitExpiry();
     MUSTER_ETCD_PROBE("a node gave itself up, for its lease was over");
     LoseLease(Concat("its lease was not renewed for ", Milliseconds(ttl_), " ms"));
   });
 }
 
+bool EtcdLink::IsOver() {
+  if (loop_.Now() < lease_until_) return false;
+  LoseLease("its lease was not renewed in time");
+  return true;
+}
+
 void EtcdLink::KeepAlive() {
+  if (IsOver()) return;
   const Instant asked_at = loop_.Now();
-  if (asked_at >= lease_until_) return LoseLease("its lease was not renewed in time");
   etcd_->KeepAlive(lease_, lease_until_ - asked_at,
                    lifetime_.Guard([this, asked_at](Result<Duration> left) {
                      if (left) {

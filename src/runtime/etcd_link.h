@@ -93,6 +93,10 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   void Opened();
   void KeepAlive();
   void Renew(Instant until);
+  void AwaitExpiry();
+  /// Whether the lease's time is over: then the place is lost, too. Before anything that etcd said
+  /// is acted upon: the node may just have been woken up.
+  bool IsOver();
   /// Out of everything, and begins anew.
   void LoseLease(const std::string& why);
   /// The lease, which is ours no more.

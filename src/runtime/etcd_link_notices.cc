@@ -39,10 +39,9 @@ void EtcdLink::KeyWatch::Begin(const std::string& key, int64_t revision) {
 }
 
 void EtcdLink::KeyWatch::OnChanges(const std::vector<EtcdChange>& changes) {
-  // After a long stop this may be heard before the timer is.
-  if (link_.loop_.Now() >= link_.lease_until_) {
+  if (link_.IsOver()) {
     MUSTER_ETCD_PROBE("a node was told something when its lease was over");
-    return link_.LoseLease("its lease was not renewed in time");
+    return;
   }
   for (const EtcdChange& change : changes) {
     if (!watch_) return;  // what was heard has ended it
@@ -65,6 +64,7 @@ void EtcdLink::Commit(EtcdTransaction transaction,
   etcd_->Commit(
       std::move(transaction), kPatience,
       lifetime_.Guard([this, known = known_, then = std::move(then)](Result<EtcdAnswer> answer) {
+        if (IsOver()) return;
         // Answers may overtake each other: it is about what was known when we asked.
         if (answer && answer->revision < known.revision && !IsBlind()) {
           return GoneBack(

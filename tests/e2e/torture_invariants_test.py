@@ -9,6 +9,7 @@ sys.path.insert(0, os.environ["MUSTER_SOURCE_DIR"])
 
 from torture import invariants, job_invariants, losses, promises  # noqa: E402
 from torture.events import Event  # noqa: E402
+from torture.victims import last_is_a_spare_of  # noqa: E402
 
 RULES = invariants.Rules(min_nodes=2, max_nodes=3)
 
@@ -458,6 +459,15 @@ class Progress(StoryTeller):
             self.round(f"node-{rank}", 3, rank, world_size=3)
         self.tell("node-3", "joining")
         self.assertEqual(self.stands([(f"node-{number}", 1) for number in range(4)]), 3)
+
+    def test_in_etcd_a_spare_has_to_say_so(self):
+        spare = "muster: a spare: round 3 is full with 5 nodes; waits without limit for one of them to leave\n"
+        out = "muster: waiting for the backend to say how the rendezvous 'x' stands: etcd is out of reach\n"
+        self.assertTrue(last_is_a_spare_of(out + spare, 3))
+        self.assertFalse(last_is_a_spare_of(spare, 4), "it was one of an earlier round")
+        self.assertFalse(last_is_a_spare_of(spare, 30))
+        self.assertFalse(last_is_a_spare_of(spare + out, 3), "it has lost its lease, or its connection")
+        self.assertFalse(last_is_a_spare_of("", 3), "it is just being started")
 
 
 class JobTeller(StoryTeller):

@@ -4,12 +4,15 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <functional>
+#include <future>
+#include <memory>
 #include <string_view>
 
 #include "adapters/posix/owned_fd.h"
@@ -73,6 +76,72 @@ TEST(PosixClockTest, SoDoesThatOfALoopAndBothAgree) {
     return verdict;
   });
   EXPECT_EQ(outcome, 0);
+}
+
+TEST(UvAlarmTest, RingsWhenItsClockIsThere) {
+  const int outcome = AfterASuspension([] {
+    auto thread = UvThread::Open();
+    if (!thread) return 1;
+    UvLoop& loop = (*thread)->loop();
+    std::promise<Instant> rung;
+    std::unique_ptr<Timer> alarm;
+    Instant when{};
+    (*thread)->RunAndWait([&] {
+      when = loop.Now() + 30ms;
+      alarm = loop.At(when, [&] {
+        alarm.reset();  // it may end itself
+        rung.set_value(loop.Now());
+      });
+    });
+    auto future = rung.get_future();
+    if (future.wait_for(20s) != std::future_status::ready) return 2;
+    return future.get() >= when ? 0 : 3;
+  });
+  EXPECT_EQ(outcome, 0);
+}
+
+TEST(UvAlarmTest, WhatIsPastRingsOnceAndWhatIsDestroyedNever) {
+  auto thread = UvThread::Open();
+  ASSERT_TRUE(thread);
+  UvLoop& loop = (*thread)->loop();
+  int rings = 0;
+  bool destroyed_rang = false;
+  std::promise<void> later;
+  std::unique_ptr<Timer> past;
+  std::unique_ptr<Timer> last;
+  (*thread)->RunAndWait([&] {
+    past = loop.At(Instant{}, [&] { ++rings; });
+    loop.At(loop.Now() + 5ms, [&] { destroyed_rang = true; });
+    last = loop.At(loop.Now() + 50ms, [&] { later.set_value(); });
+  });
+  later.get_future().wait();
+  (*thread)->RunAndWait([&] {
+    past.reset();
+    last.reset();
+  });
+  EXPECT_EQ(rings, 1);
+  EXPECT_FALSE(destroyed_rang);
+}
+
+// As a node does whose limit of descriptors somebody else uses up.
+TEST(UvAlarmTest, RingsAlsoWhereNoDescriptorIsLeft) {
+  auto thread = UvThread::Open();
+  ASSERT_TRUE(thread);
+  UvLoop& loop = (*thread)->loop();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  std::promise<void> rung;
+  std::unique_ptr<Timer> alarm;
+  (*thread)->RunAndWait([&] {
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    alarm = loop.At(loop.Now() + 5ms, [&] {
+      alarm.reset();
+      rung.set_value();
+    });
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  });
+  rung.get_future().wait();
 }
 
 }  // namespace

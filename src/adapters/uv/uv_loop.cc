@@ -1,11 +1,14 @@
 #include "adapters/uv/uv_loop.h"
 
+#include <sys/timerfd.h>
+
 #include <algorithm>
 #include <future>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "adapters/posix/owned_fd.h"
 #include "adapters/posix/posix_clock.h"
 #include "base/assert.h"
 #include "base/text.h"
@@ -46,6 +49,63 @@ class UvTimer final : public Timer {
     uv_timer_t handle{};
     std::function<void()> tick{};
   };
+  Shot* shot_;
+};
+
+// A timer of the kernel's on CLOCK_BOOTTIME, which libuv has not.
+class UvAlarm final : public Timer {
+ public:
+  /// Null: no descriptor is left, or no memory for it.
+  static std::unique_ptr<UvAlarm> Open(UvLoop& loop, Instant when,
+                                       const std::function<void()>& ring) {
+    auto shot = std::make_unique<Shot>(
+        Shot{.loop = loop,
+             .clock = OwnedFd(timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC)),
+             .when = when,
+             .ring = ring});
+    if (!shot->clock.is_open()) return nullptr;
+    if (uv_poll_init(loop.raw(), &shot->handle, shot->clock.get()) != 0) return nullptr;
+    return std::unique_ptr<UvAlarm>(new UvAlarm(shot.release()));
+  }
+  ~UvAlarm() override {
+    uv_close(reinterpret_cast<uv_handle_t*>(&shot_->handle),
+             [](uv_handle_t* handle) { delete static_cast<Shot*>(handle->data); });
+  }
+
+ private:
+  struct Shot {
+    uv_poll_t handle{};
+    UvLoop& loop;
+    OwnedFd clock;
+    const Instant when;
+    const std::function<void()> ring;
+  };
+
+  explicit UvAlarm(Shot* shot) : shot_(shot) {
+    shot->handle.data = shot;
+    Set(*shot);
+    uv_poll_start(&shot->handle, UV_READABLE, [](uv_poll_t* handle, int, int) {
+      Shot& due = *static_cast<Shot*>(handle->data);
+      due.loop.CountSuspension();
+      // The loop's clock counts whole milliseconds, and may be one behind.
+      if (due.loop.Now() < due.when) return Set(due);
+      uv_poll_stop(handle);
+      // It may destroy the alarm, and with it the function that is running.
+      const std::function<void()> keep = due.ring;
+      keep();
+    });
+  }
+
+  // Relative: libraries that shift the wall clock take each absolute time for one of that clock.
+  static void Set(const Shot& shot) {
+    const Duration left = std::max<Duration>(shot.when - BootTime(), std::chrono::milliseconds(1));
+    const auto whole = std::chrono::duration_cast<std::chrono::seconds>(left);
+    itimerspec spec{};
+    spec.it_value.tv_sec = whole.count();
+    spec.it_value.tv_nsec = (left - whole).count();
+    MUSTER_ASSERT(timerfd_settime(shot.clock.get(), 0, &spec, nullptr) == 0);
+  }
+
   Shot* shot_;
 };
 
@@ -112,13 +172,17 @@ Instant UvLoop::Now() const {
   const std::chrono::milliseconds turn(uv_now(&loop_));
   if (turn - suspended_seen_at_ >= kSuspendedLook) {
     suspended_seen_at_ = turn;
-    // In this order: what passes between the two makes the difference too small for once, never
-    // too large for ever.
-    const Duration since_boot = BootTime().since_start;
-    const Duration awake = std::chrono::nanoseconds(uv_hrtime());
-    suspended_ = std::max(since_boot - awake, suspended_);
+    CountSuspension();
   }
   return Instant{turn + suspended_};
+}
+
+void UvLoop::CountSuspension() const {
+  // In this order: what passes between the two makes the difference too small for once, never
+  // too large for ever.
+  const Duration since_boot = BootTime().since_start;
+  const Duration awake = std::chrono::nanoseconds(uv_hrtime());
+  suspended_ = std::max(since_boot - awake, suspended_);
 }
 
 void UvLoop::Post(std::function<void()> work) {
@@ -142,6 +206,17 @@ void UvLoop::RunPosted() {
 std::unique_ptr<Timer> UvLoop::Every(Duration period, std::function<void()> tick) {
   MUSTER_ASSERT(IsCurrent());
   return std::make_unique<UvTimer>(&loop_, period, std::move(tick));
+}
+
+std::unique_ptr<Timer> UvLoop::At(Instant when, std::function<void()> ring) {
+  MUSTER_ASSERT(IsCurrent());
+  if (auto alarm = UvAlarm::Open(*this, when, ring)) return alarm;
+  // A timer that does not count suspensions is better than none.
+  const Duration left = std::max<Duration>(when - Now(), Duration::zero());
+  return Every(left + std::chrono::milliseconds(1),
+               [spent = std::make_shared<bool>(false), ring = std::move(ring)] {
+                 if (!std::exchange(*spent, true)) ring();
+               });
 }
 
 UvThread::UvThread(std::unique_ptr<UvLoop> loop)

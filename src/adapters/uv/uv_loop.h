@@ -35,6 +35,10 @@ class UvLoop final : public Loop {
   bool IsCurrent() const override { return std::this_thread::get_id() == thread_.load(); }
   void Post(std::function<void()> work) override;
   std::unique_ptr<Timer> Every(Duration period, std::function<void()> tick) override;
+  std::unique_ptr<Timer> At(Instant when, std::function<void()> ring) override;
+
+  /// Now() includes each suspension that ended before this call. Loop thread only.
+  void CountSuspension() const;
 
   uv_loop_t* raw() { return &loop_; }
 
