@@ -81,11 +81,11 @@ void CheckRecord(const FailureRecord& record) {
 }
 
 void CheckReports(const std::vector<FailureRecord>& records) {
-  const size_t root = RootCause(records, RootCauseRule::kFirstSeen);
+  const size_t root = RootCause(records);
   FUZZ_CHECK(root < records.size());
-  FUZZ_CHECK(RootCause(records, RootCauseRule::kByTimestamp) < records.size());
   for (const FailureRecord& record : records) {
     FUZZ_CHECK(record.was_told || !records[root].was_told);
+    FUZZ_CHECK(!WroteBefore(record, records[root]));
   }
   const std::string report = FailureReport("train.py", records, root, Noon);
   FUZZ_CHECK(report.starts_with("ChildFailedError: rank "));
@@ -114,6 +114,7 @@ FailureRecord RecordFrom(Input& input) {
   record.code = static_cast<ExitCode>(input.Number<int32_t>());
   record.time_seconds = input.Number<int64_t>();
   record.order = static_cast<int8_t>(input.Byte());
+  record.error_time = static_cast<int8_t>(input.Byte());
   record.was_told = input.Flag();
   record.is_trace = input.Flag();
   record.rank = record.local_rank = record.pid = input.Byte();

@@ -215,9 +215,11 @@ Result<std::vector<WorkerCommand>> Launcher::Prepare(const Placement& place, int
 void Launcher::OnStarted(size_t, int64_t) {}
 void Launcher::OnEnded(size_t, int64_t, ExitCode) {}
 
-std::string Launcher::DescribeFailure(const WorkerFailure& failure) {
+std::string Launcher::DescribeCause(const std::vector<WorkerFailure>& failures) {
+  const WorkerFailure& failure = failures.front();
+  if (failure.told_at) return "";
   return Concat("worker ", failure.worker, " of node ", index_, ", pid ", process_.process_id(),
-                ", code ", failure.code, " at ", Now().count());
+                ", code ", failure.code, " at ", failure.at.since_start.count());
 }
 
 void Launcher::OnAttemptOver(const std::vector<WorkerFailure>& failures) {

@@ -56,7 +56,7 @@ class Launcher final : private AgentHost {
   Result<std::vector<WorkerCommand>> Prepare(const Placement& place, int64_t restarts) override;
   void OnStarted(size_t worker, int64_t pid) override;
   void OnEnded(size_t worker, int64_t pid, ExitCode code) override;
-  std::string DescribeFailure(const WorkerFailure& failure) override;
+  std::string DescribeCause(const std::vector<WorkerFailure>& failures) override;
   void OnAttemptOver(const std::vector<WorkerFailure>& failures) override;
   void Say(const std::string& line) override;
 

@@ -1,5 +1,6 @@
 #include "cli/job_report.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -44,14 +45,17 @@ struct Failures {
 
 Failures Gather(const JobHost& host, const std::string& failure_elsewhere) {
   Failures all{.records = host.failures(), .files = host.error_files()};
-  if (!all.records.empty()) all.root = RootCause(all.records, RootCauseRule::kFirstSeen);
+  if (!all.records.empty()) all.root = RootCause(all.records);
   if (!failure_elsewhere.empty()) {
     auto other = FailureFromJson(failure_elsewhere);
     Tell(other ? Ok() : Status(other.error()));
-    if (other) {
+    const bool is_ours = other && std::ranges::find(all.records, other->rank,
+                                                    &FailureRecord::rank) != all.records.end();
+    if (other && !is_ours) {
+      const bool is_later = !all.records.empty() && WroteBefore(all.records[all.root], *other);
       all.records.insert(all.records.begin(), std::move(*other));
       all.files.insert(all.files.begin(), std::nullopt);
-      all.root = 0;
+      all.root = is_later ? all.root + 1 : 0;
     }
   }
   all.has_cause = !all.records.empty() && !all.records[all.root].was_told;

@@ -80,7 +80,9 @@ void Agent::Do(const AgentAction& action) {
       return;
     case AgentAction::Kind::kTellFailure:
       MUSTER_ASSERT(!machine_.failures().empty());
-      return attendant_.TellFailure(host_.DescribeFailure(machine_.failures().front()));
+      if (std::string cause = host_.DescribeCause(machine_.failures()); !cause.empty())
+        attendant_.TellFailure(std::move(cause));
+      return;
     case AgentAction::Kind::kSweep:
       runner_.Sweep();
       return host_.OnAttemptOver(machine_.failures());

@@ -29,8 +29,8 @@ class AgentHost {
   virtual Result<std::vector<WorkerCommand>> Prepare(const Placement& place, int64_t restarts) = 0;
   virtual void OnStarted(size_t worker, int64_t pid) = 0;
   virtual void OnEnded(size_t worker, int64_t pid, ExitCode code) = 0;
-  /// What the other nodes are told about this one, where nobody has failed before.
-  virtual std::string DescribeFailure(const WorkerFailure& failure) = 0;
+  /// The cause of these failures, as the other nodes are told it; empty: there are only victims.
+  virtual std::string DescribeCause(const std::vector<WorkerFailure>& failures) = 0;
   /// No worker is left. `failures` of the attempt, in the order in which they were seen.
   virtual void OnAttemptOver(const std::vector<WorkerFailure>& failures) = 0;
   virtual void Say(const std::string& line) = 0;

@@ -7,6 +7,7 @@
 #include "base/planted.h"
 #include "base/probe.h"
 #include "base/text.h"
+#include "launch/failure_json.h"
 #include "launch/rank_words.h"
 #include "muster/rendezvous_error.h"
 
@@ -204,6 +205,7 @@ void Attendant::DoJoin() {
   }
   is_watching_ = is_at_work_ = false;
   out_of_reach_since_.reset();
+  told_.clear();
   try {
     std::optional<AssignedRanks> ranks;
     while (!ranks) {
@@ -290,13 +292,20 @@ bool Attendant::AwaitKeys(const std::vector<std::string>& keys) {
 // failures
 
 void Attendant::DoTellFailure(const std::string& failure) {
+  if (failure == told_) return;
+  const bool is_correction = !std::exchange(told_, failure).empty();
   std::string first;
   try {
     first = info_.store->CompareSet(kFirstFailure, "", failure);
+    std::string standing = first;
+    // Bounded: others correct theirs as well, and a stranger might without end.
+    for (int64_t i = 0; i < info_.world_size && FailedBefore(failure, standing); ++i)
+      standing = info_.store->CompareSet(kFirstFailure, standing, failure);
   } catch (const std::exception&) {
     // Out of reach: then nobody else is to blame either.
     MUSTER_LAUNCH_PROBE("a failure could not be told");
   }
+  if (is_correction) return;
   if (first == failure || first.empty()) return Tell(AgentEvent::Kind::kBlame);
   {
     const Lock lock(*monitor_);
@@ -382,7 +391,10 @@ void Attendant::NoteTheEnd() {
 
 // Who serves the others must not go before they know that it is over.
 void Attendant::DoFinish() {
-  if (!knows_the_end_ || !handler_.IsHost()) return;
+  if (!knows_the_end_) return;
+  // Another node may have corrected what we were the first to tell.
+  if (!told_.empty()) ReadFailure();
+  if (!handler_.IsHost()) return;
   const Instant until = clock_.Now() + kSeeOff;
   try {
     while (info_.store->Add(kHeard, 0) < info_.world_size && clock_.Now() < until &&

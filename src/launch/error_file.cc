@@ -11,6 +11,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "base/calendar.h"
 #include "base/text.h"
 #include "base/trim.h"
 #include "base/utf8.h"
@@ -27,6 +28,9 @@ constexpr size_t kReadableLineBytesMax = 300;
 /// Of a broken file, so much is looked at.
 constexpr size_t kReadableBytesMax = 16 * 1024;
 constexpr int kTemporaryNamesMax = 16;
+constexpr int64_t kSecond = 1'000'000;  // in microseconds
+/// File systems take the time from a clock that stands still between two ticks: at most so long.
+constexpr Duration kTickMax = 10ms;
 
 /// What can be said of JSON without building it.
 struct Shape {
@@ -140,6 +144,16 @@ std::string Unescaped(std::string_view text) {
     if (known != kLetters.npos) ++at;
   }
   return out;
+}
+
+/// When the worker failed, in microseconds: the second is the one that it tells, for it may have
+/// written the file later, or copied it; of that second, the file's own time is the fraction.
+int64_t ErrorTime(WallTime written, std::optional<int64_t> timestamp) {
+  const auto time = static_cast<int64_t>(written);
+  constexpr int64_t kLast = static_cast<int64_t>(kWallTimeMax) / kSecond;
+  if (!timestamp || *timestamp <= 0 || *timestamp >= kLast) return time;
+  const int64_t second = *timestamp * kSecond;
+  return std::clamp(time, second, second + kSecond - 1);
 }
 
 class Descriptor {
@@ -282,7 +296,7 @@ std::string ReadablePart(std::string_view bytes) {
   return shown;
 }
 
-Result<std::string> ReadErrorFile(const std::string& path) {
+Result<ReadFile> ReadErrorFile(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (!file.is_open()) return SystemError(path, "cannot be read");
   struct stat facts = {};
@@ -304,20 +318,25 @@ Result<std::string> ReadErrorFile(const std::string& path) {
     if (count < 0 && errno != EINTR) return SystemError(path, "cannot be read");
     if (count == 0) break;
   }
-  return bytes;
+  return ReadFile{std::move(bytes), WallTime{facts.st_mtim.tv_sec * kSecond} +
+                                        std::chrono::nanoseconds(facts.st_mtim.tv_nsec)};
 }
 
-std::optional<ErrorFile> AddErrorFile(const std::string& path, FailureRecord& record) {
-  const Result<std::string> bytes = ReadErrorFile(path);
-  if (!bytes && bytes.error().code == Code::kNotFound) return std::nullopt;
+std::optional<ErrorFile> AddErrorFile(const std::string& path, WallTime told_at,
+                                      FailureRecord& record) {
+  const Result<ReadFile> read = ReadErrorFile(path);
+  if (!read && read.error().code == Code::kNotFound) return std::nullopt;
   record.error_file = path;
-  if (!bytes) {
-    record.message = bytes.error().message;
+  if (!read) {
+    record.message = read.error().message;
     return std::nullopt;
   }
-  Result<ErrorFile> file = ParseErrorFile(*bytes);
+  Result<ErrorFile> file = ParseErrorFile(read->bytes);
+  record.error_time = ErrorTime(read->written, file ? file->timestamp : std::nullopt);
+  // By the file system's clock: what a worker tells may be of long ago.
+  if (read->written + kTickMax < told_at) record.was_told = false;
   if (!file) {
-    const std::string part = ReadablePart(*bytes);
+    const std::string part = ReadablePart(read->bytes);
     record.message = Concat("the error file cannot be understood: ", file.error().message,
                             part.empty() ? "" : "; it begins:\n", part);
     record.is_trace = true;

@@ -51,15 +51,22 @@ Result<ErrorFile> ParseErrorFile(std::string_view bytes);
 /// Empty: there is nothing to be seen.
 std::string ReadablePart(std::string_view bytes);
 
-/// The bytes of a regular file; of one that is too large only the beginning, one byte more than
-/// ParseErrorFile() accepts. kNotFound: there is none. kInvalid: it is something else than a file.
-/// kUnavailable: it cannot be read.
-Result<std::string> ReadErrorFile(const std::string& path);
+struct ReadFile {
+  std::string bytes{};
+  WallTime written{};  ///< The last time.
+};
 
-/// Puts what the worker left at `path` into its record: file, message and time. A file that cannot
-/// be understood is told as such, with its readable part. No file: nothing is changed. Returns the
-/// file, if it was understood, for CopyErrorFile().
-std::optional<ErrorFile> AddErrorFile(const std::string& path, FailureRecord& record);
+/// A regular file; of one that is too large only the beginning, one byte more than ParseErrorFile()
+/// accepts. kNotFound: there is none. kInvalid: it is something else than a file. kUnavailable: it
+/// cannot be read.
+Result<ReadFile> ReadErrorFile(const std::string& path);
+
+/// Puts what the worker left at `path` into its record: file, message and times. A file that cannot
+/// be understood is told as such, with its readable part. No file: nothing is changed. A worker
+/// that wrote it before `told_at` was no victim: it had failed by itself. Returns the file, if it
+/// was understood, for CopyErrorFile().
+std::optional<ErrorFile> AddErrorFile(const std::string& path, WallTime told_at,
+                                      FailureRecord& record);
 
 /// The file's content with the worker's code as `message.errorCode`; of the text form, and for code
 /// 0, as it is.

@@ -1,5 +1,6 @@
 #include "launch/error_file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -23,6 +24,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // As PyTorch's `record` writes it.
+constexpr WallTime kNoon{1'769'860'800'000'000};
 constexpr std::string_view kObjectForm =
     R"({"message": {"message": "ValueError: no data", "extraInfo": {"py_callstack":)"
     R"( "Traceback (most recent call last):\n  File \"t.py\", line 3\nValueError: no data\n",)"
@@ -207,14 +209,14 @@ TEST(ErrorFileTest, OnlyRegularFilesAreRead) {
   ASSERT_EQ(mkfifo(folder.File("fifo").c_str(), 0600), 0);
   EXPECT_EQ(code(folder.File("fifo")), Code::kInvalid);  // and not a reader that waits forever
   WriteFile(folder.File("file"), kObjectForm);
-  EXPECT_EQ(*ReadErrorFile(folder.File("file")), kObjectForm);
+  EXPECT_EQ(ReadErrorFile(folder.File("file"))->bytes, kObjectForm);
 }
 
 TEST(ErrorFileTest, OfAHugeFileTheBeginningIsReadAndItIsRefused) {
   const TempDir folder;
   WriteFile(folder.File("huge"), "begins\n");
   std::filesystem::resize_file(folder.File("huge"), 100 * kErrorFileBytesMax);  // all of it a hole
-  const std::string bytes = *ReadErrorFile(folder.File("huge"));
+  const std::string bytes = ReadErrorFile(folder.File("huge"))->bytes;
   EXPECT_EQ(bytes.size(), kErrorFileBytesMax + 1);
   EXPECT_EQ(Refusal(bytes), "it is too large: at most 8 MiB are read");
   EXPECT_THAT(ReadablePart(bytes), HasSubstr("begins\n"));
@@ -225,7 +227,7 @@ TEST(AddErrorFileTest, Launch085_ATraceIsShownIndentedWithThePathOfItsFile) {
   const std::string path = folder.File("error.json");
   WriteFile(path, kObjectForm);
   FailureRecord record{.host = "h", .code = 1, .time_seconds = 5};
-  EXPECT_TRUE(AddErrorFile(path, record).has_value());
+  EXPECT_TRUE(AddErrorFile(path, kNoon, record).has_value());
   EXPECT_EQ(record.time_seconds, 1769851230);
   const std::string report =
       FailureReport("t.py", std::vector{record}, 0, [](int64_t) { return "now"; });
@@ -241,7 +243,7 @@ TEST(AddErrorFileTest, Launch104_ATextIsShownVerbatimAndCopiedUnchanged) {
   const std::string bytes = " {\"timestamp\": 12,\n\"message\": \"a\\n b\\u00e4\", \"x\": 1.50}\n";
   WriteFile(path, bytes);
   FailureRecord record{.code = 1};
-  const std::optional<ErrorFile> file = AddErrorFile(path, record);
+  const std::optional<ErrorFile> file = AddErrorFile(path, kNoon, record);
   ASSERT_TRUE(file.has_value());
   const std::string report =
       FailureReport("t.py", std::vector{record}, 0, [](int64_t) { return "now"; });
@@ -255,7 +257,7 @@ TEST(AddErrorFileTest, Launch106_ATruncatedFileIsReportedWithWhatItTells) {
   const std::string path = folder.File("error.json");
   WriteFile(path, kObjectForm.substr(0, 60));
   FailureRecord record{.code = 1, .time_seconds = 5};
-  EXPECT_FALSE(AddErrorFile(path, record).has_value());
+  EXPECT_FALSE(AddErrorFile(path, kNoon, record).has_value());
   EXPECT_EQ(record.error_file, path);
   EXPECT_EQ(record.time_seconds, 5);
   const std::string report =
@@ -269,14 +271,52 @@ TEST(AddErrorFileTest, Launch106_ATruncatedFileIsReportedWithWhatItTells) {
 TEST(AddErrorFileTest, WithoutAFileNothingChanges) {
   const TempDir folder;
   FailureRecord record{.code = 1, .time_seconds = 5};
-  EXPECT_FALSE(AddErrorFile(folder.File("error.json"), record).has_value());
+  EXPECT_FALSE(AddErrorFile(folder.File("error.json"), kNoon, record).has_value());
   EXPECT_EQ(record, (FailureRecord{.code = 1, .time_seconds = 5}));
+}
+
+/// What AddErrorFile() makes of a victim whose file has this content, and was written then.
+FailureRecord Added(std::string_view content, WallTime written, WallTime told_at) {
+  const TempDir folder;
+  const std::string path = folder.File("error.json");
+  WriteFile(path, content);
+  const auto microseconds = static_cast<int64_t>(written);
+  const timespec time{.tv_sec = microseconds / 1'000'000,
+                      .tv_nsec = microseconds % 1'000'000 * 1'000};
+  const timespec times[] = {time, time};
+  EXPECT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  FailureRecord record{.code = 1, .was_told = true};
+  AddErrorFile(path, told_at, record);
+  return record;
+}
+
+TEST(AddErrorFileTest, TheFilesOwnTimeIsTheFractionOfTheSecondThatItTells) {
+  constexpr int64_t kSecond = 1'769'851'230'000'000;
+  const auto time = [](std::string_view content, int64_t written) {
+    return Added(content, WallTime{written}, kNoon).error_time;
+  };
+  EXPECT_EQ(time(kObjectForm, kSecond + 250'000), kSecond + 250'000);
+  EXPECT_EQ(time(kObjectForm, kSecond + 7'000'000), kSecond + 999'999) << "written later";
+  EXPECT_EQ(time(kObjectForm, kSecond - 7'000'000), kSecond) << "by another clock";
+  for (const char* told_nothing :
+       {R"({"message": "no data"})", "{", R"({"message": "", "timestamp": 0})",
+        R"({"message": "", "timestamp": 9223372036854775807})"})
+    EXPECT_EQ(time(told_nothing, kSecond + 5), kSecond + 5) << told_nothing;
+}
+
+TEST(AddErrorFileTest, WhoWroteItBeforeItWasToldToEndIsNoVictim) {
+  const WallTime written{1'769'851'230'250'000};
+  EXPECT_FALSE(Added(kObjectForm, written, written + 11ms).was_told);
+  EXPECT_TRUE(Added(kObjectForm, written, written + 1ms).was_told) << "a tick of the file's clock";
+  EXPECT_TRUE(Added(kObjectForm, written, written + -1s).was_told);
+  // Whatever time it tells.
+  EXPECT_TRUE(Added(R"({"message": "", "timestamp": 7})", written, written + -1s).was_told);
 }
 
 TEST(AddErrorFileTest, SomethingElseInItsPlaceIsTold) {
   const TempDir folder;
   FailureRecord record{.code = 1};
-  EXPECT_FALSE(AddErrorFile(folder.File("."), record).has_value());
+  EXPECT_FALSE(AddErrorFile(folder.File("."), kNoon, record).has_value());
   EXPECT_THAT(record.message, HasSubstr("is not a regular file"));
 }
 

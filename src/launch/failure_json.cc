@@ -35,6 +35,7 @@ void EachField(Record& record, Visit&& visit) {
   visit("time_seconds", record.time_seconds);
   visit("order", record.order);
   visit("error_file", record.error_file);
+  visit("error_time", record.error_time);
   visit("message", record.message);
   visit("is_trace", record.is_trace);
   visit("output", record.output);
@@ -153,6 +154,12 @@ Result<FailureRecord> FailureFromJson(std::string_view json) {
   });
   if (!problem.empty()) return wrong(problem);
   return record;
+}
+
+bool FailedBefore(std::string_view ours, std::string_view theirs) {
+  const Result<FailureRecord> a = FailureFromJson(ours);
+  const Result<FailureRecord> b = FailureFromJson(theirs);
+  return a && b && WroteBefore(*a, *b);
 }
 
 std::string FailureReportJson(const FailedJob& job, std::span<const FailureRecord> records,

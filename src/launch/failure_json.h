@@ -28,6 +28,9 @@ std::string ToJson(const FailureRecord& record);
 /// them.
 Result<FailureRecord> FailureFromJson(std::string_view json);
 
+/// Of two such texts: whether our worker wrote its error file before theirs failed.
+bool FailedBefore(std::string_view ours, std::string_view theirs);
+
 /// About the job, for the report.
 struct FailedJob {
   std::string entry_point{};

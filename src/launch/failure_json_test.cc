@@ -28,6 +28,7 @@ FailureRecord Sample() {
           .time_seconds = 1769851230,
           .order = 1769851230123456,
           .error_file = "/logs/error.json",
+          .error_time = 1769851230100000,
           .message = "a\n\"b\"",
           .is_trace = true,
           .output = "last\n",
@@ -37,6 +38,7 @@ FailureRecord Sample() {
 constexpr std::string_view kSampleJson =
     R"({"host":"node7","rank":5,"local_rank":1,"pid":4242,"exitcode":-11,)"
     R"("time_seconds":1769851230,"order":1769851230123456,"error_file":"/logs/error.json",)"
+    R"("error_time":1769851230100000,)"
     R"("message":"a\n\"b\"","is_trace":true,"output":"last\n","was_told":false})";
 
 std::string Refusal(std::string_view text) {
@@ -78,6 +80,7 @@ TEST(FailureJsonTest, EveryRecordComesBackAsItWasSent) {
                                .time_seconds = number(),
                                .order = number(),
                                .error_file = text(),
+                               .error_time = static_cast<int64_t>(prng.Next()),
                                .message = text(),
                                .is_trace = prng.Below(2) == 0,
                                .output = text(),

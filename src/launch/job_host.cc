@@ -136,7 +136,7 @@ void JobHost::OnEnded(size_t worker, int64_t pid, ExitCode code) {
   NoteExpiries();
   Worker& ended = workers_[worker];
   ended.code = code;
-  ended.ended_at_seconds = static_cast<int64_t>(clock_.Wall()) / 1'000'000;
+  ended.ended_at = static_cast<int64_t>(clock_.Wall());
   options_.say(Concat("worker ", worker, " (pid ", pid, ") ",
                       code < 0 ? Concat("was ended by ", SignalName(-code))
                                : Concat("ended with status ", code)),
@@ -210,11 +210,12 @@ FailureRecord JobHost::RecordOf(const WorkerFailure& failure, std::optional<Erro
                        .local_rank = static_cast<int64_t>(failure.worker),
                        .pid = worker.pid,
                        .code = failure.code,
-                       .time_seconds = worker.ended_at_seconds,
-                       .order = failure.at.since_start.count(),
-                       .was_told = failure.was_told};
+                       .time_seconds = worker.ended_at / 1'000'000,
+                       .order = worker.ended_at,
+                       .was_told = failure.told_at.has_value()};
+  const WallTime told_at = ToWall(failure.told_at.value_or(failure.at));
   if (const std::string path = attempt_.ErrorFile(failure.worker); !path.empty())
-    *file = AddErrorFile(path, record);
+    *file = AddErrorFile(path, told_at, record);
   const StreamPlan plan = PlanStreams(options_.streams, failure.worker);
   if (plan.err == Destination::kFile || plan.err == Destination::kFileAndConsole)
     record.output = Lines(LastLines(attempt_.ErrPath(failure.worker)));
@@ -227,9 +228,14 @@ FailureRecord JobHost::RecordOf(const WorkerFailure& failure, std::optional<Erro
   return record;
 }
 
-std::string JobHost::DescribeFailure(const WorkerFailure& failure) {
+WallTime JobHost::ToWall(Instant when) const { return clock_.Wall() + (when - clock_.Now()); }
+
+std::string JobHost::DescribeCause(const std::vector<WorkerFailure>& failures) {
   std::optional<ErrorFile> file;
-  return ToJson(RecordOf(failure, &file));
+  std::vector<FailureRecord> records;
+  for (const WorkerFailure& failure : failures) records.push_back(RecordOf(failure, &file));
+  const FailureRecord& cause = records[RootCause(records)];
+  return cause.was_told ? "" : ToJson(cause);
 }
 
 // ----------------------------------------------------------------------------------------------

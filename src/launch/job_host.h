@@ -53,7 +53,7 @@ class JobHost final : public AgentHost {
   Result<std::vector<WorkerCommand>> Prepare(const Placement& place, int64_t restarts) override;
   void OnStarted(size_t worker, int64_t pid) override;
   void OnEnded(size_t worker, int64_t pid, ExitCode code) override;
-  std::string DescribeFailure(const WorkerFailure& failure) override;
+  std::string DescribeCause(const std::vector<WorkerFailure>& failures) override;
   void OnAttemptOver(const std::vector<WorkerFailure>& failures) override;
   void Say(const std::string& line) override;
 
@@ -77,12 +77,13 @@ class JobHost final : public AgentHost {
   struct Worker {
     int64_t pid = 0;
     std::optional<ExitCode> code{};
-    int64_t ended_at_seconds = 0;  ///< Wall clock.
+    int64_t ended_at = 0;  ///< Wall clock, microseconds.
   };
 
   Result<WorkerCommand> CommandOf(size_t worker);
   Status FollowStream(size_t worker, bool is_error, Destination to, const std::string& path);
   FailureRecord RecordOf(const WorkerFailure& failure, std::optional<ErrorFile>* file);
+  WallTime ToWall(Instant when) const;
   void SayRound();
   Status BeginToWatch();
   void NoteExpiries();

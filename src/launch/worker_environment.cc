@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "core/agent/launch_words.h"
+#include "core/agent/rendezvous_keys.h"
 
 namespace muster {
 
@@ -15,6 +16,15 @@ constexpr const char* kDevices = "CUDA_VISIBLE_DEVICES";
 std::optional<std::string> Find(const Environment& environment, const char* name) {
   const auto found = environment.find(name);
   return found == environment.end() ? std::nullopt : std::optional(found->second);
+}
+
+/// Passwords of etcd are for the launcher: nobody knows what a worker's libraries do with their
+/// environment.
+void ErasePasswords(Environment& all) {
+  all.erase("MUSTER_ETCD_PASSWORD");
+  if (ShowsPassword(Find(all, "PET_RDZV_ENDPOINT").value_or(""))) all.erase("PET_RDZV_ENDPOINT");
+  if (Find(all, "PET_RDZV_CONF").value_or("").find("password") != std::string::npos)
+    all.erase("PET_RDZV_CONF");
 }
 
 }  // namespace
@@ -30,6 +40,7 @@ Result<Environment> WorkerEnvironment(const Environment& inherited,
   const auto local_rank = static_cast<int64_t>(situation.worker);
   const auto number = [](int64_t value) { return Concat(value); };
   Environment all = inherited;
+  ErasePasswords(all);
   all["LOCAL_RANK"] = options.has_virtual_local_rank ? "0" : number(local_rank);
   all["RANK"] = number(place.ranks.first_rank + local_rank);
   all["WORLD_SIZE"] = number(place.ranks.world_size);

@@ -56,6 +56,17 @@ TEST(WorkerEnvironmentTest, Launch050Launch051WhatWasThereStaysAndOldPlacesAreFo
                                  Pair("MASTER_ADDR", "here"), Pair("MASTER_PORT", "2")}));
 }
 
+TEST(WorkerEnvironmentTest, NoWorkerInheritsAPasswordOfEtcd) {
+  const Environment kept = {{"PET_RDZV_ENDPOINT", "https://me@a:2379,b:2379"},
+                            {"PET_RDZV_CONF", "user=me,cacert=a"}};
+  EXPECT_THAT(Of(kept, {}), IsSupersetOf(kept));
+  const Environment all = Of({{"MUSTER_ETCD_PASSWORD", "secret"},
+                              {"PET_RDZV_ENDPOINT", "me:secret@a:2379"},
+                              {"PET_RDZV_CONF", "user=me, password =secret"}},
+                             {});
+  for (const auto& [name, value] : all) EXPECT_THAT(value, Not(HasSubstr("secret"))) << name;
+}
+
 TEST(WorkerEnvironmentTest, Launch053WhoServesTheStoreIsSaidAsPythonSaysIt) {
   EXPECT_THAT(Of({}, {.uses_agent_store = false}),
               Contains(Pair("TORCHELASTIC_USE_AGENT_STORE", "False")));

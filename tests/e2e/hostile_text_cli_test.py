@@ -45,7 +45,7 @@ class Hostile(Launching, Processes, unittest.TestCase):
         of_rank_0 = next(key for key in self.store(endpoint, "keys")["keys"] if key.endswith("/assigned_ranks/0"))
         prefix = of_rank_0.removesuffix("torchelastic/assigned_ranks/0")
         record = {"host": HOSTILE, "rank": 7, "local_rank": 0, "pid": 4711, "exitcode": 9, "time_seconds": 1, "order": 0,
-                  "error_file": HOSTILE, "message": f"first\n{HOSTILE}\nlast", "is_trace": True, "output": HOSTILE,
+                  "error_time": 0, "error_file": HOSTILE, "message": f"first\n{HOSTILE}\nlast", "is_trace": True, "output": HOSTILE,
                   "was_told": False}
         self.store(endpoint, "set", prefix + "muster/first_failure", json.dumps(record))
         (self.seen / "go").touch()

@@ -93,11 +93,11 @@ class Reports(Failing):
         self.assertEqual(self.codes(outcome.err), ({0: 3}, 0))
         self.assertIn("Failures:\n  <NO_OTHER_FAILURES>\n", outcome.err)
 
-    def test_launch083_of_failures_seen_at_once_the_lowest_local_rank_is_the_cause(self):
+    def test_launch083_of_failures_seen_at_once_the_one_that_ended_first_is_the_cause(self):
         worker = self.script('echo $$ > "$SEEN/$RANK.part"; mv "$SEEN/$RANK.part" "$SEEN/$RANK"\n'
                              'while [ ! -e "$SEEN/go$RANK" ]; do sleep 0.05; done; exit 3')
-        job = self.launch("--nproc-per-node=3", "--no-python", worker, env={"OMP_NUM_THREADS": "1"})
-        self.wait_for_seen("0", "1", "2")
+        job = self.launch("--nproc-per-node=4", "--no-python", worker, env={"OMP_NUM_THREADS": "1"})
+        self.wait_for_seen("0", "1", "2", "3")  # workers start in turn: with 3 there, the launcher watches the others
         job.send_signal(signal.SIGSTOP)  # it sees nothing until all have ended, the last one first
         try:
             for rank in ("2", "1", "0"):
@@ -107,7 +107,7 @@ class Reports(Failing):
         finally:
             job.send_signal(signal.SIGCONT)
         outcome = self.ended(job)
-        self.assertEqual((outcome.status, self.codes(outcome.err)), (1, ({0: 3, 1: 3, 2: 3}, 0)))
+        self.assertEqual((outcome.status, self.codes(outcome.err)), (1, ({0: 3, 1: 3, 2: 3, 3: -15}, 2)))
 
     def test_launch084_a_victims_error_file_does_not_make_it_the_cause(self):
         # torchrun goes by the time in the file, and blames the victim.

@@ -3,6 +3,8 @@
 
 import itertools
 import json
+import os
+import pathlib
 import signal
 import time
 import unittest
@@ -12,6 +14,7 @@ from fleet_of_agents import QUICK_C10D, Fleet, lives, until
 ASSIGNED = "torchelastic/assigned_ranks/{}"
 ROLE_INFO = "torchelastic/role_info/{}"
 NUM_MEMBERS = "torchelastic/agent/terminal_state/num_members"
+FIRST_FAILURE = "muster/first_failure"
 LAST_MEMBER = "torchelastic/agent/terminal_state/last_member"
 
 
@@ -238,6 +241,28 @@ class Scenarios:
         self.assert_ends(1, late)
         late.await_word("closed")
         self.assertEqual(late.all_workers(), [])
+
+    def test_a_worker_that_wrote_its_error_file_first_is_the_cause_on_all_nodes_though_it_ends_later(self):
+        self.serve()
+        failing = self.agent("--nproc-per-node", "2", words=["stubborn"], nodes="2", host=False)
+        other = self.agent(nodes="2", host=False)
+        (victim, stubborn), culprit = failing.workers(2), other.worker()
+        for worker, when in ((culprit, time.time() - 1), (victim, time.time())):
+            path = pathlib.Path(worker["TORCHELASTIC_ERROR_FILE"])
+            path.write_text(json.dumps({"message": f"of rank {worker.rank}"}), encoding="utf-8")
+            os.utime(path, (when, when))
+        victim.order("exit 3")
+        until(lambda: FIRST_FAILURE in self.keys(), "the end that was seen first is told")
+        culprit.order("exit 4")
+        until(lambda: json.loads(self.value(FIRST_FAILURE))["rank"] == culprit.rank, "the earlier error file is told")
+        stubborn.order("exit 0")
+        self.assert_ends(1, failing, other)
+        for agent in (failing, other):
+            self.assertIn(f"rank {culprit.rank} (local rank 0, pid {culprit.pid})", agent.said())
+            cause = agent.said().split("Root Cause (first observed failure):")
+            self.assertEqual(len(cause), 2, agent.said())
+            self.assertIn(f"traceback : of rank {culprit.rank}\n", cause[1])
+            self.assertEqual(agent.said().count(f"of rank {culprit.rank}\n"), 1, agent.said())
 
     def test_launch100_what_one_attempt_left_in_the_default_store_the_next_does_not_find(self):
         self.serve()

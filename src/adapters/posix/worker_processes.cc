@@ -1,6 +1,6 @@
 #include "adapters/posix/worker_processes.h"
 
-#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -31,6 +31,7 @@ namespace {
 
 // What SIGKILL has not ended by then is left to Sweep(): meanwhile no end is reported.
 constexpr Duration kKillMax = 200ms;
+constexpr pid_t kNoPid = 0;
 
 Error SystemError(std::string_view what, int number) {
   return Error{Code::kUnavailable,
@@ -54,6 +55,14 @@ sigset_t OnlyChildSignal() {
   sigemptyset(&set);
   sigaddset(&set, SIGCHLD);
   return set;
+}
+
+/// Reports `tag` while `fd` is readable. False: errno tells why.
+bool AddTo(const OwnedFd& epoll, const OwnedFd& fd, pid_t tag) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = tag;
+  return epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd.get(), &event) == 0;
 }
 
 OwnedFd OpenProcess(pid_t pid) {
@@ -101,6 +110,10 @@ Status WorkerProcesses::Prepare() {
   const sigset_t child = OnlyChildSignal();
   child_signals_ = OwnedFd(signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!child_signals_.is_open()) return SystemError("signalfd", errno);
+  events_ = OwnedFd(epoll_create1(EPOLL_CLOEXEC));
+  if (!events_.is_open() || !AddTo(events_, wake_, kNoPid) ||
+      !AddTo(events_, child_signals_, kNoPid))
+    return SystemError("epoll", errno);
   if (options_.use_cgroup) cgroup_ = Cgroup::Make(Concat("muster-", getpid(), "-", Entropy()));
 
   // Who started us may have ignored SIGCHLD; then children would leave no status.
@@ -204,6 +217,7 @@ Result<int64_t> WorkerProcesses::Start(size_t worker, const WorkerCommand& comma
     const std::lock_guard lock(mutex_);
     starting_ = 0;
     if (launch.was_refused_by_cgroup()) cgroup_works_ = false;
+    if (running && !AddTo(events_, handle, pid)) running = SystemError("epoll", errno);
     if (running) {
       Register(worker, pid, std::move(mark), std::move(handle));
     } else {
@@ -214,7 +228,6 @@ Result<int64_t> WorkerProcesses::Start(size_t worker, const WorkerCommand& comma
     }
   }
   if (!running) return running.error();
-  Wake();
   return pid;
 }
 
@@ -294,24 +307,23 @@ void WorkerProcesses::Wake() {
 
 void WorkerProcesses::Watch() {
   NameThisThread("muster-workers");
-  std::vector<pollfd> events;
+  std::array<epoll_event, 64> events;
   while (true) {
-    events.assign({pollfd{.fd = wake_.get(), .events = POLLIN, .revents = 0},
-                   pollfd{.fd = child_signals_.get(), .events = POLLIN, .revents = 0}});
+    const int count = epoll_wait(events_.get(), events.data(), events.size(), -1);
     {
       const std::lock_guard lock(mutex_);
       if (stopping_) return;
-      // Only this thread closes them.
-      for (const Worker& worker : workers_)
-        events.push_back({.fd = worker.handle.get(), .events = POLLIN, .revents = 0});
     }
-    if (poll(events.data(), events.size(), -1) < 0) continue;
+    // In the order in which they became ready: however late this thread gets to run, the worker
+    // that ended first is reported first.
+    std::vector<pid_t> ready;
+    for (int i = 0; i < count; ++i) ready.push_back(events[static_cast<size_t>(i)].data.fd);
     std::array<char, sizeof(signalfd_siginfo)> ignored;
     while (read(wake_.get(), ignored.data(), sizeof(uint64_t)) > 0) {
     }
     while (read(child_signals_.get(), ignored.data(), ignored.size()) > 0) {
     }
-    for (const End& end : TakeEnds()) on_end_(end.number, end.pid, end.code);
+    for (const End& end : TakeEnds(ready)) on_end_(end.number, end.pid, end.code);
     KillRequested();
     const std::lock_guard lock(mutex_);
     ReleaseEmptySessions();
@@ -319,17 +331,20 @@ void WorkerProcesses::Watch() {
   }
 }
 
-std::vector<WorkerProcesses::End> WorkerProcesses::TakeEnds() {
+std::vector<WorkerProcesses::End> WorkerProcesses::TakeEnds(const std::vector<pid_t>& ready) {
   const std::lock_guard lock(mutex_);
   std::vector<End> ends;
   if (stopping_) return ends;
-  std::erase_if(workers_, [&](Worker& worker) {
-    const std::optional<int> code = PeekEnd(worker.pid);
-    if (!code) return false;
-    ends.push_back({.number = worker.number, .pid = worker.pid, .code = *code});
-    remains_.push_back({.zombie = worker.pid, .mark = std::move(worker.mark)});
-    return true;
-  });
+  for (const pid_t pid : ready) {
+    const auto worker = std::ranges::find(workers_, pid, &Worker::pid);
+    const std::optional<int> code = worker == workers_.end() ? std::nullopt : PeekEnd(pid);
+    if (!code) continue;
+    ends.push_back({.number = worker->number, .pid = pid, .code = *code});
+    remains_.push_back({.zombie = pid, .mark = std::move(worker->mark)});
+    // A fork that has not reached its exec may hold a copy, which would stay ready.
+    epoll_ctl(events_.get(), EPOLL_CTL_DEL, worker->handle.get(), nullptr);
+    workers_.erase(worker);
+  }
   return ends;
 }
 

@@ -12,7 +12,8 @@
 // its parents, all three. A program that runs with rights of its file's owner (setuid) loses the
 // parent-death signal; the guardian still finds its session.
 //
-// Ends are noticed through descriptors of the processes, on a thread of its own; nothing is polled.
+// Ends are noticed through descriptors of the processes, on a thread of its own, and reported in
+// the order in which the workers ended; nothing is polled.
 #pragma once
 
 #include <signal.h>
@@ -104,7 +105,7 @@ class WorkerProcesses final : public WorkerRunner {
   Status Prepare();
 
   void Watch();
-  std::vector<End> TakeEnds();
+  std::vector<End> TakeEnds(const std::vector<pid_t>& ready);
   void KillRequested();
   void Wake();
 
@@ -131,6 +132,7 @@ class WorkerProcesses final : public WorkerRunner {
   std::unique_ptr<Guardian> guardian_;
   OwnedFd wake_;
   OwnedFd child_signals_;
+  OwnedFd events_;  // epoll: both of them, and the workers
 
   std::mutex turn_;  // Start() and Sweep() take turns: a sweep must know all who are to be spared
   mutable std::mutex mutex_;  // guards what follows, the guardian, and all reaping

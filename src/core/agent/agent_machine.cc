@@ -95,9 +95,11 @@ void AgentMachine::OnWorkerEnded(const AgentEvent& event, Instant now, AgentActi
   if (event.worker >= alive_.size() || !alive_[event.worker]) return;
   alive_[event.worker] = false;
   const bool stopping = stage_ == Stage::kStopping;
-  if (event.code != 0)
-    failures_.push_back(
-        {.worker = event.worker, .code = event.code, .at = now, .was_told = stopping});
+  if (event.code != 0) {
+    failures_.push_back({.worker = event.worker, .code = event.code, .at = now});
+    if (stopping) failures_.back().told_at = told_at_;
+    if (stopping && !alone_) out.push_back({.kind = AgentAction::Kind::kTellFailure});
+  }
   const bool gone = std::ranges::none_of(alive_, [](bool lives) { return lives; });
   if (stopping) {
     if (gone) AllGone(out);
@@ -231,6 +233,7 @@ void AgentMachine::Judge(AgentActions& out) {
 
 void AgentMachine::Stop(Then then, int signal, Instant now, AgentActions& out) {
   const bool stopping = std::exchange(stage_, Stage::kStopping) == Stage::kStopping;
+  if (!stopping) told_at_ = now;
   then_ = stopping ? std::max(then_, then) : then;
   if (Alive().empty() || Planted(Bug::kLastUnended)) return AllGone(out);
   // Those who have been told once are not told again for another reason, but for a signal.

@@ -65,7 +65,7 @@ struct AgentAction {
     kStart,         ///< All workers, with `restarts` so far.
     kSignal,        ///< `signal` to the trees of `workers`.
     kTellFailure,   ///< Workers have failed: tell the others, and find out whether theirs were
-                    ///< first.
+                    ///< first. Again for each that ends later: it may have failed before.
     kSweep,         ///< Nothing of the last attempt may live on, whoever started it.
     kEnterBarrier,  ///< Tell the others that all workers here have succeeded, and wait for theirs.
     kClose,         ///< The rendezvous: the job has ended. `text` says how.
@@ -89,7 +89,7 @@ struct WorkerFailure {
   size_t worker = 0;
   ExitCode code = 0;
   Instant at{};
-  bool was_told = false;  ///< It had been sent a signal before: a victim.
+  std::optional<Instant> told_at{};  ///< It had been sent a signal then: a victim.
 
   bool operator==(const WorkerFailure&) const = default;
 };
@@ -143,6 +143,7 @@ class AgentMachine {
   int64_t restarts_ = 0;
   int signals_ = 0;                        // that came to the agent
   int signal_ = 0;                         // the first of them
+  Instant told_at_{};                      // what was alive then: to end
   bool killed_ = false;                    // what is still alive
   bool closed_ = false;                    // the rendezvous: nobody joins again
   bool alone_ = false;                     // in its round

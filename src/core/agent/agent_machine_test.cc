@@ -131,7 +131,7 @@ TEST(AgentMachineTest, Launch079OneFailureEndsTheOthersAndTheJob) {
   const auto at = [](int second) { return Instant{std::chrono::seconds(second)}; };
   EXPECT_THAT(agent.failures(),
               ElementsAre(WorkerFailure{.worker = 1, .code = 3, .at = at(5)},
-                          WorkerFailure{.worker = 0, .code = -15, .at = at(6), .was_told = true}))
+                          WorkerFailure{.worker = 0, .code = -15, .at = at(6), .told_at = at(5)}))
       << "who heeded the signal and ended well is not among them";
 }
 
@@ -307,7 +307,7 @@ TEST(AgentMachineTest, WorkersThatFallWithAnotherNodeHaveNotFailed) {
     0 begin         | join
     1 joined-others | start after 0
     2 ended 0 1     | tell failure, signal 15 to 1
-    2.1 ended 1 -15 |
+    2.1 ended 1 -15 | tell failure
     2.2 blame       |
     2.5 membership  | sweep, say, join
     3 joined-others | start after 0
@@ -320,7 +320,7 @@ TEST(AgentMachineTest, Launch092WhoFailedFirstPaysForTheRestartOfAll) {
     0 begin         | join
     1 joined-others | start after 0
     2 ended 0 1     | tell failure, signal 15 to 1
-    2.1 ended 1 -15 |
+    2.1 ended 1 -15 | tell failure
   )";
   AgentMachine first(kTwoOnceMore);
   Play(first, kUntilTheFailure);
@@ -345,7 +345,7 @@ TEST(AgentMachineTest, WhoFailedFirstMayNeedAllOfItsGraceToComeAgain) {
     0 begin         | join
     1 joined-others | start after 0
     2 ended 0 1     | tell failure, signal 15 to 1
-    2.1 ended 1 -15 |
+    2.1 ended 1 -15 | tell failure
     2.2 blame rank 3 on b ended with status 1 |
     8 time          |
    32.3 membership  | sweep, say, join
@@ -362,7 +362,7 @@ TEST(AgentMachineTest, WhereNobodyIsHeardOfTheFailureIsOurs) {
     4 time          | signal 9 to 1
     9.1 time        |
     9.21 time       | close
-    9.3 ended 1 -9  | sweep, end 1
+    9.3 ended 1 -9  | tell failure, sweep, end 1
   )");
 }
 
@@ -372,7 +372,7 @@ TEST(AgentMachineTest, AStubbornWorkerIsKilledAlsoWhileTheVerdictIsOut) {
     1 joined-others | start after 0
     2 ended 0 1     | tell failure, signal 15 to 1
     2.5 time        | signal 9 to 1
-    2.6 ended 1 -9  |
+    2.6 ended 1 -9  | tell failure
     2.71 time       | close, sweep, end 1
   )");
 }

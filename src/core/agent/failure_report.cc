@@ -16,6 +16,8 @@ namespace {
 constexpr size_t kBorderMax = 60;
 constexpr size_t kOutputLineBytesMax = 500;
 constexpr size_t kNameBytesMax = 1024;
+// Peers of a worker that dies without an error file may write theirs before its end is seen.
+constexpr uint64_t kSeenLateMax = 100'000;  // microseconds
 
 struct NamedSignal {
   int number;
@@ -156,14 +158,25 @@ std::string ShownMessage(const FailureRecord& record) {
   return nothing ? DefaultMessage(record.code, record.pid) : record.message;
 }
 
-size_t RootCause(std::span<const FailureRecord> records, RootCauseRule rule) {
+bool WroteBefore(const FailureRecord& a, const FailureRecord& b) {
+  if (a.was_told || a.error_time == 0) return false;
+  if (b.error_time != 0) return a.error_time < b.error_time;
+  // Unsigned: times of other nodes may be any number.
+  return a
+      .error_time<b.order&& static_cast<uint64_t>(b.order) - static_cast<uint64_t>(a.error_time)>
+          kSeenLateMax;
+}
+
+size_t RootCause(std::span<const FailureRecord> records) {
   MUSTER_ASSERT(!records.empty());
-  const auto earlier = [rule](const FailureRecord& a, const FailureRecord& b) {
-    if (rule == RootCauseRule::kByTimestamp) return a.time_seconds < b.time_seconds;
+  const auto ended_earlier = [](const FailureRecord& a, const FailureRecord& b) {
     return std::tie(a.was_told, a.order) < std::tie(b.was_told, b.order);
   };
   // Of equal ones the first is taken.
-  const auto cause = std::min_element(records.begin(), records.end(), earlier);
+  auto cause = std::min_element(records.begin(), records.end(), ended_earlier);
+  for (auto other = records.begin(); other != records.end(); ++other) {
+    if (WroteBefore(*other, *cause)) cause = other;
+  }
   return static_cast<size_t>(cause - records.begin());
 }
 

@@ -21,8 +21,9 @@ struct FailureRecord {
   int64_t pid = 0;
   ExitCode code = 0;
   int64_t time_seconds = 0;  ///< Since 1970: when it failed, as the report tells it.
-  int64_t order = 0;         ///< When its end was seen, finer than seconds; smaller is earlier.
+  int64_t order = 0;         ///< When its end was seen: microseconds since 1970.
   std::string error_file{};  ///< Empty: it left none.
+  int64_t error_time = 0;    ///< When it wrote that: microseconds since 1970; 0: it left none.
   std::string message{};     ///< From the error file. Without one: what DefaultMessage() says.
   bool is_trace = false;     ///< The message's further lines are indented, not shown as they are.
   std::string output{};      ///< The last that it wrote, lines of any bytes; may be empty.
@@ -40,17 +41,13 @@ std::string DefaultMessage(ExitCode code, int64_t pid);
 /// What the report shows as the reason: the message, or the default one.
 std::string ShownMessage(const FailureRecord& record);
 
-enum class RootCauseRule {
-  /// Whoever ended by itself before whoever was told to, and the one seen first of those. A victim
-  /// is named only if there are only victims.
-  kFirstSeen,
-  /// torchrun's: the smallest time in seconds, ties to the earlier record. Names a victim that
-  /// wrote an error file before the culprit's silent end was noticed.
-  kByTimestamp,
-};
+/// Whether `a` failed by itself and wrote its error file before `b` failed.
+bool WroteBefore(const FailureRecord& a, const FailureRecord& b);
 
-/// Which of the records is the cause. There must be one.
-size_t RootCause(std::span<const FailureRecord> records, RootCauseRule rule);
+/// Which of the records is the cause; there must be one. The worker that ended first, unless
+/// another had written its error file before: a process needs time to end, and its peers fail
+/// meanwhile. A worker that was told to end is the cause only if all were.
+size_t RootCause(std::span<const FailureRecord> records);
 
 /// Seconds since 1970 as local time, "2026-01-31_10:20:30".
 using TimeText = std::function<std::string(int64_t seconds)>;

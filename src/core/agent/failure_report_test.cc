@@ -245,50 +245,54 @@ TEST(DefaultMessageTest, NoCodeIsTooStrange) {
   EXPECT_THAT(DefaultMessage(1, 7), HasSubstr("pytorch.org/docs/stable/elastic/errors.html"));
 }
 
-TEST(RootCauseTest, WhoeverWasSeenFirstIsTheCause) {
-  FailureRecord later = Culprit();
-  later.order = 11;
-  const std::vector records = {later, Culprit()};
-  EXPECT_EQ(RootCause(records, RootCauseRule::kFirstSeen), 1u);
+/// One that was seen to end then, in milliseconds, and wrote its error file at `written`; 0: none.
+FailureRecord Ended(int64_t seen, int64_t written = 0, bool was_told = false) {
+  return {.code = 1, .order = seen * 1'000, .error_time = written * 1'000, .was_told = was_told};
+}
+
+TEST(RootCauseTest, WhoeverEndedFirstIsTheCause) {
+  EXPECT_EQ(RootCause(std::vector{Ended(11), Ended(10)}), 1u);
+  EXPECT_EQ(RootCause(std::vector{Ended(9, 0, true), Ended(11), Ended(10)}), 2u);
+}
+
+TEST(RootCauseTest, AnEarlierErrorFileCountsMoreThanAnEarlierEnd) {
+  // A culprit takes its time to end, and the workers that fall with it are seen to end before.
+  EXPECT_EQ(RootCause(std::vector{Ended(500, 450), Ended(510, 460), Ended(520, 400)}), 2u);
+  EXPECT_EQ(RootCause(std::vector{Ended(500), Ended(520, 390), Ended(530, 380)}), 2u);
+}
+
+TEST(RootCauseTest, AVictimMayWriteItsErrorFileBeforeASilentEndIsSeen) {
+  EXPECT_EQ(RootCause(std::vector{Ended(520, 450), Ended(500)}), 1u);
 }
 
 TEST(RootCauseTest, Launch083_OfEqualOnesTheFirstRecordIsTheCause) {
-  const std::vector records = {Culprit(), Culprit(), Culprit()};
-  EXPECT_EQ(RootCause(records, RootCauseRule::kFirstSeen), 0u);
-  EXPECT_EQ(RootCause(records, RootCauseRule::kByTimestamp), 0u);
+  EXPECT_EQ(RootCause(std::vector{Culprit(), Culprit(), Culprit()}), 0u);
+  EXPECT_EQ(RootCause(std::vector{Ended(10), Ended(10, 5), Ended(10, 5)}), 0u);
 }
 
-TEST(RootCauseTest, Launch084_AVictimWithAnEarlierTimestampIsTheCauseOnlyForTorchrun) {
-  FailureRecord victim = Victim();
-  victim.error_file = "e";
-  victim.time_seconds = Culprit().time_seconds - 1;
-  const std::vector records = {Culprit(), victim};
-  EXPECT_EQ(RootCause(records, RootCauseRule::kByTimestamp), 1u);
-  EXPECT_EQ(RootCause(records, RootCauseRule::kFirstSeen), 0u);
+TEST(RootCauseTest, Launch084_AVictimsErrorFileDoesNotMakeItTheCause) {
+  EXPECT_EQ(RootCause(std::vector{Ended(2000), Ended(2010, 1, true)}), 0u);
+  EXPECT_EQ(RootCause(std::vector{Ended(2000, 1990), Ended(2010, 1, true)}), 0u);
 }
 
 TEST(RootCauseTest, OfVictimsAloneTheFirstIsTheCause) {
-  FailureRecord later = Victim();
-  later.order = Victim().order + 1;
-  const std::vector records = {later, Victim()};
-  EXPECT_EQ(RootCause(records, RootCauseRule::kFirstSeen), 1u);
+  EXPECT_EQ(RootCause(std::vector{Ended(21, 1, true), Ended(20, 2, true)}), 1u);
 }
 
 TEST(RootCauseTest, NoVictimIsNamedWhileSomebodyFailedByItself) {
   Prng prng(8123);
+  constexpr int64_t kTimes[] = {INT64_MIN, -1, 0, 1, 100'000, 100'002, INT64_MAX};
   for (int story = 0; story < 2000; ++story) {
     std::vector<FailureRecord> records(1 + prng.Below(6));
     for (FailureRecord& record : records) {
       record.was_told = prng.Below(2) == 0;
-      record.order = static_cast<int64_t>(prng.Below(4)) - 2;
-      record.time_seconds = static_cast<int64_t>(prng.Below(4));
+      record.order = kTimes[prng.Below(std::size(kTimes))];
+      record.error_time = kTimes[prng.Below(std::size(kTimes))];
     }
-    const FailureRecord& cause = records[RootCause(records, RootCauseRule::kFirstSeen)];
+    const FailureRecord& cause = records[RootCause(records)];
     const bool only_victims = std::ranges::all_of(records, &FailureRecord::was_told);
     EXPECT_EQ(cause.was_told, only_victims) << story;
-    for (const FailureRecord& record : records) {
-      EXPECT_TRUE(record.was_told != cause.was_told || record.order >= cause.order) << story;
-    }
+    for (const FailureRecord& record : records) EXPECT_FALSE(WroteBefore(record, cause)) << story;
   }
 }
 

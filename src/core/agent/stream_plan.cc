@@ -31,11 +31,12 @@ StreamPlan PlanStreams(const StreamWishes& wishes, size_t worker) {
 }
 
 std::string LinePrefix(const WorkerLabel& label, std::string_view pattern) {
-  if (pattern.empty()) return Concat('[', label.role, label.local_rank, "]:");
-  return Substituted(pattern, {{"role_name", label.role},
+  const std::string role = OneLine(label.role);
+  if (pattern.empty()) return Concat('[', role, label.local_rank, "]:");
+  return Substituted(pattern, {{"role_name", role},
                                {"rank", Concat(label.rank)},
                                {"local_rank", Concat(label.local_rank)},
-                               {"host", label.host},
+                               {"host", OneLine(label.host)},
                                {"attempt", Concat(label.attempt)}});
 }
 

@@ -94,6 +94,12 @@ TEST(LinePrefixTest, Launch112ATemplateIsFilledIn) {
   EXPECT_EQ(LinePrefix(kTrainer, "$foo ${foo} $$ $rankx"), "$foo ${foo} $ $rankx");
 }
 
+TEST(LinePrefixTest, NamesCannotRedrawTheScreen) {
+  const WorkerLabel hostile{.role = "a\x1b[2J\u009b", .host = "b\n\u202e"};
+  EXPECT_EQ(LinePrefix(hostile), "[a\\x1b[2J\\xc2\\x9b0]:");
+  EXPECT_EQ(LinePrefix(hostile, "$role_name@$host:"), "a\\x1b[2J\\xc2\\x9b@b\\x0a\\xe2\\x80\\xae:");
+}
+
 TEST(LinePrefixTest, HostAndAttemptAreKnownToo) {
   EXPECT_EQ(LinePrefix(kTrainer, "$host/${attempt}: "), "node7/2: ");
 }
