@@ -192,7 +192,7 @@ Result<size_t> StoreConnection::Consume(std::string_view bytes) {
     if (done == 0) return done;
   }
   while (done < bytes.size()) {
-    const bool is_busy = !outgoing_.empty() || (long_ && long_->runs);
+    const bool is_busy = asked_to_continue_ || !outgoing_.empty();
     if (is_busy || stream_->queued_bytes() >= service_.options_.queued_reply_bytes_max) {
       Block();
       break;
@@ -319,6 +319,8 @@ Result<size_t> StoreConnection::RunSession(std::string_view bytes) {
     }
     stream_->WriteLarge(status);
     Account();
+    // A segment can hold thousands of these: others have their turn after each.
+    ContinueLater();
     return size;
   }
   if (request.kind == Kind::kOpen) {
@@ -446,6 +448,11 @@ Result<size_t> StoreConnection::ReadLong(std::string_view bytes) {
 void StoreConnection::RunLongLater() {
   long_->runs = true;
   Block();
+  ContinueLater();
+}
+
+void StoreConnection::ContinueLater() {
+  if (asked_to_continue_) return;
   asked_to_continue_ = true;
   service_.Later(id_);
 }
@@ -505,10 +512,7 @@ void StoreConnection::Continue() {
   if (long_ && long_->runs) {
     const Result<bool> done = Guarded([&] { return AdvanceLong(); });
     if (!done) return service_.Close(*this, LogLevel::kWarning, done.error().message);
-    if (!*done) {
-      asked_to_continue_ = true;
-      return service_.Later(id_);
-    }
+    if (!*done) return ContinueLater();
   }
   Account();
   UnblockIfFree();
@@ -567,9 +571,7 @@ void StoreConnection::Flush() {
     outgoing_.pop_front();
   }
   // The stream tells when it has room again; where it always had, others have their turn first.
-  if (outgoing_.empty() || stream_->queued_bytes() > 0 || asked_to_continue_) return;
-  asked_to_continue_ = true;
-  service_.Later(id_);
+  if (!outgoing_.empty() && stream_->queued_bytes() == 0) ContinueLater();
 }
 
 }  // namespace muster

@@ -100,6 +100,8 @@ class StoreConnection final : public StreamHandler {
   Result<size_t> ReadLong(std::string_view bytes);
   void BeginLong(Op op);
   void RunLongLater();
+  /// Has Continue() called after others had their turn. Nothing more is executed until then.
+  void ContinueLater();
   /// One short step; true: it is done.
   Result<bool> AdvanceLong();
   bool TakeValue(const ValueView& value, std::string& text, std::vector<wire::PieceAt>& pieces);

@@ -160,13 +160,18 @@ void StoreService::Tick() {
     }
   }
   for (const auto& [connection, why] : overdue) Close(*connection, LogLevel::kWarning, why);
-  bool more = true;
-  while (more) {
-    StoreHub::Turn turn(hub_, index_);
-    more = turn.Expire(now);
-    Deliver(turn.Finish());
-  }
+  Expire();
   if (connections_.empty()) tick_.reset();
+}
+
+void StoreService::Expire() {
+  StoreHub::Turn turn(hub_, index_);
+  const bool more = turn.Expire(loop_.Now());
+  Deliver(turn.Finish());
+  if (!more) return;
+  loop_.Post([this, alive = std::weak_ptr(alive_)] {
+    if (!alive.expired()) Expire();
+  });
 }
 
 void StoreService::Log(LogLevel level, const std::string& line) {

@@ -82,6 +82,8 @@ class StoreService {
   };
 
   void Tick();
+  /// One short step of what a tick has to clear up; the rest after others had their turn.
+  void Expire();
   void Deliver(const Released& clients);
   /// Connections whose session ends here end a little later, in CloseEnded(): one of them may be
   /// calling.

@@ -3,7 +3,8 @@
 import socket
 import struct
 
-SET, COMPARE_SET, GET, ADD, CHECK, WAIT, DELETE, APPEND, MULTI_GET, MULTI_SET, LIST_KEYS = 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 17
+SET, COMPARE_SET, GET, ADD, CHECK, WAIT, DELETE, APPEND, MULTI_GET, MULTI_SET = 1, 2, 3, 4, 5, 6, 8, 9, 10, 11
+QUEUE_PUSH, LIST_KEYS = 14, 17
 
 
 def number(value):
@@ -24,6 +25,26 @@ def listed(op, *blobs, per_key=1):
 
 def multi_set(pairs):
     return listed(MULTI_SET, *(part for pair in pairs for part in pair), per_key=2)
+
+
+def text(data):
+    return struct.pack("<H", len(data)) + data
+
+
+def session_message(kind, body=b""):
+    """Of a node that has no session yet."""
+    return struct.pack("<BIBQIq", 0xA0, len(body) + 21, kind, 0, 0, -1) + body
+
+
+def session_open(run, patience_ms=1000):
+    """`patience_ms`: the interval of its keep-alives, and how long it may be away."""
+    node = text(b"") + struct.pack("<qq", 1, 0)
+    settings = struct.pack("<qqqqqqB", 1, 1, 1000, patience_ms, 3, patience_ms, 0)
+    return session_message(0, b"\x02\x02" + text(run) + node + settings + text(b"") + struct.pack("<H", 1))
+
+
+def session_status(run=b"", names=0, after=b""):
+    return session_message(5, text(run) + text(after) + struct.pack("<I", names))
 
 
 class Client:
@@ -57,6 +78,14 @@ class Client:
     def get(self, key):
         self.send(request(GET, key))
         return self.receive(self.receive_number())
+
+    def receive_session(self):
+        """The kind of the next message of a session, and what follows that."""
+        opcode, size = struct.unpack("<BI", self.receive(5))
+        if opcode != 0xA0:
+            raise ValueError(f"byte {opcode} does not begin a message of a session")
+        body = self.receive(size)
+        return body[0], body[1:]
 
     def is_closed(self):
         """Whether the server ends this connection; waits for that."""
