@@ -161,7 +161,9 @@ void StoreService::Tick() {
   }
   for (const auto& [connection, why] : overdue) Close(*connection, LogLevel::kWarning, why);
   Expire();
-  if (connections_.empty()) tick_.reset();
+  // Also where no other line follows.
+  RenewLogBudget();
+  if (connections_.empty() && warnings_ <= kLinesPerSecondMax) tick_.reset();
 }
 
 void StoreService::Expire() {
@@ -176,16 +178,17 @@ void StoreService::Expire() {
 
 void StoreService::Log(LogLevel level, const std::string& line) {
   if (!log_) return;
-  const Instant now = loop_.Now();
-  if (now - log_second_ >= 1s) {
-    if (logged_this_second_ > kLinesPerSecondMax) {
-      log_(LogLevel::kWarning,
-           Concat(logged_this_second_ - kLinesPerSecondMax, " lines like the last withheld"));
-    }
-    log_second_ = now;
-    logged_this_second_ = 0;
+  RenewLogBudget();
+  if (++lines_of(level) <= kLinesPerSecondMax) log_(level, line);
+}
+
+void StoreService::RenewLogBudget() {
+  if (loop_.Now() - log_second_ < 1s) return;
+  log_second_ = loop_.Now();
+  for (const LogLevel level : {LogLevel::kDebug, LogLevel::kWarning}) {
+    const int withheld = std::exchange(lines_of(level), 0) - kLinesPerSecondMax;
+    if (withheld > 0) log_(level, Concat(withheld, " lines like the last withheld"));
   }
-  if (++logged_this_second_ <= kLinesPerSecondMax) log_(level, line);
 }
 
 }  // namespace muster

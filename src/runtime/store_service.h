@@ -95,8 +95,11 @@ class StoreService {
   void Later(ClientId id);
   /// Ends and destroys the connection. `why` is logged, unless empty.
   void Close(StoreConnection& connection, LogLevel level, const std::string& why);
-  /// At most a few lines a second: whoever floods us must not flood the log.
+  /// At most a few lines a second: whoever floods us must not flood the log. Details have a budget
+  /// of their own: clients that vanish must not hide those that are refused.
   void Log(LogLevel level, const std::string& line);
+  void RenewLogBudget();
+  int& lines_of(LogLevel level) { return level >= LogLevel::kWarning ? warnings_ : details_; }
 
   Loop& loop_;
   StoreHub& hub_;
@@ -111,8 +114,9 @@ class StoreService {
   std::unique_ptr<Timer> session_tick_;
   std::vector<std::pair<SessionId, std::string>> ended_;
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
-  Instant log_second_{};
-  int logged_this_second_ = 0;
+  Instant log_second_{};  // the budgets are of the second that began then
+  int warnings_ = 0;
+  int details_ = 0;
 };
 
 }  // namespace muster

@@ -54,6 +54,7 @@ class Client:
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.connect(("127.0.0.1", port))
+        self.address = "%s:%d" % self.socket.getsockname()
         self.socket.sendall(b"\x00" + struct.pack("<I", 0x3C85F7CE))
 
     def send(self, data):
@@ -97,6 +98,11 @@ class Client:
             return True
         except TimeoutError:
             return False
+
+    def vanish(self):
+        """As a process that is killed with a reply unread."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close()
 
     def close(self):
         self.socket.close()
