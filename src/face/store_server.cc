@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -139,6 +140,14 @@ struct StoreServer::Impl {
       });
     }
     threads[0]->RunAndWait([&] {
+      refill = threads[0]->loop().Every(1s, [this, log = ToSink(options)] {
+        if (reserve.Refill() && log) {
+          log(LogLevel::kError,
+              Concat("out of memory with ", HumanBytes(hub.account().used()),
+                     " of clients: the limit of all of it (store_bytes_max) is lowered to ",
+                     HumanBytes(hub.account().limit())));
+        }
+      });
       listener = std::make_unique<UvListener>(threads[0]->loop(), std::move(socket), &JudgeBytes,
                                               ToSink(options), options.descriptor_reserve);
       listener->Start([this](Listener::OpenSocket open) { HandOut(std::move(open)); },
@@ -150,7 +159,10 @@ struct StoreServer::Impl {
   }
 
   ~Impl() {
-    threads[0]->RunAndWait([&] { listener.reset(); });
+    threads[0]->RunAndWait([&] {
+      listener.reset();
+      refill.reset();
+    });
     for (size_t i = 0; i < threads.size(); ++i) {
       threads[i]->RunAndWait([&] { services[i].reset(); });
     }
@@ -162,7 +174,12 @@ struct StoreServer::Impl {
     const size_t loop = next_loop++ % threads.size();
     threads[loop]->loop().Post([this, loop, open = std::move(open)] {
       if (!services[loop]) return;
-      if (StreamPtr stream = open(threads[loop]->loop())) services[loop]->Adopt(std::move(stream));
+      try {
+        StreamPtr stream = open(threads[loop]->loop());
+        if (stream) services[loop]->Adopt(std::move(stream));
+      } catch (const std::bad_alloc&) {
+        // There is no memory for another one: it is closed, and those that are served stay.
+      }
     });
   }
 
@@ -186,9 +203,11 @@ struct StoreServer::Impl {
   const std::string address;
   PosixClock clock;
   StoreHub hub;
+  MemoryReserve reserve{hub.account()};
   SessionHub sessions;
   std::vector<std::unique_ptr<StoreService>> services;  // each touched by its own loop only
   std::vector<std::unique_ptr<UvThread>> threads;
+  std::unique_ptr<Timer> refill;
   std::unique_ptr<UvListener> listener;
   size_t next_loop = 0;  // the listener's loop only
 };

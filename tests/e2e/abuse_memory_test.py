@@ -11,6 +11,7 @@ import re
 import resource
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
@@ -239,26 +240,58 @@ class Stalled(Memory):
 
 
 class OutOfMemory(Processes, unittest.TestCase):
-    def test_an_allocation_that_fails_costs_one_client(self):
-        limit = 1500 * MIB
-        server = self.start("serve", "--listen", "127.0.0.1:0", "--json", "--threads", "1", "--store-bytes-max", "1TiB",
-                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
-                            stderr=subprocess.PIPE)
-        port = json.loads(server.stdout.readline())["port"]
-        ordinary = raw.Client(port)
-        greedy = raw.Client(port)
-        with self.assertRaises(ConnectionError):
-            for i in range(2 * limit // (8 * MIB)):
-                greedy.send(raw.request(raw.SET, b"/big/%d" % i, bytes(8 * MIB)))
-                ordinary.add(b"/n")
-                greedy.add(b"/g")
-        before = ordinary.add(b"/n")
-        self.assertEqual(ordinary.add(b"/n"), before + 1)
-        server.terminate()
-        self.assertEqual(server.wait(60), 0)
-        self.assertIn("out of memory", server.stderr.read())
+    """A machine that has less memory than --store-bytes-max."""
+
+    LIMIT = 1500 * MIB
+
+    def setUp(self):
+        self.log = tempfile.TemporaryFile(mode="w+", encoding="utf-8")
+        self.addCleanup(self.log.close)
+        self.server = self.start("serve", "--listen", "127.0.0.1:0", "--json", "--threads", "2", "--store-bytes-max",
+                                 "1TiB", stderr=self.log,
+                                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (self.LIMIT,) * 2))
+        self.port = json.loads(self.server.stdout.readline())["port"]
+
+    def flood(self, message):
+        """Sends it again and again, on new connections where the server hangs up, beside ordinary clients, some of whom
+        wait or vanish, and a node: all are served as ever."""
+        node = self.start("rendezvous", "--backend", "muster", "--endpoint", f"127.0.0.1:{self.port}", "--id", "run",
+                          "--nodes", "1", "--hold", "600", "--conf", "is_host=false", stderr=subprocess.DEVNULL)
+        self.assertTrue(node.stdout.readline())
+        ordinary, greedy = raw.Client(self.port), raw.Client(self.port)
+        ordinary.add(b"/gate")
+        refusals = count = 0
+        while refusals < 20:
+            count += 1
+            self.assertLess(count, 2000)
+            waiting = raw.Client(self.port)
+            waiting.send(raw.listed(raw.WAIT, b"/never"))
+            waiting.add(b"/gate")
+            try:
+                greedy.send(message(count))
+                greedy.add(b"/gate")
+            except ConnectionError:
+                refusals += 1
+                greedy.close()
+                greedy = raw.Client(self.port)
+            waiting.vanish()
+            self.assertGreater(ordinary.add(b"/gate"), count)
+        self.assertIsNone(node.poll())
+        eventually(lambda: "out of memory" in self.logged(), "the log says so")
         ordinary.close()
         greedy.close()
+        self.server.terminate()
+        self.assertEqual(self.server.wait(60), 0)
+
+    def logged(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def test_large_values(self):
+        self.flood(lambda i: raw.request(raw.SET, b"/big/%d" % i, bytes(8 * MIB)))
+
+    def test_small_values(self):
+        self.flood(lambda i: raw.multi_set([(b"/small/%d/%d" % (i, j), bytes(100)) for j in range(50_000)]))
 
 
 for inherited in [name for name in dir(Memory) if name.startswith("test_")]:
