@@ -62,13 +62,13 @@ CoordinatorOptions CoordinatorOptionsOf(const StoreServerOptions& options) {
           .has_store = true};
 }
 
-/// Whether they are those of a node, which asks for sessions or opens one.
+/// Whether they are those of a node, which asks for sessions or opens one, or of another client.
 Opening JudgeBytes(std::string_view bytes) {
   const std::string asks = wire::SessionGreeting(true);
   const std::string opens = wire::SessionGreeting(false) + static_cast<char>(wire::kSessionOpcode);
   if (bytes.starts_with(asks) || bytes.starts_with(opens)) return Opening::kSession;
-  const bool may_become = asks.starts_with(bytes) || opens.starts_with(bytes);
-  return may_become ? Opening::kIncomplete : Opening::kOther;
+  if (asks.starts_with(bytes) || opens.starts_with(bytes)) return Opening::kIncomplete;
+  return bytes.starts_with(wire::SessionGreeting(false)) ? Opening::kRequest : Opening::kOther;
 }
 
 /// Of this process: nobody outside can know which keys collide.

@@ -147,7 +147,8 @@ void StoreConnection::ConsumeAndKeep(std::string_view bytes) {
   Account();
   // Replies are given before it is known whether they are taken.
   if (charge_.bytes() > kUnhurriedRequestBytes && service_.hub_.account().Room() == 0) {
-    service_.Close(*this, LogLevel::kWarning, NoRoom("what it has not finished sending or taken").message);
+    service_.Close(*this, LogLevel::kWarning,
+                   NoRoom("what it has not finished sending or taken").message);
   }
 }
 

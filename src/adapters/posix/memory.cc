@@ -67,15 +67,16 @@ void OnNoMemory() {
 
 }  // namespace
 
-MemoryReserve::MemoryReserve(MemoryAccount& account) : is_the_one_([&] {
-  const std::lock_guard lock(reserve.mutex);
-  if (reserve.account != nullptr) return false;
-  reserve.account = &account;
-  reserve.Keep();
-  reserve.was_given_up = false;
-  reserve.next = std::set_new_handler(&OnNoMemory);
-  return true;
-}()) {}
+MemoryReserve::MemoryReserve(MemoryAccount& account)
+    : is_the_one_([&] {
+        const std::lock_guard lock(reserve.mutex);
+        if (reserve.account != nullptr) return false;
+        reserve.account = &account;
+        reserve.Keep();
+        reserve.was_given_up = false;
+        reserve.next = std::set_new_handler(&OnNoMemory);
+        return true;
+      }()) {}
 
 MemoryReserve::~MemoryReserve() {
   if (!is_the_one_) return;
