@@ -54,9 +54,15 @@ ListeningSocket BindOrThrow(const StoreServerOptions& options) {
       ": ", socket.error().message));
 }
 
+uint64_t StoreBytesMax(const StoreServerOptions& options) {
+  return options.store_bytes_max > 0 ? options.store_bytes_max
+                                     : std::max(UsableMemory() / 4, kStoreBytesLeast);
+}
+
 CoordinatorOptions CoordinatorOptionsOf(const StoreServerOptions& options) {
   return {.runs_max = options.runs_max,
           .nodes_per_run_max = options.nodes_per_run_max,
+          .bytes_max = std::max(StoreBytesMax(options) / 8, kSessionBytesLeast),
           .ended_kept = options.run_kept_max,
           .entropy = RandomFromKernel,
           .has_store = true};
@@ -73,11 +79,6 @@ Opening JudgeBytes(std::string_view bytes) {
 
 /// Of this process: nobody outside can know which keys collide.
 SipKey MakeSecret() { return {RandomFromKernel(), RandomFromKernel()}; }
-
-uint64_t StoreBytesMax(const StoreServerOptions& options) {
-  return options.store_bytes_max > 0 ? options.store_bytes_max
-                                     : std::max(UsableMemory() / 4, kStoreBytesLeast);
-}
 
 size_t ThreadCount(const StoreServerOptions& options) {
   if (options.threads > 0) return static_cast<size_t>(options.threads);

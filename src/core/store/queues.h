@@ -27,10 +27,7 @@ class Queues {
  public:
   /// Scopes and account outlive the queues.
   Queues(Duration reservation_max, Scopes& scopes, MemoryAccount& account)
-      : reservation_max_(reservation_max),
-        scopes_(scopes),
-        account_(account),
-        queues_(account) {}
+      : reservation_max_(reservation_max), scopes_(scopes), account_(account), queues_(account) {}
   ~Queues() { account_.Subtract(charged_); }
   Queues(const Queues&) = delete;
   Queues& operator=(const Queues&) = delete;

@@ -24,7 +24,8 @@ size_t Waiters::CostOf(const Line& line) {
 
 // With its place in the table of waiters.
 size_t Waiters::CostOf(const Waiter& waiter) {
-  return AllocatedBytes(sizeof(Waiter)) + AllocatedBytes(4 * sizeof(void*)) + waiter.stands.capacity() * sizeof(Stand) +
+  return AllocatedBytes(sizeof(Waiter)) + AllocatedBytes(4 * sizeof(void*)) +
+         waiter.stands.capacity() * sizeof(Stand) +
          waiter.stands.size() * AllocatedBytes(sizeof(Place) + 2 * sizeof(void*));
 }
 
