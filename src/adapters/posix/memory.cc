@@ -47,22 +47,22 @@ struct Reserve {
 };
 constinit Reserve reserve;
 
-// operator new tries again when this returns.
+// operator new tries again when this returns, with the handler that is there then; it throws where
+// there is none.
 void OnNoMemory() {
-  std::new_handler next = nullptr;
-  {
-    const std::lock_guard lock(reserve.mutex);
-    if (reserve.account != nullptr) {
-      constexpr uint64_t kSome = MemoryReserve::kBytes / 4;
-      const uint64_t used = reserve.account->used();
-      const bool was_kept = reserve.GiveUp();
-      reserve.account->LowerLimit(was_kept ? used + kSome : used - std::min(used, kSome));
-      if (was_kept) return;
-    }
-    next = reserve.next;
+  const std::lock_guard lock(reserve.mutex);
+  const bool was_kept = reserve.GiveUp();
+  if (reserve.account != nullptr) {
+    constexpr uint64_t kSome = MemoryReserve::kBytes / 4;
+    const uint64_t used = reserve.account->used();
+    reserve.account->LowerLimit(was_kept ? used + kSome : used - std::min(used, kSome));
   }
-  if (next == nullptr) throw std::bad_alloc();
-  next();
+  if (!was_kept) std::set_new_handler(reserve.next);
+}
+
+void Install() {
+  if (std::get_new_handler() == &OnNoMemory) return;
+  reserve.next = std::set_new_handler(&OnNoMemory);
 }
 
 }  // namespace
@@ -74,7 +74,7 @@ MemoryReserve::MemoryReserve(MemoryAccount& account)
         reserve.account = &account;
         reserve.Keep();
         reserve.was_given_up = false;
-        reserve.next = std::set_new_handler(&OnNoMemory);
+        Install();
         return true;
       }()) {}
 
@@ -90,6 +90,7 @@ bool MemoryReserve::Refill() {
   if (!is_the_one_) return false;
   const std::lock_guard lock(reserve.mutex);
   if (reserve.kept == nullptr) reserve.Keep();
+  Install();
   return std::exchange(reserve.was_given_up, false);
 }
 
