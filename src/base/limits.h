@@ -34,6 +34,9 @@ inline constexpr size_t kSentPerTurn = 4 * 1024 * 1024;
 inline constexpr uint64_t kWaitedKeysMax = 16ull * 1024 * 1024;
 /// Keys that one step may delete, or look at, while others wait for the store.
 inline constexpr size_t kKeysPerPiece = 1'000;
+/// Runs and nodes have an eighth of what a server's clients may have, and at least this: 10,000 of
+/// either.
+inline constexpr uint64_t kSessionBytesLeast = 32 * 1024 * 1024;
 /// What a server needs at least for all its clients together to be of use.
 inline constexpr uint64_t kStoreBytesLeast = 1024 * 1024;
 /// Replies queued for one client that reads slowly; above this its requests wait, so memory does

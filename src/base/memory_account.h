@@ -21,18 +21,27 @@ class MemoryAccount {
   }
 
   uint64_t used() const { return used_.load(std::memory_order_relaxed); }
-  uint64_t limit() const { return limit_; }
+  uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
+
+  /// The process cannot have more.
+  void LowerLimit(uint64_t limit) {
+    uint64_t before = limit_.load();
+    while (limit < before && !limit_.compare_exchange_weak(before, limit)) {
+    }
+  }
 
   /// The last eighth is for what is small: whoever fills the rest with large values, requests or
   /// replies leaves room for everybody else.
   bool HasRoomFor(uint64_t bytes) const {
-    const uint64_t most = bytes > kSmall ? limit_ - limit_ / 8 : limit_;
+    const uint64_t all = limit();
+    const uint64_t most = bytes > kSmall ? all - all / 8 : all;
     const uint64_t now = used();
     return now <= most && bytes <= most - now;
   }
   /// The largest for which there is room.
   uint64_t Room() const {
-    const uint64_t most = limit_ - limit_ / 8;
+    const uint64_t all = limit();
+    const uint64_t most = all - all / 8;
     const uint64_t now = used();
     return now < most ? most - now : 0;
   }
@@ -40,7 +49,7 @@ class MemoryAccount {
  private:
   static constexpr uint64_t kSmall = 64 * 1024;
 
-  const uint64_t limit_;
+  std::atomic<uint64_t> limit_;
   std::atomic<uint64_t> used_ = 0;
 };
 

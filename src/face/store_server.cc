@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -53,30 +54,31 @@ ListeningSocket BindOrThrow(const StoreServerOptions& options) {
       ": ", socket.error().message));
 }
 
+uint64_t StoreBytesMax(const StoreServerOptions& options) {
+  return options.store_bytes_max > 0 ? options.store_bytes_max
+                                     : std::max(UsableMemory() / 4, kStoreBytesLeast);
+}
+
 CoordinatorOptions CoordinatorOptionsOf(const StoreServerOptions& options) {
   return {.runs_max = options.runs_max,
           .nodes_per_run_max = options.nodes_per_run_max,
+          .bytes_max = std::max(StoreBytesMax(options) / 8, kSessionBytesLeast),
           .ended_kept = options.run_kept_max,
           .entropy = RandomFromKernel,
           .has_store = true};
 }
 
-/// Whether they are those of a node, which asks for sessions or opens one.
+/// Whether they are those of a node, which asks for sessions or opens one, or of another client.
 Opening JudgeBytes(std::string_view bytes) {
   const std::string asks = wire::SessionGreeting(true);
   const std::string opens = wire::SessionGreeting(false) + static_cast<char>(wire::kSessionOpcode);
   if (bytes.starts_with(asks) || bytes.starts_with(opens)) return Opening::kSession;
-  const bool may_become = asks.starts_with(bytes) || opens.starts_with(bytes);
-  return may_become ? Opening::kIncomplete : Opening::kOther;
+  if (asks.starts_with(bytes) || opens.starts_with(bytes)) return Opening::kIncomplete;
+  return bytes.starts_with(wire::SessionGreeting(false)) ? Opening::kRequest : Opening::kOther;
 }
 
 /// Of this process: nobody outside can know which keys collide.
 SipKey MakeSecret() { return {RandomFromKernel(), RandomFromKernel()}; }
-
-uint64_t StoreBytesMax(const StoreServerOptions& options) {
-  return options.store_bytes_max > 0 ? options.store_bytes_max
-                                     : std::max(UsableMemory() / 4, kStoreBytesLeast);
-}
 
 size_t ThreadCount(const StoreServerOptions& options) {
   if (options.threads > 0) return static_cast<size_t>(options.threads);
@@ -139,6 +141,14 @@ struct StoreServer::Impl {
       });
     }
     threads[0]->RunAndWait([&] {
+      refill = threads[0]->loop().Every(1s, [this, log = ToSink(options)] {
+        if (reserve.Refill() && log) {
+          log(LogLevel::kError,
+              Concat("out of memory with ", HumanBytes(hub.account().used()),
+                     " of clients: the limit of all of it (store_bytes_max) is lowered to ",
+                     HumanBytes(hub.account().limit())));
+        }
+      });
       listener = std::make_unique<UvListener>(threads[0]->loop(), std::move(socket), &JudgeBytes,
                                               ToSink(options), options.descriptor_reserve);
       listener->Start([this](Listener::OpenSocket open) { HandOut(std::move(open)); },
@@ -150,7 +160,10 @@ struct StoreServer::Impl {
   }
 
   ~Impl() {
-    threads[0]->RunAndWait([&] { listener.reset(); });
+    threads[0]->RunAndWait([&] {
+      listener.reset();
+      refill.reset();
+    });
     for (size_t i = 0; i < threads.size(); ++i) {
       threads[i]->RunAndWait([&] { services[i].reset(); });
     }
@@ -162,7 +175,12 @@ struct StoreServer::Impl {
     const size_t loop = next_loop++ % threads.size();
     threads[loop]->loop().Post([this, loop, open = std::move(open)] {
       if (!services[loop]) return;
-      if (StreamPtr stream = open(threads[loop]->loop())) services[loop]->Adopt(std::move(stream));
+      try {
+        StreamPtr stream = open(threads[loop]->loop());
+        if (stream) services[loop]->Adopt(std::move(stream));
+      } catch (const std::bad_alloc&) {
+        // There is no memory for another one: it is closed, and those that are served stay.
+      }
     });
   }
 
@@ -186,9 +204,11 @@ struct StoreServer::Impl {
   const std::string address;
   PosixClock clock;
   StoreHub hub;
+  MemoryReserve reserve{hub.account()};
   SessionHub sessions;
   std::vector<std::unique_ptr<StoreService>> services;  // each touched by its own loop only
   std::vector<std::unique_ptr<UvThread>> threads;
+  std::unique_ptr<Timer> refill;
   std::unique_ptr<UvListener> listener;
   size_t next_loop = 0;  // the listener's loop only
 };

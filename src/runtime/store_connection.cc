@@ -71,9 +71,9 @@ void StoreConnection::Abandon() {
 }
 
 void StoreConnection::Account() {
-  size_t bytes = stream_->queued_bytes() + outgoing_text_;
+  size_t bytes = stream_->queued_bytes() + outgoing_bytes_;
   if (input_.capacity() > kKeptBufferBytes) bytes += input_.capacity();
-  if (long_) bytes += long_->text_bytes;
+  if (long_) bytes += long_->reply_bytes;
   charge_.Set(bytes);
 }
 
@@ -145,6 +145,11 @@ void StoreConnection::ConsumeAndKeep(std::string_view bytes) {
   // destroys this
   if (!consumed) return service_.Close(*this, LogLevel::kWarning, consumed.error().message);
   Account();
+  // Replies are given before it is known whether they are taken.
+  if (charge_.bytes() > kUnhurriedRequestBytes && service_.hub_.account().Room() == 0) {
+    service_.Close(*this, LogLevel::kWarning,
+                   NoRoom("what it has not finished sending or taken").message);
+  }
 }
 
 void StoreConnection::OnDrained() {
@@ -192,7 +197,7 @@ Result<size_t> StoreConnection::Consume(std::string_view bytes) {
     if (done == 0) return done;
   }
   while (done < bytes.size()) {
-    const bool is_busy = !outgoing_.empty() || (long_ && long_->runs);
+    const bool is_busy = asked_to_continue_ || !outgoing_.empty();
     if (is_busy || stream_->queued_bytes() >= service_.options_.queued_reply_bytes_max) {
       Block();
       break;
@@ -267,7 +272,7 @@ void StoreConnection::Tell(const Push& push) {
 }
 
 bool StoreConnection::HasTooMuchWaiting() const {
-  return stream_->queued_bytes() + outgoing_text_ > service_.options_.queued_reply_bytes_max;
+  return stream_->queued_bytes() + outgoing_bytes_ > service_.options_.queued_reply_bytes_max;
 }
 
 // A node is known by the address that it comes from, unless it says otherwise.
@@ -321,6 +326,8 @@ Result<size_t> StoreConnection::RunSession(std::string_view bytes) {
     }
     stream_->WriteLarge(status);
     Account();
+    // A segment can hold thousands of these: others have their turn after each.
+    ContinueLater();
     return size;
   }
   if (request.kind == Kind::kOpen) {
@@ -449,6 +456,11 @@ Result<size_t> StoreConnection::ReadLong(std::string_view bytes) {
 void StoreConnection::RunLongLater() {
   long_->runs = true;
   Block();
+  ContinueLater();
+}
+
+void StoreConnection::ContinueLater() {
+  if (asked_to_continue_) return;
   asked_to_continue_ = true;
   service_.Later(id_);
 }
@@ -458,7 +470,9 @@ bool StoreConnection::TakeValue(const ValueView& value, std::string& text,
   wire::AppendValue(text, value, pieces);
   ++long_->values;
   long_->value_bytes += value.size();
-  return long_->value_bytes <= service_.hub_.reply_bytes_max() && HasRoomFor(text.capacity());
+  // Two segments for each piece: itself, and its length.
+  const size_t bytes = text.capacity() + 2 * pieces.size() * Segment().bytes();
+  return long_->value_bytes <= service_.hub_.reply_bytes_max() && HasRoomFor(bytes);
 }
 
 Result<bool> StoreConnection::AdvanceLong() {
@@ -472,8 +486,7 @@ Result<bool> StoreConnection::AdvanceLong() {
       [&](const ValueView& value) { return TakeValue(value, text, pieces); }, &let_go);
   const Released local = turn.Finish();
   if (arrived || let_go) StopWaiting();
-  long_->text_bytes += text.size();
-  AppendSegments(text, pieces, long_->reply);
+  long_->reply_bytes += AppendSegments(text, pieces, long_->reply);
   Account();
   service_.Deliver(local);
   if (!done) return false;
@@ -494,8 +507,7 @@ Status StoreConnection::FinishLong() {
   } else if (reply.kind != Reply::Kind::kValues) {
     wire::AppendReply(text, reply, pieces);
   }
-  outgoing_text_ += text.size() + long_->text_bytes;
-  if (!text.empty()) outgoing_.push_back({std::move(text), nullptr});
+  outgoing_bytes_ += AppendSegments(text, pieces, outgoing_) + long_->reply_bytes;
   outgoing_.splice(outgoing_.end(), long_->reply);
   long_.reset();
   Flush();
@@ -508,10 +520,7 @@ void StoreConnection::Continue() {
   if (long_ && long_->runs) {
     const Result<bool> done = Guarded([&] { return AdvanceLong(); });
     if (!done) return service_.Close(*this, LogLevel::kWarning, done.error().message);
-    if (!*done) {
-      asked_to_continue_ = true;
-      return service_.Later(id_);
-    }
+    if (!*done) return ContinueLater();
   }
   Account();
   UnblockIfFree();
@@ -519,33 +528,38 @@ void StoreConnection::Continue() {
 
 // --- What is sent
 
-void StoreConnection::AppendSegments(std::string& text, std::vector<wire::PieceAt>& pieces,
-                                     std::list<Segment>& to) {
+size_t StoreConnection::AppendSegments(std::string& text, std::vector<wire::PieceAt>& pieces,
+                                       std::list<Segment>& to) {
+  size_t bytes = 0;
+  const auto append = [&](std::string words, Piece piece) {
+    to.push_back({std::move(words), std::move(piece)});
+    bytes += to.back().bytes();
+  };
   size_t done = 0;
   for (wire::PieceAt& next : pieces) {
-    if (next.at > done) to.push_back({text.substr(done, next.at - done), nullptr});
+    if (next.at > done) append(text.substr(done, next.at - done), nullptr);
     done = next.at;
-    to.push_back({"", std::move(next.piece)});
+    append("", std::move(next.piece));
   }
   if (done == 0 && !text.empty()) {
-    to.push_back({std::move(text), nullptr});
+    append(std::move(text), nullptr);
   } else if (done < text.size()) {
-    to.push_back({text.substr(done), nullptr});
+    append(text.substr(done), nullptr);
   }
   text.clear();
   pieces.clear();
+  return bytes;
 }
 
 void StoreConnection::Say(std::string_view text) {
   if (outgoing_.empty()) return stream_->Write(text);
   outgoing_.push_back({std::string(text), nullptr});
-  outgoing_text_ += text.size();
+  outgoing_bytes_ += outgoing_.back().bytes();
 }
 
 void StoreConnection::Send(std::string& text, std::vector<wire::PieceAt>& pieces) {
   if (!pieces.empty() || !outgoing_.empty()) {
-    outgoing_text_ += text.size();
-    AppendSegments(text, pieces, outgoing_);
+    outgoing_bytes_ += AppendSegments(text, pieces, outgoing_);
     Flush();
   } else if (text.size() > kLargeReplyBytes) {
     stream_->WriteLarge(text);
@@ -566,13 +580,11 @@ void StoreConnection::Flush() {
     next.sent += chunk.size();
     left -= std::min(left, chunk.size());
     if (!next.rest().empty()) continue;
-    outgoing_text_ -= next.text.size();
+    outgoing_bytes_ -= next.bytes();
     outgoing_.pop_front();
   }
   // The stream tells when it has room again; where it always had, others have their turn first.
-  if (outgoing_.empty() || stream_->queued_bytes() > 0 || asked_to_continue_) return;
-  asked_to_continue_ = true;
-  service_.Later(id_);
+  if (!outgoing_.empty() && stream_->queued_bytes() == 0) ContinueLater();
 }
 
 }  // namespace muster

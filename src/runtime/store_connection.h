@@ -59,6 +59,8 @@ class StoreConnection final : public StreamHandler {
     std::string text;
     Piece piece;
     size_t sent = 0;
+    /// Without the piece, which pays for itself; with its place in a list.
+    size_t bytes() const { return AllocatedBytes(sizeof(Segment) + 16) + HeapBytes(text); }
     std::string_view rest() const {
       return (piece != nullptr ? piece->bytes() : std::string_view(text)).substr(sent);
     }
@@ -73,7 +75,7 @@ class StoreConnection final : public StreamHandler {
     std::list<Segment> reply;
     int64_t values = 0;
     uint64_t value_bytes = 0;
-    size_t text_bytes = 0;
+    size_t reply_bytes = 0;  // that the segments own
   };
   /// How a peer gets on with what it owes: bytes at the beginning of a span of time.
   struct Pace {
@@ -100,6 +102,8 @@ class StoreConnection final : public StreamHandler {
   Result<size_t> ReadLong(std::string_view bytes);
   void BeginLong(Op op);
   void RunLongLater();
+  /// Has Continue() called after others had their turn. Nothing more is executed until then.
+  void ContinueLater();
   /// One short step; true: it is done.
   Result<bool> AdvanceLong();
   bool TakeValue(const ValueView& value, std::string& text, std::vector<wire::PieceAt>& pieces);
@@ -116,9 +120,9 @@ class StoreConnection final : public StreamHandler {
   bool MixesBackends(const Request& request) const;
   void KeepRest(std::string_view bytes, size_t done);
 
-  /// Cuts a text with pieces in it into segments.
-  static void AppendSegments(std::string& text, std::vector<wire::PieceAt>& pieces,
-                             std::list<Segment>& to);
+  /// Cuts a text with pieces in it into segments. Returns what they own.
+  static size_t AppendSegments(std::string& text, std::vector<wire::PieceAt>& pieces,
+                               std::list<Segment>& to);
   /// Sends a text after what was sent before.
   void Say(std::string_view text);
   /// The same with pieces in it. Both are empty afterwards.
@@ -140,7 +144,7 @@ class StoreConnection final : public StreamHandler {
   std::string input_;  // the beginning of a request whose rest has not come, or that waits for room
   std::unique_ptr<LongRequest> long_;
   std::list<Segment> outgoing_;
-  size_t outgoing_text_ = 0;  // bytes that the segments own
+  size_t outgoing_bytes_ = 0;  // that the segments own
   bool validated_ = false;
   bool has_session_ = false;
   bool blocked_ = false;  // too many replies queued, or a long request runs: not reading

@@ -119,7 +119,7 @@ void StoreService::Close(StoreConnection& connection, LogLevel level, const std:
 size_t StoreService::CloseLeastUsed(const PeerGroup& from, size_t count, bool only_unused) {
   // Without a request: VALIDATE alone, or less.
   constexpr uint64_t kUnusedBytes = 1 + sizeof wire::kMagic;
-  // How many are looked at, at most, for each that is to be closed: the others may be parked.
+  // How many are looked at for each that is to be closed: some may be parked, which go last.
   constexpr size_t kLooks = 8;
   struct Idle {
     bool used;
@@ -140,7 +140,8 @@ size_t StoreService::CloseLeastUsed(const PeerGroup& from, size_t count, bool on
   candidates.resize(looked_at);
   {
     StoreHub::Turn turn(hub_, index_);
-    std::erase_if(candidates, [&](const Idle& c) { return turn.IsParked(c.connection->id()); });
+    std::ranges::stable_partition(
+        candidates, [&](const Idle& c) { return !turn.IsParked(c.connection->id()); });
     Deliver(turn.Finish());
   }
   count = std::min(count, candidates.size());
@@ -160,27 +161,35 @@ void StoreService::Tick() {
     }
   }
   for (const auto& [connection, why] : overdue) Close(*connection, LogLevel::kWarning, why);
-  bool more = true;
-  while (more) {
-    StoreHub::Turn turn(hub_, index_);
-    more = turn.Expire(now);
-    Deliver(turn.Finish());
-  }
-  if (connections_.empty()) tick_.reset();
+  Expire();
+  // Also where no other line follows.
+  RenewLogBudget();
+  if (connections_.empty() && warnings_ <= kLinesPerSecondMax) tick_.reset();
+}
+
+void StoreService::Expire() {
+  StoreHub::Turn turn(hub_, index_);
+  const bool more = turn.Expire(loop_.Now());
+  Deliver(turn.Finish());
+  if (!more) return;
+  loop_.Post([this, alive = std::weak_ptr(alive_)] {
+    if (!alive.expired()) Expire();
+  });
 }
 
 void StoreService::Log(LogLevel level, const std::string& line) {
   if (!log_) return;
-  const Instant now = loop_.Now();
-  if (now - log_second_ >= 1s) {
-    if (logged_this_second_ > kLinesPerSecondMax) {
-      log_(LogLevel::kWarning,
-           Concat(logged_this_second_ - kLinesPerSecondMax, " lines like the last withheld"));
-    }
-    log_second_ = now;
-    logged_this_second_ = 0;
+  RenewLogBudget();
+  if (++lines_of(level) <= kLinesPerSecondMax) log_(level, line);
+}
+
+void StoreService::RenewLogBudget() {
+  if (loop_.Now() - log_second_ < 1s) return;
+  log_second_ = loop_.Now();
+  for (const LogLevel level : {LogLevel::kDebug, LogLevel::kWarning}) {
+    const int withheld = std::exchange(lines_of(level), 0) - kLinesPerSecondMax;
+    if (withheld > 0) log_(level, Concat(withheld, " lines like the last withheld"));
   }
-  if (++logged_this_second_ <= kLinesPerSecondMax) log_(level, line);
 }
 
 }  // namespace muster

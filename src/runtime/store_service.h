@@ -54,9 +54,9 @@ class StoreService {
   void Collect();
   void CollectPushes();
 
-  /// Descriptors are short. Closes up to `count` connections of this peer that have neither a
-  /// session nor a parked wait: those that never asked for anything first, then those silent for
-  /// longest (not if `only_unused`). Returns how many.
+  /// Descriptors are short. Closes up to `count` connections of this peer that have no session:
+  /// those that never asked for anything first, then (not if `only_unused`) those silent for
+  /// longest, then those with a parked wait, the oldest first. Returns how many.
   size_t CloseLeastUsed(const PeerGroup& from, size_t count, bool only_unused);
 
   size_t connections() const { return connections_.size(); }
@@ -83,6 +83,8 @@ class StoreService {
   };
 
   void Tick();
+  /// One short step of what a tick has to clear up; the rest after others had their turn.
+  void Expire();
   void Deliver(const Released& clients);
   /// Connections whose session ends here end a little later, in CloseEnded(): one of them may be
   /// calling.
@@ -94,8 +96,11 @@ class StoreService {
   void Later(ClientId id);
   /// Ends and destroys the connection. `why` is logged, unless empty.
   void Close(StoreConnection& connection, LogLevel level, const std::string& why);
-  /// At most a few lines a second: whoever floods us must not flood the log.
+  /// At most a few lines a second: whoever floods us must not flood the log. Details have a budget
+  /// of their own: clients that vanish must not hide those that are refused.
   void Log(LogLevel level, const std::string& line);
+  void RenewLogBudget();
+  int& lines_of(LogLevel level) { return level >= LogLevel::kWarning ? warnings_ : details_; }
 
   Loop& loop_;
   StoreHub& hub_;
@@ -110,8 +115,9 @@ class StoreService {
   std::unique_ptr<Timer> session_tick_;
   std::vector<std::pair<SessionId, std::string>> ended_;
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
-  Instant log_second_{};
-  int logged_this_second_ = 0;
+  Instant log_second_{};  // the budgets are of the second that began then
+  int warnings_ = 0;
+  int details_ = 0;
 };
 
 }  // namespace muster

@@ -11,10 +11,12 @@ import re
 import resource
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
 import raw_store as raw
+from launching import eventually
 from processes import MUSTER, Processes
 
 FULL = "--full" in sys.argv
@@ -73,8 +75,9 @@ class Memory(Processes, unittest.TestCase):
         with open(f"/proc/{self.server.pid}/status", encoding="ascii") as status:
             return int(re.search(r"VmHWM:\s+(\d+) kB", status.read()).group(1)) * 1024
 
-    def finish(self, offenders=None, saying="store_bytes_max"):
-        """Ordinary clients have been served and still are; the bound held; each offender has its line."""
+    def finish(self, offenders=(), suspects=()):
+        """Ordinary clients have been served and still are; the bound held; the log names each offender once, and nobody
+        else. Of `suspects`, it names some, once."""
         before = [client.rounds for client in self.ordinary]
         while any(client.rounds < rounds + 10 and not client.failure for client, rounds in zip(self.ordinary, before)):
             pass
@@ -89,21 +92,31 @@ class Memory(Processes, unittest.TestCase):
         self.server.terminate()
         self.assertEqual(self.server.wait(60), 0)
         self.reader.join()
-        said = [line for line in self.lines if saying in line]
-        if offenders is not None:
-            self.assertEqual(len(said), offenders, self.lines)
-            peers = [re.search(r"127\.0\.0\.1:\d+", line).group(0) for line in said]
-            self.assertEqual(len(set(peers)), offenders, said)
+        print(f"{self.id()}: peak {peak / MIB:.0f} MiB, {len(self.lines)} lines for {len(offenders)} offenders",
+              file=sys.stderr)
+        named = [match.group(1) for match in map(re.compile(r"closed (\S+): ").search, self.lines) if match]
+        if suspects:
+            self.assertGreater(len(named), 0)
+            self.assertEqual(len(named), len(set(named) & {client.address for client in suspects}), self.lines)
+        else:
+            self.assertEqual(sorted(named), sorted(client.address for client in offenders), self.lines)
         self.assertLess(peak, PEAK, f"{peak // MIB} MiB")
 
-    def test_values_are_refused_above_the_bound(self):
-        client = self.client()
-        value = bytes(8 * MIB)
+    def until(self, condition):
+        eventually(condition, "the log names them all")
+
+    def refused(self, client, messages):
+        """Sends until the server hangs up."""
         with self.assertRaises(ConnectionError):
-            for i in range(2 * BOUND // len(value)):
-                client.send(raw.request(raw.SET, b"/big/%d" % i, value))
+            for message in messages:
+                client.send(message)
                 client.add(b"/n")
-        self.finish(offenders=1)
+        return client
+
+    def test_values_are_refused_above_the_bound(self):
+        value = bytes(8 * MIB)
+        writes = (raw.request(raw.SET, b"/big/%d" % i, value) for i in range(2 * BOUND // len(value)))
+        self.finish(offenders=[self.refused(self.client(), writes)])
 
     def test_a_value_that_is_overwritten_is_given_back(self):
         client = self.client()
@@ -111,107 +124,174 @@ class Memory(Processes, unittest.TestCase):
             client.send(raw.request(raw.SET, b"/big/%d" % i, bytes(8 * MIB)))
             client.send(raw.request(raw.SET, b"/big/%d" % i, b"x"))
         self.assertEqual(client.get(b"/big/0"), b"x")
-        self.finish(offenders=0)
+        self.finish()
 
     def test_queues_and_appended_values_count(self):
-        for op in (14, raw.APPEND):
-            client = self.client()
+        self.finish(offenders=[
+            self.refused(self.client(), [raw.request(op, b"/grows", bytes(MIB))] * (2 * BOUND // MIB))
+            for op in (raw.QUEUE_PUSH, raw.APPEND)])
+
+    def test_waits_on_long_keys(self):
+        def wait(i):
+            keys = (b"/%d/%d/" % (i, j) + bytes(8000) for j in range(BOUND * 5 // 16 // 8192))
+            return raw.listed(raw.WAIT, *keys)
+
+        for i in range(2):
+            parked = self.client()
+            parked.send(wait(i))
+            parked.add(b"/n")
+        self.finish(offenders=[self.refused(self.client(), [wait(i)]) for i in range(2, 4)])
+
+    def test_requests_that_are_never_finished(self):
+        offenders = []
+        for _ in range(5):
+            offenders.append(self.client())
             with self.assertRaises(ConnectionError):
-                for _ in range(2 * BOUND // MIB):
-                    client.send(raw.request(op, b"/grows", bytes(MIB)))
-                    client.add(b"/n")
-        self.finish(offenders=2)
+                offenders[-1].send(bytes([raw.MULTI_SET]) + raw.number(1000))
+                for _ in range(BOUND // (7 * MIB)):
+                    offenders[-1].send(raw.blob(b"/k") + raw.blob(bytes(7 * MIB)))
+        self.finish(offenders)
+
+    def test_small_replies_that_many_do_not_read(self):
+        self.client().send(raw.request(raw.SET, b"/k", bytes(4096)))
+        greedy = []
+        for _ in range(2 * BOUND // MIB):
+            greedy.append(self.client(receive_buffer=4096))
+            greedy[-1].send(raw.request(raw.GET, b"/k") * 2000)
+        self.client().add(b"/n")
+        self.until(lambda: any("store_bytes_max" in line for line in self.lines))
+        self.finish(suspects=greedy)
+
+    def test_many_values_in_replies_that_nobody_reads(self):
+        self.client().send(raw.request(raw.SET, b"/k", bytes(4097)))
+        greedy = []
+        for _ in range(BOUND // (4 * MIB)):
+            greedy.append(self.client(receive_buffer=4096))
+            greedy[-1].send(raw.listed(raw.MULTI_GET, *[b"/k"] * 60_000))
+        self.client().add(b"/n")
+        self.until(lambda: any("store_bytes_max" in line for line in self.lines))
+        self.finish(suspects=greedy)
+
+    def test_clients_that_vanish_do_not_hide_an_offender(self):
+        for _ in range(100):
+            vanishing = self.client()
+            vanishing.add(b"/n")
+            vanishing.vanish()
+        grow = [raw.request(raw.QUEUE_PUSH, b"/grows", bytes(MIB))] * (2 * BOUND // MIB)
+        self.finish([self.refused(self.client(), grow)])
+
+    def test_an_offender_that_comes_back_does_not_fill_the_log(self):
+        """Each refusal is named or counted, without another one to follow it."""
+        grow = [raw.request(raw.QUEUE_PUSH, b"/grows", bytes(MIB))] * (2 * BOUND // MIB)
+        offenders = [self.refused(self.client(), grow)]
+        for _ in range(200):
+            offenders.append(self.refused(self.client(), grow[:1]))
+
+        def reported():
+            lines = list(self.lines)
+            withheld = sum(int(line.split(" lines like")[0].split()[-1]) for line in lines if "withheld" in line)
+            return withheld + sum("store_bytes_max" in line for line in lines)
+
+        self.until(lambda: reported() >= len(offenders))
+        self.assertEqual(reported(), len(offenders))
+        self.assertLess(len(self.lines), len(offenders) // 2)
+        self.finish(suspects=offenders)
+
+
+class Stalled(Memory):
+    """With little patience: those who are slow are closed, which gives their memory back."""
+
+    options = ("--stall-seconds", "2")
+
+    def finish_when_named(self, offenders, reason):
+        self.until(lambda: sum(reason in line for line in list(self.lines)) >= len(offenders))
+        self.finish(offenders)
+
+    def test_a_request_that_is_sent_too_slowly_is_not_waited_for(self):
+        client = self.client()
+        client.send(bytes([raw.SET]) + raw.blob(b"/k") + raw.number(8 * MIB) + bytes(MIB))
+        self.assertTrue(client.is_closed())
+        self.finish_when_named([client], "a second of the request that it has begun")
 
     def test_compare_set_replies_that_nobody_reads(self):
         writer = self.client()
         for _ in range(BOUND // (16 * MIB)):
             writer.send(raw.request(raw.APPEND, b"/big", bytes(8 * MIB)))
         writer.add(b"/n")
+        greedy = []
         for _ in range(9):
-            greedy = self.client(receive_buffer=4096)
-            greedy.send(raw.request(raw.COMPARE_SET, b"/big", b"something else", b"") * 3)
+            greedy.append(self.client(receive_buffer=4096))
+            greedy[-1].send(raw.request(raw.COMPARE_SET, b"/big", b"something else", b"") * 3)
             writer.add(b"/n")
-        self.finish(offenders=0)
-
-    def test_waits_on_long_keys(self):
-        for i in range(4):
-            client = self.client()
-            keys = [b"/%d/%d/" % (i, j) + bytes(8000) for j in range(BOUND // 8000 // 2)]
-            try:
-                client.send(raw.listed(raw.WAIT, *keys))
-            except ConnectionError:
-                pass
-            self.client().add(b"/n")
-        while not any("store_bytes_max" in line for line in self.lines):
-            self.client().add(b"/n")
-        self.finish()
-
-    def test_requests_that_are_never_finished(self):
-        beginning = bytes([raw.MULTI_SET]) + raw.number(1000) + raw.blob(b"/k") + raw.blob(bytes(7 * MIB))
-        for _ in range(5):
-            client = self.client()
-            try:
-                client.send(beginning)
-                for _ in range(BOUND // (8 * MIB)):
-                    client.send(raw.blob(b"/k") + raw.blob(bytes(7 * MIB)))
-            except ConnectionError:
-                pass
-            self.client().add(b"/n")
-        self.finish()
-        self.assertTrue(any("store_bytes_max" in line for line in self.lines), self.lines)
+        self.finish_when_named(greedy, "a second of the replies queued for it")
 
     def test_two_slow_readers_do_not_deny_large_replies(self):
         writer = self.client()
         for i in range(3):
             writer.send(raw.request(raw.SET, b"/big/%d" % i, bytes(8 * MIB)))
+        writer.add(b"/n")
         keys = [b"/big/%d" % (i % 3) for i in range(12)]
-        for _ in range(2):
-            self.client(receive_buffer=4096).send(raw.listed(raw.MULTI_GET, *keys))
+        slow = [self.client(receive_buffer=4096) for _ in range(2)]
+        for client in slow:
+            client.send(raw.listed(raw.MULTI_GET, *keys))
         for _ in range(3):
             self.assertEqual(len(writer.get(b"/big/1")), 8 * MIB)
-        self.finish(offenders=0)
-
-
-class Stalled(Memory):
-    """With little patience: those who are slow are closed, which gives their memory back."""
-
-    options = ("--stall-seconds", "1")
-
-    def test_a_request_that_is_sent_too_slowly_is_not_waited_for(self):
-        client = self.client()
-        client.send(bytes([raw.SET]) + raw.blob(b"/k") + raw.number(8 * MIB) + bytes(MIB))
-        self.assertTrue(client.is_closed())
-        self.finish(offenders=1, saying="a second of the request that it has begun")
-
-    def test_a_reader_that_is_too_slow_is_closed(self):
-        client = self.client(receive_buffer=4096)
-        client.send(raw.request(raw.SET, b"/big", bytes(8 * MIB)) + raw.request(raw.GET, b"/big") * 4)
-        while not any("a second of the replies queued for it" in line for line in self.lines):
-            self.client().add(b"/n")
-        self.finish(offenders=1, saying="a second of the replies queued for it")
+        self.finish_when_named(slow, "a second of the replies queued for it")
 
 
 class OutOfMemory(Processes, unittest.TestCase):
-    def test_an_allocation_that_fails_costs_one_client(self):
-        limit = 1500 * MIB
-        server = self.start("serve", "--listen", "127.0.0.1:0", "--json", "--threads", "1", "--store-bytes-max", "1TiB",
-                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
-                            stderr=subprocess.PIPE)
-        port = json.loads(server.stdout.readline())["port"]
-        ordinary = raw.Client(port)
-        greedy = raw.Client(port)
-        with self.assertRaises(ConnectionError):
-            for i in range(2 * limit // (8 * MIB)):
-                greedy.send(raw.request(raw.SET, b"/big/%d" % i, bytes(8 * MIB)))
-                ordinary.add(b"/n")
-                greedy.add(b"/g")
-        before = ordinary.add(b"/n")
-        self.assertEqual(ordinary.add(b"/n"), before + 1)
-        server.terminate()
-        self.assertEqual(server.wait(60), 0)
-        self.assertIn("out of memory", server.stderr.read())
+    """A machine that has less memory than --store-bytes-max."""
+
+    LIMIT = 1500 * MIB
+
+    def setUp(self):
+        self.log = tempfile.TemporaryFile(mode="w+", encoding="utf-8")
+        self.addCleanup(self.log.close)
+        self.server = self.start("serve", "--listen", "127.0.0.1:0", "--json", "--threads", "2", "--store-bytes-max",
+                                 "1TiB", stderr=self.log,
+                                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (self.LIMIT,) * 2))
+        self.port = json.loads(self.server.stdout.readline())["port"]
+
+    def flood(self, message):
+        """Sends it again and again, on new connections where the server hangs up, beside ordinary clients, some of whom
+        wait or vanish, and a node: all are served as ever."""
+        node = self.start("rendezvous", "--backend", "muster", "--endpoint", f"127.0.0.1:{self.port}", "--id", "run",
+                          "--nodes", "1", "--hold", "600", "--conf", "is_host=false", stderr=subprocess.DEVNULL)
+        self.assertTrue(node.stdout.readline())
+        ordinary, greedy = raw.Client(self.port), raw.Client(self.port)
+        ordinary.add(b"/gate")
+        refusals = count = 0
+        while refusals < 20:
+            count += 1
+            self.assertLess(count, 2000)
+            waiting = raw.Client(self.port)
+            waiting.send(raw.listed(raw.WAIT, b"/never"))
+            waiting.add(b"/gate")
+            try:
+                greedy.send(message(count))
+                greedy.add(b"/gate")
+            except ConnectionError:
+                refusals += 1
+                greedy.close()
+                greedy = raw.Client(self.port)
+            waiting.vanish()
+            self.assertGreater(ordinary.add(b"/gate"), count)
+        self.assertIsNone(node.poll())
+        eventually(lambda: "out of memory" in self.logged(), "the log says so")
         ordinary.close()
         greedy.close()
+        self.server.terminate()
+        self.assertEqual(self.server.wait(60), 0)
+
+    def logged(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def test_large_values(self):
+        self.flood(lambda i: raw.request(raw.SET, b"/big/%d" % i, bytes(8 * MIB)))
+
+    def test_small_values(self):
+        self.flood(lambda i: raw.multi_set([(b"/small/%d/%d" % (i, j), bytes(100)) for j in range(50_000)]))
 
 
 for inherited in [name for name in dir(Memory) if name.startswith("test_")]:

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import unittest
 
+import raw_store as raw
 from launching import PATIENCE, eventually
 from processes import MUSTER, Processes
 
@@ -85,11 +86,15 @@ class Shares(Processes, unittest.TestCase):
         except ConnectionError:
             return None
 
-    def flood(self, address, asks):
-        """Connections until the server has no descriptor left. Without `asks` they have sent nothing but VALIDATE."""
+    def flood(self, address, asks, parks=False):
+        """Connections until the server has no descriptor left. Without `asks` they have sent nothing but VALIDATE; with
+        `parks` each waits for a key of its own."""
         held = []
         while made := self.served(address) if asks else self.silent(address, len(held)):
             held.append(made)
+            if parks:
+                made.socket.sendall(WAIT + struct.pack("<Q", 1) + blob(b"/never/%d" % len(held)))
+                self.assertTrue(made.ping())
             self.assertLess(len(held), DESCRIPTORS)
         self.assertGreater(len(held), DESCRIPTORS // 2)
         return held
@@ -108,20 +113,31 @@ class Shares(Processes, unittest.TestCase):
         self.log.seek(0)
         return self.log.read()
 
-    def assert_served(self, asks):
-        self.flood(STRANGER, asks)
+    def assert_served(self, asks, parks=False):
+        flood = self.flood(STRANGER, asks, parks)
         clients = []
         for number in range(1, 61):
             clients.append(self.peer(HOME))
             self.assertEqual(clients[-1].add(b"n"), number)
         for client in clients:
             self.assertTrue(client.ping())
+        return flood
 
     def test_a_store_client_of_another_address_is_served(self):
         self.assert_served(asks=True)
 
     def test_and_where_the_others_have_asked_for_nothing(self):
         self.assert_served(asks=False)
+
+    def test_and_where_the_others_all_wait(self):
+        """Those that have waited for longest give way, and no session does."""
+        session = self.peer(STRANGER, VALIDATE + raw.session_open(b"run", patience_ms=3_600_000))
+        session.receive(struct.unpack("<I", session.receive(5)[1:])[0])
+        flood = self.assert_served(asks=True, parks=True)
+        self.assertFalse(session.is_closed())
+        closed = [peer.is_closed() for peer in flood]
+        self.assertTrue(all(closed[:10]), closed)
+        self.assertFalse(any(closed[-10:]), closed)
 
     def test_many_that_come_at_once_are_served(self):
         self.flood(STRANGER, True)
@@ -149,6 +165,22 @@ class Shares(Processes, unittest.TestCase):
                                     timeout=PATIENCE, check=False)
             self.assertEqual(status.returncode, 0, status.stderr)
         self.assertIsNone(self.served(HOME))
+
+    def test_a_store_client_of_the_same_address_is_served_if_others_have_asked_for_nothing(self):
+        self.flood(HOME, False)
+        clients = []
+        for number in range(1, 61):
+            clients.append(self.peer(HOME, VALIDATE + PING + b"abcd"))
+            self.assertEqual(clients[-1].receive(4), b"abcd")
+            self.assertEqual(clients[-1].add(b"n"), number)
+
+    def test_waits_of_the_same_address_stay(self):
+        flood = self.flood(HOME, True, parks=True)
+        self.assertIsNone(self.served(HOME))
+        status = subprocess.run([MUSTER, "status", "--server", f"127.0.0.1:{self.port}"], capture_output=True,
+                                timeout=PATIENCE, check=False)
+        self.assertEqual(status.returncode, 0, status.stderr)
+        self.assertFalse(any(peer.is_closed() for peer in flood))
 
     def test_a_parked_wait_and_who_asked_last_stay(self):
         waiter = self.peer(STRANGER, VALIDATE + WAIT + struct.pack("<Q", 1) + blob(b"/gate"))

@@ -3,7 +3,8 @@
 import socket
 import struct
 
-SET, COMPARE_SET, GET, ADD, CHECK, WAIT, DELETE, APPEND, MULTI_GET, MULTI_SET, LIST_KEYS = 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 17
+SET, COMPARE_SET, GET, ADD, CHECK, WAIT, DELETE, APPEND, MULTI_GET, MULTI_SET = 1, 2, 3, 4, 5, 6, 8, 9, 10, 11
+QUEUE_PUSH, LIST_KEYS = 14, 17
 
 
 def number(value):
@@ -26,6 +27,26 @@ def multi_set(pairs):
     return listed(MULTI_SET, *(part for pair in pairs for part in pair), per_key=2)
 
 
+def text(data):
+    return struct.pack("<H", len(data)) + data
+
+
+def session_message(kind, body=b""):
+    """Of a node that has no session yet."""
+    return struct.pack("<BIBQIq", 0xA0, len(body) + 21, kind, 0, 0, -1) + body
+
+
+def session_open(run, patience_ms=1000):
+    """`patience_ms`: the interval of its keep-alives, and how long it may be away."""
+    node = text(b"") + struct.pack("<qq", 1, 0)
+    settings = struct.pack("<qqqqqqB", 1, 1, 1000, patience_ms, 3, patience_ms, 0)
+    return session_message(0, b"\x02\x02" + text(run) + node + settings + text(b"") + struct.pack("<H", 1))
+
+
+def session_status(run=b"", names=0, after=b""):
+    return session_message(5, text(run) + text(after) + struct.pack("<I", names))
+
+
 class Client:
     def __init__(self, port, receive_buffer=None, patience=60):
         self.socket = socket.socket()
@@ -33,6 +54,7 @@ class Client:
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.connect(("127.0.0.1", port))
+        self.address = "%s:%d" % self.socket.getsockname()
         self.socket.sendall(b"\x00" + struct.pack("<I", 0x3C85F7CE))
 
     def send(self, data):
@@ -58,6 +80,14 @@ class Client:
         self.send(request(GET, key))
         return self.receive(self.receive_number())
 
+    def receive_session(self):
+        """The kind of the next message of a session, and what follows that."""
+        opcode, size = struct.unpack("<BI", self.receive(5))
+        if opcode != 0xA0:
+            raise ValueError(f"byte {opcode} does not begin a message of a session")
+        body = self.receive(size)
+        return body[0], body[1:]
+
     def is_closed(self):
         """Whether the server ends this connection; waits for that."""
         try:
@@ -68,6 +98,11 @@ class Client:
             return True
         except TimeoutError:
             return False
+
+    def vanish(self):
+        """As a process that is killed with a reply unread."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close()
 
     def close(self):
         self.socket.close()

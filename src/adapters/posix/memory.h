@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/memory_account.h"
+
 namespace muster {
 
 /// The machine's memory, or the least limit of the control groups (version 2) that this process is
@@ -17,5 +19,29 @@ uint64_t LeastMemoryMax(std::string folder);
 /// keeps for itself would count against nobody. For a process that serves others, once, at its
 /// start.
 void GiveMemoryBack();
+
+/// Memory that is kept back for the moment when operator new has none left. It is given up then, so
+/// that whatever is under way ends well, and the limit of the account is lowered to what is used
+/// and a quarter of this: requests are refused from then on before they need what is not there.
+/// Costs address space, no memory.
+///
+/// One for each process: a second one has no effect. A handler that was there before comes next.
+class MemoryReserve {
+ public:
+  static constexpr size_t kBytes = 64 << 20;
+
+  /// The account outlives it.
+  explicit MemoryReserve(MemoryAccount& account);
+  ~MemoryReserve();
+  MemoryReserve(const MemoryReserve&) = delete;
+  MemoryReserve& operator=(const MemoryReserve&) = delete;
+
+  /// True: it was given up since the last call. Keeps it back again if there is room; call it every
+  /// second or so. Any thread.
+  bool Refill();
+
+ private:
+  const bool is_the_one_;
+};
 
 }  // namespace muster

@@ -170,7 +170,7 @@ struct UvListener::Poll {
   PeerGroup named{};
   Instant named_at{};
 
-  // Accepted into the reserve, and let in if their first bytes are those of a session.
+  // Accepted into the reserve, and let in if their first bytes are worth it.
   struct Visitor {
     OwnedFd socket;
     PeerGroup from;
@@ -296,6 +296,14 @@ struct UvListener::Poll {
     awaited_since = now;
   }
 
+  // Whether connections that nobody has used are to be closed.
+  bool AskForUnused() {
+    const PeerShares::Largest largest = shares->FindLargest();
+    if (!Dominates(largest)) return false;
+    AskForRoom(largest.from, true);
+    return !hopeless;
+  }
+
   bool RoomIsComing() const { return awaited > 0 && !hopeless; }
 
   // A look at what has come does not take it away: whoever is let in is served as if accepted now.
@@ -315,8 +323,9 @@ struct UvListener::Poll {
       }
       if (opening == Opening::kSession) {
         Hand(std::move(visitor->socket), visitor->from);
-        const PeerShares::Largest largest = shares->FindLargest();
-        if (spares.size() <= kept_for_others && Dominates(largest)) AskForRoom(largest.from, true);
+        if (spares.size() <= kept_for_others) AskForUnused();
+      } else if (opening == Opening::kRequest && AskForUnused() && spares.size() > spares_max / 2) {
+        Hand(std::move(visitor->socket), visitor->from);
       }
       visitor = visitors.erase(visitor);
     }
@@ -338,7 +347,7 @@ struct UvListener::Poll {
     named_at = loop->Now();
     log(LogLevel::kWarning,
         Concat(ToString(largest.from), " holds ", largest.held, " of ", largest.total,
-               " connections: its idle ones are closed when others need a descriptor"));
+               " connections: those of least use are closed when others need a descriptor"));
   }
 };
 

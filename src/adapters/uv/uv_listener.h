@@ -51,12 +51,13 @@ class ListeningSocket {
 };
 
 /// What the first bytes of a connection show.
-enum class Opening { kIncomplete, kSession, kOther };
+enum class Opening { kIncomplete, kSession, kRequest, kOther };
 using JudgeOpening = std::function<Opening(std::string_view bytes)>;
 
 /// Keeps some descriptors back. When all others are used up, a new peer gets one of them if another
-/// address holds more connections than all the rest (whose idle ones are closed for it), or if it
-/// opens a session. Everybody else is turned away.
+/// address holds more connections than all the rest, which loses some of them for it, if it opens a
+/// session, or if it has a request and the largest address has connections without any, which are
+/// closed for it. Everybody else is turned away.
 class UvListener final : public Listener {
  public:
   /// Loop thread, as everything here.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "adapters/posix/address.h"
+#include "adapters/posix/owned_fd.h"
 #include "base/assert.h"
 
 namespace muster {
@@ -131,11 +132,10 @@ struct UvStream::Socket final : UvOutbox::Sender {
 
 StreamPtr UvStream::Open(UvLoop& loop, int fd, PeerHold hold) {
   MUSTER_ASSERT(loop.IsCurrent());
+  OwnedFd owned(fd);
   auto socket = std::make_unique<Socket>(loop, fd);
-  if (uv_poll_init(loop.raw(), &socket->poll, fd) != 0) {
-    close(fd);
-    return nullptr;
-  }
+  if (uv_poll_init(loop.raw(), &socket->poll, fd) != 0) return nullptr;
+  owned.Release();
   socket->poll.data = socket.get();
   socket->received_at = loop.Now();
   return StreamPtr(new UvStream(socket.release(), std::move(hold)));

@@ -306,6 +306,7 @@ void Coordinator::Lose(Run& run, const std::vector<Loss>& losses, Instant now, P
     }
     StopJoining(run, *member);
     Detach(run, *member);
+    bytes_ -= CostOf(member->node, member->label);
     lost.insert(member->node);
   }
   for (const Node& node : lost) run.members.erase(node);
@@ -450,6 +451,7 @@ void Coordinator::Forget(Run& run) {
   LeaveScopes(run, 0);
   due_.erase({run.due, run.serial, &run});
   ended_.erase({run.forget_at, run.serial, &run});
+  bytes_ -= CostOf(run.id);
   runs_.erase(runs_.find(run.id));
 }
 

@@ -39,6 +39,9 @@ struct CoordinatorOptions {
   size_t nodes_per_run_max = 128 * 1024;
   size_t ended_max = 1'000;  ///< Runs without nodes that are remembered; of closed ones, the names
                              ///< of many more.
+  /// For all runs and nodes together, about: a node may stay for as long as its own settings say,
+  /// with no connection that would count for it.
+  uint64_t bytes_max = UINT64_MAX;
   Duration ended_kept = 600s;  ///< How long a run without nodes is remembered, while there is room.
   /// Numbers that nobody can predict, for tokens and generations: the kernel's on a server. Unset:
   /// a sequence that is the same each time, for tests.
@@ -114,6 +117,9 @@ class Coordinator {
   bool IsInUse(std::string_view run_id) const;
 
   struct Member;
+  struct Run;
+  static uint64_t CostOf(const std::string& run_id);
+  static uint64_t CostOf(const Node& node, const std::string& label);
   /// What is to happen to a member, and when. Ties are broken by age: a run can be replayed.
   struct Due {
     Instant at;
@@ -255,6 +261,7 @@ class Coordinator {
   Agenda due_;
   Agenda ended_;  ///< Runs without nodes, by when they are to be forgotten.
   uint64_t made_ = 0;
+  uint64_t bytes_ = 0;  // of runs and nodes
 };
 
 }  // namespace muster

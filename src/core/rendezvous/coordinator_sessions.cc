@@ -18,10 +18,21 @@ Push Refuse(SessionId session, const Hello& hello, Push::Refusal refusal, std::s
                 std::move(why));
 }
 
+std::string NoRoom() {
+  return "this server has no memory left for more runs and nodes (an eighth of store_bytes_max)";
+}
+
 }  // namespace
+
+// As measured, with their places in sets and in the state of the round.
+uint64_t Coordinator::CostOf(const std::string& run_id) { return 1'500 + 3 * run_id.size(); }
+uint64_t Coordinator::CostOf(const Node& node, const std::string& label) {
+  return 700 + 4 * node.addr.size() + label.size();
+}
 
 Coordinator::Run& Coordinator::NewRun(const std::string& id, Instant now) {
   Run& run = runs_[id];
+  bytes_ += CostOf(id);
   run.id = id;
   run.serial = ++made_;
   run.generation = {server_generation_, NewToken()};
@@ -59,6 +70,9 @@ Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Ins
     if (runs_.size() >= options_.runs_max) {
       return refuse(Push::Refusal::kLimit,
                     Concat("this server has ", runs_.size(), " runs already, its limit"));
+    }
+    if (bytes_ + CostOf(hello.run_id) + CostOf(hello.node, hello.label) > options_.bytes_max) {
+      return refuse(Push::Refusal::kLimit, NoRoom());
     }
     NewRun(hello.run_id, now);
     found = runs_.find(hello.run_id);
@@ -105,6 +119,10 @@ void Coordinator::Open(SessionId session, const Hello& hello, Instant now, Pushe
                                 " nodes already, the limit of this server")));
     return;
   }
+  if (bytes_ + CostOf(hello.node, hello.label) > options_.bytes_max) {
+    out.push_back(Refuse(session, hello, Push::Refusal::kLimit, NoRoom()));
+    return;
+  }
   OpenAnew(*run, session, hello, now, out);
   Reschedule(*run, now);
 }
@@ -115,6 +133,7 @@ void Coordinator::OpenAnew(Run& run, SessionId session, const Hello& hello, Inst
   member.node = hello.node;
   member.serial = ++made_;
   member.label = hello.label;
+  bytes_ += CostOf(member.node, member.label);
   member.bootstrap_port = hello.bootstrap_port;
   member.token = NewToken();
   if (!hello.server_addr.empty() && !IsLoopback(hello.server_addr))
@@ -234,6 +253,7 @@ void Coordinator::Adopt(const AdoptedRun& adopted, Instant now, Pushes& out) {
     member.node = each.node;
     member.serial = ++made_;
     member.label = each.label;
+    bytes_ += CostOf(member.node, member.label);
     member.bootstrap_port = each.bootstrap_port;
     member.token = NewToken();
     member.place = Place{.round = adopted.round, .rank = each.rank};

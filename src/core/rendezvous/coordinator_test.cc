@@ -349,6 +349,30 @@ TEST_F(CoordinatorTest, ARunThatEndedMakesRoomForANewOne) {
   EXPECT_EQ(small.Find("first"), nullptr);
 }
 
+TEST_F(CoordinatorTest, RunsAndNodesHaveSoMuchMemoryAndNoMore) {
+  Coordinator small({.bytes_max = 1 << 20});
+  Pushes out;
+  uint64_t session = 0;
+  const auto open = [&](const std::string& run, size_t label) {
+    out.clear();
+    const Hello hello{.run_id = run,
+                      .node = {"a", static_cast<int64_t>(++session), 0},
+                      .label = std::string(label, 'x')};
+    small.Open(SessionId{session}, hello, now_, out);
+    return out.at(0).kind;
+  };
+  uint64_t nodes = 0;
+  while (open("run", 4000) == Kind::kOpened) ++nodes;
+  EXPECT_GT(nodes, 150u);
+  EXPECT_LT(nodes, 300u);
+  EXPECT_EQ(open(std::string(4000, 'r'), 4000), Kind::kRefused);
+  for (uint64_t gone = 1; gone <= nodes; ++gone) small.Disconnect(SessionId{gone}, now_);
+  small.Tick(now_ + 300ms, out);
+  uint64_t again = 0;
+  while (open("run", 4000) == Kind::kOpened) ++again;
+  EXPECT_EQ(again, nodes);
+}
+
 TEST_F(CoordinatorTest, ARankOfLongAgoIsNotDefended) {
   RunSettings settings = MinMax(1, 2);
   settings.policy = RankPolicy::kStable;

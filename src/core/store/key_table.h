@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/memory_account.h"
 #include "base/siphash.h"
 
 namespace muster {
@@ -47,13 +48,14 @@ struct KeyNode {
   const std::string key;
 };
 
-/// `Node` derives from KeyNode<Node>. Pure; one owner.
+/// `Node` derives from KeyNode<Node>. Pure; one owner. The account, which outlives it, counts its
+/// buckets; the nodes are counted by whoever makes them.
 template <typename Node>
 class KeyTable {
  public:
   static constexpr size_t kShards = 256;
 
-  KeyTable() = default;
+  explicit KeyTable(MemoryAccount& account) : charge_(account) {}
   ~KeyTable() { Clear(); }
   KeyTable(const KeyTable&) = delete;
   KeyTable& operator=(const KeyTable&) = delete;
@@ -108,8 +110,9 @@ class KeyTable {
     }
   }
 
-  /// What the table itself has allocated, without its nodes.
-  size_t bucket_bytes() const { return bucket_bytes_; }
+  /// What the table itself has allocated, without its nodes and the least that shards have, which
+  /// is 20 KiB for all.
+  size_t bucket_bytes() const { return charge_.bytes(); }
 
  private:
   static constexpr size_t kBucketsMin = 8;
@@ -125,6 +128,10 @@ class KeyTable {
     return shard.buckets == nullptr ? kBucketsMin / 2 : size_t{shard.mask} + 1;
   }
 
+  static size_t CostOf(size_t buckets) {
+    return buckets <= kBucketsMin ? 0 : AllocatedBytes(buckets * sizeof(Node*));
+  }
+
   void Resize(Shard& shard, size_t count) {
     auto buckets = std::make_unique<Node*[]>(count);
     const auto mask = static_cast<uint32_t>(count - 1);
@@ -135,9 +142,8 @@ class KeyTable {
           node->next = std::exchange(buckets[node->hash & mask], node);
         }
       }
-      bucket_bytes_ -= (size_t{shard.mask} + 1) * sizeof(Node*);
     }
-    bucket_bytes_ += count * sizeof(Node*);
+    charge_.Set(charge_.bytes() + CostOf(count) - CostOf(size_t{shard.mask} + 1));
     shard.buckets = std::move(buckets);
     shard.mask = mask;
   }
@@ -155,7 +161,7 @@ class KeyTable {
 
   std::array<Shard, kShards> shards_{};
   size_t size_ = 0;
-  size_t bucket_bytes_ = 0;
+  Charge charge_;
 };
 
 }  // namespace muster

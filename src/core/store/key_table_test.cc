@@ -28,7 +28,8 @@ class KeyTableTest : public ::testing::Test {
   }
 
   const KeyHasher hasher_{{.first = 1, .second = 2}};
-  KeyTable<Plain> table_;
+  MemoryAccount account_;
+  KeyTable<Plain> table_{account_};
 };
 
 TEST_F(KeyTableTest, FindsWhatWasInsertedAndNothingElse) {
@@ -65,10 +66,11 @@ TEST_F(KeyTableTest, NodesStayWhereTheyAreWhileItGrowsAndShrinks) {
   // About a bucket for each key; a deletion gives them back.
   EXPECT_GT(table_.bucket_bytes(), kMany / 2 * sizeof(void*));
   EXPECT_LT(table_.bucket_bytes(), kMany * 4 * sizeof(void*));
+  EXPECT_EQ(account_.used(), table_.bucket_bytes());
   for (int i = 0; i < kMany; ++i) table_.Remove(*Find(std::to_string(i)));
   EXPECT_EQ(All(), std::multiset<std::string>{"first"});
   EXPECT_EQ(Find("first"), &first);
-  EXPECT_LT(table_.bucket_bytes(), 256 * 16 * sizeof(void*));
+  EXPECT_EQ(account_.used(), 0u);
 }
 
 TEST_F(KeyTableTest, NoShardHasMoreThanItsShare) {

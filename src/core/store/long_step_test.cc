@@ -304,6 +304,42 @@ TEST_F(StoreRoomTest, WaitsCountWithTheBytesOfTheirKeys) {
   EXPECT_LT(clients, 140u);
 }
 
+TEST_F(StoreRoomTest, WhoWaitsInABarrierCountsWithItsKey) {
+  const std::string key(8'000, 'k');
+  const Request arrive{.op = Op::kBarrier, .key = key, .number = 3};
+  Ask(arrive);
+  const uint64_t first = account_.used();
+  EXPECT_GT(first, 2 * key.size());  // the counter, and the line
+  Released released;
+  machine_.Step(ClientId{2}, arrive, {}, released);
+  EXPECT_GT(account_.used(), first);
+  machine_.Drop(ClientId{2}, {}, released);
+  EXPECT_EQ(account_.used(), first);
+  machine_.Drop(kA, {}, released);
+  EXPECT_LT(account_.used(), first - key.size());
+  EXPECT_EQ(Set("large", std::string(840 << 10, 'x')), "-");
+  uint64_t clients = 0;
+  std::string last;
+  for (; clients < 1'000 && last != no_room_; ++clients) {
+    const std::string other = Concat(key, clients);
+    last = Words(machine_.Step(ClientId{10 + clients},
+                               {.op = Op::kBarrier, .key = other, .number = 2}, {}, released));
+  }
+  EXPECT_EQ(last, no_room_);
+  EXPECT_LT(clients, 15u);
+}
+
+TEST_F(StoreRoomTest, AnElementThatIsKeptForAClientCounts) {
+  const std::string key(8'000, 'k');
+  const std::string_view view = key;
+  Ask({.op = Op::kQueuePush, .key = key, .value = "1"});
+  const uint64_t before = account_.used();
+  Ask({.op = Op::kWait, .keys = {&view, 1}});
+  EXPECT_GT(account_.used(), before + key.size());
+  Ask({.op = Op::kPing});
+  EXPECT_EQ(account_.used(), before);
+}
+
 TEST_F(StoreRoomTest, WithEverythingGoneNothingIsCounted) {
   Set("a", std::string(100 << 10, 'x'));
   Ask({.op = Op::kAppend, .key = "a", .value = std::string(10, 'y')});

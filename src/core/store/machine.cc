@@ -21,8 +21,10 @@ StoreMachine::StoreMachine(const StoreMachineOptions& options)
       hasher_(options.hash_secret),
       account_(options.account == nullptr ? own_account_ : *options.account),
       scopes_(hasher_, options.stray_scope_kept, account_),
+      entries_(account_),
       queues_(options.reservation_max, scopes_, account_),
-      waiters_(account_) {}
+      waiters_(account_),
+      barriers_(account_) {}
 
 StoreMachine::~StoreMachine() { account_.Subtract(charged_); }
 
@@ -271,12 +273,16 @@ Reply StoreMachine::Barrier(ClientId client, const Request& request, Released& r
   const Reply arrived = ReadCounter(entry);
   if (arrived.kind == Reply::Kind::kRefused) return arrived;
   const auto count = static_cast<int64_t>(static_cast<uint64_t>(arrived.number) + 1);
-  if (!StoreCounter(entry, key, count, released)) return Reply::Refused(Reply::Why::kNoRoom);
+  const bool waits = count < request.number;
+  if ((waits && !account_.HasRoomFor(BarrierBytes(key))) ||
+      !StoreCounter(entry, key, count, released)) {
+    return Reply::Refused(Reply::Why::kNoRoom);
+  }
   BarrierLine* line = barriers_.Find(key);
-  if (count < request.number) {
-    if (line == nullptr) line = &barriers_.Insert(std::make_unique<BarrierLine>(key));
+  if (waits) {
+    if (line == nullptr) line = &barriers_.Insert(std::make_unique<BarrierLine>(key, account_));
     const auto arrival = line->arrivals.insert(line->arrivals.end(), client);
-    at_barrier_.emplace(client, BarrierPlace{line, arrival});
+    at_barrier_.try_emplace(client, *line, arrival, account_);
     return Reply::None();
   }
   if (line != nullptr) {

@@ -239,13 +239,25 @@ class StoreMachine {
   // early.
   using Arrivals = std::list<ClientId>;  // oldest first; anyone may leave in any order
   struct BarrierLine : KeyNode<BarrierLine> {
-    using KeyNode::KeyNode;
+    BarrierLine(const HashedKey& name, MemoryAccount& account)
+        : KeyNode(name), charge(account, AllocatedBytes(sizeof(BarrierLine)) + HeapBytes(key)) {}
     Arrivals arrivals;
+    const muster::Charge charge;
   };
   struct BarrierPlace {
+    // In the list of its line, and in the table of clients.
+    static constexpr size_t kBytes =
+        AllocatedBytes(3 * sizeof(void*)) + AllocatedBytes(7 * sizeof(void*));
+    BarrierPlace(BarrierLine& of, Arrivals::iterator at, MemoryAccount& account)
+        : line(&of), arrival(at), charge(account, kBytes) {}
     BarrierLine* line;
     Arrivals::iterator arrival;
+    const muster::Charge charge;
   };
+  static size_t BarrierBytes(const HashedKey& key) {
+    return AllocatedBytes(sizeof(BarrierLine)) + AllocatedBytes(key.text.size() + 1) +
+           BarrierPlace::kBytes;
+  }
   KeyTable<BarrierLine> barriers_;
   std::unordered_map<ClientId, BarrierPlace> at_barrier_;
   // Memory behind the views of the latest reply.

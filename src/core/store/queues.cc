@@ -17,6 +17,15 @@ size_t Queues::CostOf(const Queue& queue) {
   return BytesFor(queue.hashed(), 0) - sizeof(Value) - AllocatedBytes(1);
 }
 
+Queues::Reservation::Reservation(ClientId by, const HashedKey& key, uint64_t number, Instant end,
+                                 MemoryAccount& account)
+    : client(by),
+      name{std::string(key.text), key.hash},
+      serial(number),
+      until(end),
+      charge(account, AllocatedBytes(sizeof(Reservation) + 2 * sizeof(void*)) +
+                          HeapBytes(name.key) + AllocatedBytes(4 * sizeof(void*))) {}
+
 void Queues::Charge(Queue& queue, size_t bytes) {
   queue.bytes += bytes;
   charged_ += bytes;
@@ -56,9 +65,8 @@ void Queues::Reserve(ClientId client, const HashedKey& key, Instant now) {
   MUSTER_ASSERT(!by_client_.contains(client));
   Queue& queue = *queues_.Find(key);
   ++queue.reserved;
-  const auto place = oldest_first_.insert(
-      oldest_first_.end(),
-      {client, {std::string(key.text), key.hash}, queue.serial, now + reservation_max_});
+  const auto place = oldest_first_.emplace(oldest_first_.end(), client, key, queue.serial,
+                                           now + reservation_max_, account_);
   by_client_.emplace(client, place);
 }
 

@@ -27,7 +27,7 @@ class Queues {
  public:
   /// Scopes and account outlive the queues.
   Queues(Duration reservation_max, Scopes& scopes, MemoryAccount& account)
-      : reservation_max_(reservation_max), scopes_(scopes), account_(account) {}
+      : reservation_max_(reservation_max), scopes_(scopes), account_(account), queues_(account) {}
   ~Queues() { account_.Subtract(charged_); }
   Queues(const Queues&) = delete;
   Queues& operator=(const Queues&) = delete;
@@ -84,10 +84,14 @@ class Queues {
     const uint64_t serial;  // a queue that is deleted and made again is another one
   };
   struct Reservation {
+    Reservation(ClientId by, const HashedKey& key, uint64_t number, Instant end,
+                MemoryAccount& account);
+
     ClientId client;
     Name name;
     uint64_t serial;
     Instant until;
+    const muster::Charge charge;  // with its places in the list and in the table of clients
   };
   using Reservations = std::list<Reservation>;
 

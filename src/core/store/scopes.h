@@ -40,7 +40,7 @@ class Scopes {
   /// The account, which outlives this, counts what the scopes have allocated, without their
   /// members.
   Scopes(const KeyHasher& hasher, Duration stray_kept, MemoryAccount& account)
-      : hasher_(hasher), stray_kept_(stray_kept), charge_(account) {}
+      : hasher_(hasher), stray_kept_(stray_kept), scopes_(account), charge_(account) {}
 
   size_t size() const { return scopes_.size(); }
 

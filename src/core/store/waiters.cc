@@ -22,8 +22,10 @@ size_t Waiters::CostOf(const Line& line) {
   return AllocatedBytes(sizeof(Line)) + HeapBytes(line.key);
 }
 
+// With its place in the table of waiters.
 size_t Waiters::CostOf(const Waiter& waiter) {
-  return AllocatedBytes(sizeof(Waiter)) + waiter.stands.capacity() * sizeof(Stand) +
+  return AllocatedBytes(sizeof(Waiter)) + AllocatedBytes(4 * sizeof(void*)) +
+         waiter.stands.capacity() * sizeof(Stand) +
          waiter.stands.size() * AllocatedBytes(sizeof(Place) + 2 * sizeof(void*));
 }
 

@@ -18,7 +18,7 @@ namespace muster {
 
 class Waiters {
  public:
-  explicit Waiters(MemoryAccount& account) : account_(account) {}
+  explicit Waiters(MemoryAccount& account) : account_(account), lines_(account) {}
   ~Waiters() { account_.Subtract(charged_); }
   Waiters(const Waiters&) = delete;
   Waiters& operator=(const Waiters&) = delete;
