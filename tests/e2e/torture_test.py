@@ -31,9 +31,11 @@ A_NODE_IS_KILLED_SEED = "74"  # in the first strike, and nothing else happens th
 ETCD_SEED = os.environ.get("MUSTER_SEED", "1")  # members die, stand still and are cut off
 JOB_SEED = os.environ.get("MUSTER_SEED", "1")
 # AddressSanitizer keeps what is freed, up to 256 MB: of a node that looks for etcd in vain, 2 MB in a second. The
-# campaign would take that for a leak. With these it keeps enough to catch who uses it at once. And it does not insist on
+# campaign would take that for a leak, and so the call stacks that it keeps of every allocation for ever. With these it
+# keeps enough to catch who uses freed memory at once. And it does not insist on
 # being loaded first: what moves the clocks has to be.
-SANITIZER = "quarantine_size_mb=1:thread_local_quarantine_size_kb=64:verify_asan_link_order=0"
+SANITIZER = ("quarantine_size_mb=1:thread_local_quarantine_size_kb=64:malloc_context_size=2:"
+             "verify_asan_link_order=0")
 
 
 class Torture(unittest.TestCase):
