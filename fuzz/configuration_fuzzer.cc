@@ -12,12 +12,12 @@
 
 #include "base/endpoint.h"
 #include "base/text.h"
-#include "face/coordinated_options.h"
 #include "fuzz/check.h"
 #include "fuzz/input.h"
 #include "muster/coordinated_rendezvous.h"
 #include "muster/network.h"
 #include "muster/rendezvous_parameters.h"
+#include "rendezvous/session/coordinated_options.h"
 
 namespace muster::fuzz {
 namespace {

@@ -17,10 +17,10 @@
 
 #include "base/prng.h"
 #include "base/text.h"
-#include "core/rendezvous/coordinator.h"
 #include "fuzz/check.h"
 #include "fuzz/input.h"
-#include "wire/session_codec.h"
+#include "rendezvous/core/coordinator.h"
+#include "rendezvous/wire/session_codec.h"
 
 namespace muster::fuzz {
 namespace {

@@ -12,11 +12,11 @@
 
 #include "base/text.h"
 #include "base/utf8.h"
-#include "core/agent/failure_report.h"
 #include "fuzz/check.h"
 #include "fuzz/input.h"
-#include "launch/error_file.h"
-#include "launch/failure_json.h"
+#include "launch/core/failure_report.h"
+#include "launch/logs/error_file.h"
+#include "launch/logs/failure_json.h"
 
 namespace muster::fuzz {
 namespace {

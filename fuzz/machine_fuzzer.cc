@@ -1,4 +1,4 @@
-// The store machine against its naive twin (core/store/machine_twin.h): an input is a story, six
+// The store machine against its naive twin (store/core/machine_twin.h): an input is a story, six
 // bytes for each event, and after each event both must have said the same.
 #include <cstdint>
 #include <iterator>
@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/store/machine_twin.h"
 #include "fuzz/check.h"
 #include "fuzz/input.h"
+#include "store/core/machine_twin.h"
 
 namespace muster::fuzz {
 namespace {

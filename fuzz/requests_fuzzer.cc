@@ -10,8 +10,8 @@
 #include "base/prng.h"
 #include "fuzz/check.h"
 #include "fuzz/input.h"
-#include "wire/layout.h"
-#include "wire/request_reader.h"
+#include "store/wire/layout.h"
+#include "store/wire/request_reader.h"
 
 namespace muster::fuzz {
 namespace {

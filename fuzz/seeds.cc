@@ -10,10 +10,10 @@
 
 #include "base/base64.h"
 #include "base/bytes.h"
+#include "rendezvous/wire/session_codec.h"
+#include "rendezvous/wire/state_writer.h"
 #include "support/bytes.h"
 #include "support/state_pickles.h"
-#include "wire/session_codec.h"
-#include "wire/state_writer.h"
 
 namespace muster::fuzz {
 namespace {

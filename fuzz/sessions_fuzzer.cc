@@ -11,7 +11,7 @@
 #include "base/utf8.h"
 #include "fuzz/check.h"
 #include "fuzz/input.h"
-#include "wire/session_codec.h"
+#include "rendezvous/wire/session_codec.h"
 
 namespace muster::fuzz {
 namespace {

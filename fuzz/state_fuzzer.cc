@@ -10,8 +10,8 @@
 #include "base/utf8.h"
 #include "fuzz/check.h"
 #include "fuzz/input.h"
-#include "wire/state_reader.h"
-#include "wire/state_writer.h"
+#include "rendezvous/wire/state_reader.h"
+#include "rendezvous/wire/state_writer.h"
 
 namespace muster::fuzz {
 namespace {

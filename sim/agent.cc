@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "core/rendezvous/rank_policy.h"
+#include "rendezvous/core/rank_policy.h"
 #include "muster/c10d_rendezvous.h"
 #include "muster/coordinated_rendezvous.h"
 #include "muster/dynamic_rendezvous.h"

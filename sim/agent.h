@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/prng.h"
-#include "core/rendezvous/node.h"
+#include "rendezvous/core/node.h"
 #include "muster/rendezvous_handler.h"
 #include "sim/member_watch.h"
 #include "sim/process.h"

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/rendezvous/node.h"
-#include "core/rendezvous/state.h"
+#include "rendezvous/core/node.h"
+#include "rendezvous/core/state.h"
 #include "muster/rendezvous_handler.h"
 #include "sim/plan.h"
 #include "sim/scheduler.h"

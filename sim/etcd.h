@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/prng.h"
-#include "ports/etcd.h"
+#include "etcd/etcd_port.h"
 #include "sim/etcd_mail.h"
 #include "sim/etcd_state.h"
 #include "sim/network.h"

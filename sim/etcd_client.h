@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/prng.h"
-#include "ports/etcd.h"
+#include "etcd/etcd_port.h"
 #include "sim/etcd.h"
 
 namespace muster::sim {

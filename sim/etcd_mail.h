@@ -12,7 +12,7 @@
 
 #include "base/result.h"
 #include "base/time.h"
-#include "ports/etcd.h"
+#include "etcd/etcd_port.h"
 
 namespace muster::sim {
 

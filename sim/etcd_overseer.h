@@ -12,7 +12,7 @@
 
 #include "sim/checkers.h"
 #include "sim/etcd.h"
-#include "wire/etcd_records.h"
+#include "etcd/records.h"
 
 namespace muster::sim {
 

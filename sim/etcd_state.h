@@ -13,7 +13,7 @@
 #include "base/prng.h"
 #include "base/result.h"
 #include "base/time.h"
-#include "ports/etcd.h"
+#include "etcd/etcd_port.h"
 
 namespace muster::sim {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "core/agent/ranks.h"
+#include "launch/core/ranks.h"
 #include "launch/attendant.h"
 #include "sim/checkers.h"
 #include "sim/plan.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/prng.h"
-#include "core/rendezvous/node.h"
+#include "rendezvous/core/node.h"
 #include "launch/agent.h"
 #include "muster/rendezvous_handler.h"
 #include "sim/job_watch.h"

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "core/rendezvous/coordinator.h"
+#include "rendezvous/core/coordinator.h"
 #include "muster/rendezvous_handler.h"
 #include "sim/checkers.h"
 #include "sim/plan.h"

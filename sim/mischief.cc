@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 #include "sim/world.h"
-#include "wire/etcd_records.h"
+#include "etcd/records.h"
 
 namespace muster::sim {
 

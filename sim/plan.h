@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "base/time.h"
-#include "core/agent/ranks.h"
-#include "core/rendezvous/run_settings.h"
+#include "launch/core/ranks.h"
+#include "rendezvous/core/run_settings.h"
 #include "sim/network.h"
 
 namespace muster::sim {

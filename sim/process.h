@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/prng.h"
-#include "ports/surroundings.h"
+#include "os/ports/surroundings.h"
 #include "sim/fiber.h"
 #include "sim/network.h"
 #include "sim/scheduler.h"

@@ -4,8 +4,8 @@
 #include <functional>
 #include <memory>
 
-#include "ports/dialer.h"
-#include "ports/transport.h"
+#include "os/ports/dialer.h"
+#include "os/ports/transport.h"
 #include "sim/network.h"
 
 namespace muster::sim {

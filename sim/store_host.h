@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "core/rendezvous/coordinator.h"
-#include "runtime/session_hub.h"
-#include "runtime/store_hub.h"
-#include "runtime/store_service.h"
+#include "rendezvous/core/coordinator.h"
+#include "rendezvous/session/session_hub.h"
+#include "server/store_hub.h"
+#include "server/store_service.h"
 #include "sim/process.h"
 
 namespace muster::sim {

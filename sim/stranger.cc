@@ -3,12 +3,12 @@
 #include <utility>
 
 #include "base/text.h"
-#include "core/rendezvous/transitions.h"
-#include "face/rules_from.h"
+#include "rendezvous/core/transitions.h"
+#include "rendezvous/rules_from.h"
 #include "muster/prefix_store.h"
 #include "muster/rendezvous_error.h"
-#include "wire/state_reader.h"
-#include "wire/state_writer.h"
+#include "rendezvous/wire/state_reader.h"
+#include "rendezvous/wire/state_writer.h"
 
 namespace muster::sim {
 

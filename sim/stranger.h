@@ -6,10 +6,10 @@
 #include <optional>
 #include <string>
 
-#include "core/rendezvous/node.h"
-#include "core/rendezvous/operations.h"
-#include "core/rendezvous/rules.h"
-#include "core/rendezvous/state.h"
+#include "rendezvous/core/node.h"
+#include "rendezvous/core/operations.h"
+#include "rendezvous/core/rules.h"
+#include "rendezvous/core/state.h"
 #include "muster/rendezvous_backend.h"
 #include "muster/rendezvous_handler.h"
 #include "muster/rendezvous_parameters.h"

@@ -3,7 +3,7 @@
 #include <utility>
 #include <variant>
 
-#include "wire/session_codec.h"
+#include "rendezvous/wire/session_codec.h"
 
 namespace muster::sim {
 

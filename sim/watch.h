@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/rendezvous/coordinator.h"
+#include "rendezvous/core/coordinator.h"
 #include "sim/network.h"
 
 namespace muster::sim {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/prng.h"
-#include "ports/worker_runner.h"
+#include "os/ports/worker_runner.h"
 #include "sim/process.h"
 
 namespace muster::sim {

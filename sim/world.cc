@@ -6,7 +6,7 @@
 #include "base/base64.h"
 #include "base/text.h"
 #include "sim/mischief.h"
-#include "wire/state_reader.h"
+#include "rendezvous/wire/state_reader.h"
 
 namespace muster::sim {
 

@@ -3,7 +3,8 @@
 
     tools/coverage.py BUILD [--least PERCENT] [--missing] [FOLDER...]
 
-BUILD is the build folder; FOLDERs are folders of the repository (default: src/core src/wire src/runtime). Prints a
+BUILD is the build folder; FOLDERs are folders of the repository (default: src/store src/rendezvous src/server
+src/etcd). Prints a
 table of folders and files, and with --missing the lines that nothing has reached. Ends with status 1 if a folder has
 less than PERCENT (default 90) of its lines covered, and with status 2, and no table, if gcov fails: a figure without some
 of the files would look like any other. Needs gcov of the compiler that built; standard library only.
@@ -23,8 +24,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Headers in src that are for its tests only.
-FOR_TESTS = {"src/core/rendezvous/story.h", "src/core/store/machine_test_words.h", "src/core/store/machine_twin.h",
-             "src/runtime/fake_cell.h"}
+FOR_TESTS = {"src/rendezvous/core/story.h", "src/store/core/machine_test_words.h", "src/store/core/machine_twin.h",
+             "src/rendezvous/document/fake_cell.h"}
 
 
 # What gcov says on stderr where nothing is wrong: nothing of an object file has run, or it has no code at all.
@@ -120,7 +121,7 @@ def report(total, folders, least, missing):
 def main():
     parser = argparse.ArgumentParser(description="Line coverage of folders, from a build with --coverage.")
     parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("folders", nargs="*", default=["src/core", "src/wire", "src/runtime"])
+    parser.add_argument("folders", nargs="*", default=["src/store", "src/rendezvous", "src/server", "src/etcd"])
     parser.add_argument("--least", type=float, default=90.0)
     parser.add_argument("--missing", action="store_true")
     options = parser.parse_args()

@@ -28,37 +28,31 @@ FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 600
 COLUMNS_MAX = 100
 
-# base <- core <- {wire, ports} <- runtime <- adapters <- face <- {load, launch} <- cli: what the files of a
-# folder may include. "muster" stands for the public headers.
-_CORE = {"base", "core"}
-_RUNTIME = _CORE | {"wire", "ports", "runtime"}
-_ADAPTERS = _RUNTIME | {"adapters/posix", "adapters/uv"}
+# Which rooms of src a room may include; everything may include base. "muster" stands for the public headers.
+_BELOW_SERVER = {"os", "store", "rendezvous", "muster"}
 ARROWS = {
-    "base": {"base"},
-    "core": _CORE,
-    "wire": _CORE | {"wire"},
-    "ports": _CORE | {"ports"},
-    "runtime": _RUNTIME,
-    "adapters/posix": _RUNTIME | {"adapters/posix"},
-    "adapters/uv": _ADAPTERS,
-    "adapters/etcd": _RUNTIME | {"adapters/posix", "adapters/etcd"},
-    "face": _ADAPTERS | {"face", "muster"},
-    # What stands on the client of etcd, in the optional library of that name.
-    "etcd": _ADAPTERS | {"adapters/etcd", "etcd", "face", "muster"},
-    "load": _ADAPTERS | {"load"},
-    "launch": _ADAPTERS | {"face", "launch", "muster"},
-    "cli": _ADAPTERS | {"adapters/etcd", "etcd", "face", "launch", "load", "cli", "muster", "sim"},
-    "sim": _RUNTIME | {"face", "launch", "muster", "sim"},
+    "base": set(),
+    "os": set(),
+    "store": {"os", "muster"},
+    "rendezvous": {"os", "store", "muster"},
+    "server": _BELOW_SERVER,
+    "etcd": _BELOW_SERVER | {"server"},
+    "launch": _BELOW_SERVER | {"server"},
+    "load": _BELOW_SERVER | {"server", "etcd"},
+    "cli": _BELOW_SERVER | {"server", "etcd", "launch", "load", "sim"},
+    "sim": _BELOW_SERVER | {"server", "etcd", "launch"},
     # A user among users, but for what its own files share.
-    "python": {"muster", "python"},
+    "python": {"muster"},
 }
+# The pure folders of a room: no clock, no thread, no socket. They see base and each other.
+PURE = re.compile(r"(\w+/)*(core|wire|options)/")
 
-# Third-party headers and the folders of src that may include them.
-ROOMS = [
-    (r"uv\.h|uv/", ("adapters/uv", "load"), "a port from src/ports"),
+# Third-party headers and the rooms that may include them.
+GUESTS = [
+    (r"uv\.h|uv/", ("os", "load"), "a port from src/os/ports"),
     (r"CLI/", ("cli",), "an options struct filled by src/cli"),
     (r"nlohmann/", ("cli", "launch"), "a struct that src/cli prints"),
-    (r"grpc(pp)?/|google/protobuf/|etcd\.(grpc\.)?pb\.h", ("adapters/etcd",), "the port in ports/etcd.h"),
+    (r"grpc(pp)?/|google/protobuf/|etcd\.(grpc\.)?pb\.h", ("etcd",), "the port in etcd/etcd_port.h"),
     (r"spdlog/", ("cli",), "the log sink of base/log.h"),
     (r"nanobind/|Python\.h", ("python",), "the public classes; python/native binds them"),
     (r"fmt/", ("cli",), "base/text.h or std::to_string"),
@@ -66,7 +60,7 @@ ROOMS = [
 # Test libraries: only in files that are tests.
 TEST_LIBRARIES = r"(gtest|gmock|rapidcheck)(/|\.h)"
 # System headers (all <...> that are neither C++'s nor a guest's).
-SYSTEM_ROOMS = ("adapters/posix", "adapters/uv", "launch", "load", "cli", "sim", "python")
+SYSTEM_ROOMS = ("os", "launch", "load", "cli", "sim", "python")
 # Those that unit tests may include everywhere: to measure memory.
 SYSTEM_FOR_TESTS = {"malloc.h"}
 
@@ -98,26 +92,34 @@ class Ban:
 
 _OURS = ("src/", "include/", "examples/")
 _AND_TESTS = _OURS + ("tests/", "bench/", "fuzz/", "python/")
-_CLOCK_READERS = ("src/adapters/", "src/cli/", "src/load/", "src/face/hash_store")
+_CLOCK_READERS = ("src/os/", "src/cli/", "src/load/", "src/store/hash_store", "src/etcd/grpc/",
+                  "src/launch/workers/")
+
+# What hands errors on as values.
+_WITHOUT_EXCEPTIONS = (
+    "src/base/", "src/os/", "src/store/core/", "src/store/wire/", "src/store/client/", "src/rendezvous/core/",
+    "src/rendezvous/wire/", "src/rendezvous/session/session_hub", "src/rendezvous/session/session_link",
+    "src/rendezvous/document/rendezvous_driver", "src/rendezvous/document/shared_document", "src/server/store_connection",
+    "src/server/store_hub", "src/server/store_service", "src/etcd/grpc/", "src/launch/core/", "src/launch/options/",
+    "src/launch/workers/", "src/launch/logs/", "src/load/", "include/")
 
 # Looked for in code, that is, outside comments and string literals.
 CODE_BANS = [
     Ban(r"\bstd::random_device\b", ("src/", "include/", "fuzz/"), ("src/cli/",), "std::random_device",
         "the Prng you were given (src/cli seeds it)"),
     Ban(r"\b(steady|system|high_resolution)_clock::now\b", ("src/", "include/", "fuzz/"), _CLOCK_READERS,
-        "reading the clock", "the Instant you were given, or the port in ports/clock.h"),
+        "reading the clock", "the Instant you were given, or the port in os/ports/clock.h"),
     Ban(r"(?<![\w.>])s?rand\s*\(", _AND_TESTS, (), "rand()", "base/prng.h with a seed"),
     # The example's sleep stands for work that takes time.
     Ban(r"\bsleep_(for|until)\b|\b(u|nano)sleep\s*\(", _AND_TESTS,
         ("tests/support/eventually.", "examples/elastic_worker/"), "sleeping",
         "a wait on the condition itself (in src a timer of the loop, in tests EventuallyTrue)"),
-    # The attendant stands on the face, and speaks its language.
-    Ban(r"\bthrow\b", ("src/", "include/"), ("src/face/", "src/etcd/", "src/cli/", "src/launch/attendant."), "throw",
-        "a Result; only src/face turns errors into exceptions"),
+    Ban(r"\bthrow\b", _WITHOUT_EXCEPTIONS, (), "throw",
+        "a Result; only the public classes turn errors into exceptions"),
     # A private constructor leaves `unique_ptr<T>(new T)`; there the owner stands right beside it.
     Ban(r"(?P<fine>\b(unique|shared)_ptr<[^;{}]*?>\s*\w*\(\s*new\b)|\bnew\b(?!\s*>)", _OURS,
-        ("src/adapters/uv/",), "new", "std::make_unique or a value"),
-    Ban(r"(?<!=)(?<!= )(?<!operator )\bdelete\b", _OURS, ("src/adapters/uv/",), "delete",
+        ("src/os/uv/",), "new", "std::make_unique or a value"),
+    Ban(r"(?<!=)(?<!= )(?<!operator )\bdelete\b", _OURS, ("src/os/uv/",), "delete",
         "std::unique_ptr"),
     Ban(r"\busing\s+namespace\s+std\s*;", _AND_TESTS, (), "using namespace std",
         "std:: where it is needed"),
@@ -178,14 +180,15 @@ class SourceFile:
     def line_of(self, offset):
         return self.text.count("\n", 0, offset) + 1
 
-    def folder(self):
-        """The part of the architecture it belongs to, "core", "adapters/uv", "sim" or "python"; None elsewhere."""
+    def room(self):
+        """The part of the architecture it belongs to, "store", "sim" or "python"; None elsewhere."""
         parts = self.path.split("/")
         if parts[0] in ("sim", "python"):
             return parts[0]
-        if parts[0] != "src" or len(parts) < 3:
-            return None
-        return folder_of(parts[1:])
+        return parts[1] if parts[0] == "src" and len(parts) > 2 else None
+
+    def is_pure(self):
+        return self.path.startswith("src/") and PURE.match(self.path[len("src/"):]) is not None
 
     def includes(self):
         """(line number, "<" or a quote, path) of each include."""
@@ -194,12 +197,6 @@ class SourceFile:
         for match in pattern.finditer(self.text):
             if "#" in self.code[match.start():match.end()]:
                 yield self.line_of(match.start(2)), match.group(1), match.group(2)
-
-
-def folder_of(parts):
-    if parts[0] == "adapters" and len(parts) > 2:
-        return "/".join(parts[:2])
-    return parts[0]
 
 
 def source_files(root):
@@ -217,53 +214,55 @@ def source_files(root):
 
 
 def check_arrows(file):
-    """A folder includes only what stands below it."""
-    folder = file.folder()
+    """A room includes only those below it, and what is pure only what is pure."""
+    room = file.room()
     for line, kind, path in file.includes():
         if kind != '"':
             continue
-        target = folder_of(path.split("/")) if "/" in path else folder
+        target = path.split("/")[0] if "/" in path else room
         if file.path.startswith("include/"):
             if not path.startswith("muster/"):
                 yield line, f'a public header includes "{path}"; use muster/* and C++ headers only'
-        elif folder is not None and file.is_test and target in ("support", "tests"):
+        elif room is None or (file.is_test and target in ("support", "tests")):
             continue  # What the tests share, in tests/support.
-        elif folder is not None and folder not in ARROWS:
-            yield line, f"src/{folder} has no place in the architecture; give it one in tools/tidy.py"
-        elif folder is not None and target not in ARROWS[folder]:
-            allowed = ", ".join(sorted(ARROWS[folder]))
-            place = folder if folder in ("sim", "python") else f"src/{folder}"
+        elif room not in ARROWS:
+            yield line, f"src/{room} has no place in the architecture; give it one in tools/tidy.py"
+        elif target not in ARROWS[room] | {room, "base"} and not (room == "python" and target == "python"):
+            allowed = ", ".join(sorted(ARROWS[room] | {room, "base"}))
+            place = room if room in ("sim", "python") else f"src/{room}"
             yield line, (f'{place} includes "{path}", against the arrows; use what it may see '
                          f"({allowed}), or move the code to where both are visible")
+        elif file.is_pure() and not file.is_test and target != "base" and "/" in path and not PURE.match(path):
+            yield line, f'what is pure includes "{path}"; use base and other core, wire and options folders'
 
 
 def check_rooms(file):
     """Third-party and system headers stay in their rooms."""
-    folder = file.folder()
-    if folder is None and not file.path.startswith("include/"):
+    room = file.room()
+    if room is None and not file.path.startswith("include/"):
         return
     for line, kind, path in file.includes():
         if re.match(TEST_LIBRARIES, path):
             if not file.is_test:
                 yield line, f"<{path}> outside a test; use it in a *_test.cc"
             continue
-        room = next((room for room in ROOMS if re.match(room[0], path)), None)
-        if room is not None:
-            if folder not in room[1]:
-                where = " and ".join(name if name == "python" else "src/" + name for name in room[1])
-                yield line, f"<{path}> is a guest of {where}; use {room[2]}"
+        guest = next((guest for guest in GUESTS if re.match(guest[0], path)), None)
+        if guest is not None:
+            if room not in guest[1]:
+                where = " and ".join(name if name == "python" else "src/" + name for name in guest[1])
+                yield line, f"<{path}> is a guest of {where}; use {guest[2]}"
         elif file.is_test and path in SYSTEM_FOR_TESTS:
             continue
-        elif kind == "<" and path not in STANDARD_HEADERS and folder not in SYSTEM_ROOMS:
+        elif kind == "<" and path not in STANDARD_HEADERS and room not in SYSTEM_ROOMS:
             if path.endswith(".h") and "c" + path[:-2] in STANDARD_HEADERS:
                 yield line, f"<{path}> is C's name for a C++ header; use <c{path[:-2]}>"
             else:
-                yield line, f"system header <{path}> outside src/adapters; use a port from src/ports"
+                yield line, f"system header <{path}> outside src/os; use a port from src/os/ports"
 
 
 def check_load_is_for_cli(file):
     """Nothing but the program includes the load generator, and nothing includes the program."""
-    if file.folder() in ("cli", "load") or file.is_test:
+    if file.room() in ("cli", "load") or file.is_test:
         return
     for line, _, path in file.includes():
         if path.startswith(("cli/", "load/")):
@@ -317,12 +316,12 @@ def check_header_form(file):
 
 def check_own_header_first(file):
     """A .cc includes its own header first, which shows that the header stands alone."""
-    if file.suffix != ".cc" or file.folder() in (None, "python") or file.name.endswith("_test.cc"):
+    if file.suffix != ".cc" or file.room() in (None, "python") or file.name.endswith("_test.cc"):
         return
     stem = file.path[len("src/"):-len(".cc")]
     own = [name for name in (f"{stem}.h", f"muster/{stem.split('/')[-1]}.h")
            if (file.root / "src" / name).is_file() or (file.root / "include" / name).is_file()]
-    if file.folder() not in ("face", "etcd"):
+    if file.room() not in ("store", "rendezvous", "server", "etcd"):
         own = [name for name in own if not name.startswith("muster/")]
     first = next(iter(file.includes()), None)
     if own and (first is None or first[2] not in own):

@@ -45,42 +45,51 @@ class TidyTest(unittest.TestCase):
 
     def test_an_include_against_an_arrow_fires(self):
         for path, include in [
-            ("src/base/a.cc", "core/store/machine.h"),
-            ("src/core/store/a.cc", "wire/layout.h"),
-            ("src/core/store/a.cc", "ports/loop.h"),
-            ("src/wire/a.cc", "ports/loop.h"),
-            ("src/ports/a.h", "wire/layout.h"),
-            ("src/runtime/a.cc", "adapters/uv/uv_loop.h"),
-            ("src/adapters/posix/a.cc", "adapters/uv/uv_loop.h"),
-            ("src/adapters/uv/a.cc", "face/throw.h"),
+            ("src/base/a.cc", "store/core/machine.h"),
+            ("src/os/posix/a.cc", "store/core/machine.h"),
+            ("src/os/uv/a.cc", "store/throw.h"),
+            ("src/store/a.cc", "rendezvous/membership.h"),
+            ("src/rendezvous/a.cc", "server/store_service.h"),
+            ("src/server/a.cc", "etcd/link.h"),
+            ("src/launch/a.cc", "etcd/link.h"),
             ("src/load/a.cc", "cli/serve.h"),
-            ("src/load/a.cc", "muster/store.h"),
-            ("python/native/a.cc", "face/throw.h"),
+            ("python/native/a.cc", "store/throw.h"),
         ]:
             with self.subTest(path=path, include=include):
-                text = (HEADER if path.endswith(".h") else "") + f'#include "{include}"\n'
-                self.assert_fires(path, text, "against the arrows; use what it may see")
+                self.assert_fires(path, f'#include "{include}"\n', "against the arrows; use what it may see")
+
+    def test_what_is_pure_includes_only_what_is_pure(self):
+        for path, include in [
+            ("src/store/core/a.cc", "os/ports/loop.h"),
+            ("src/store/wire/a.cc", "store/throw.h"),
+            ("src/rendezvous/core/a.cc", "rendezvous/membership.h"),
+            ("src/launch/options/a.cc", "muster/store.h"),
+        ]:
+            with self.subTest(path=path, include=include):
+                self.assert_fires(path, f'#include "{include}"\n', "what is pure includes")
+        self.assert_quiet("src/rendezvous/wire/a.cc", '#include "rendezvous/core/state.h"\n')
+        self.assert_quiet("src/launch/options/a.cc", '#include "launch/core/ranks.h"\n')
 
     def test_an_include_along_the_arrows_is_quiet(self):
         for path, include in [
-            ("src/core/store/a.cc", "base/bytes.h"),
-            ("src/wire/a.cc", "core/store/request.h"),
-            ("src/runtime/a.cc", "ports/loop.h"),
-            ("src/adapters/uv/a.cc", "adapters/posix/address.h"),
-            ("src/face/a.cc", "muster/store.h"),
-            ("src/face/a.cc", "adapters/uv/uv_loop.h"),
-            ("src/load/a.cc", "adapters/posix/address.h"),
+            ("src/store/core/a.cc", "base/bytes.h"),
+            ("src/store/wire/a.cc", "store/core/request.h"),
+            ("src/store/client/a.cc", "os/ports/loop.h"),
+            ("src/os/uv/a.cc", "os/posix/address.h"),
+            ("src/store/a.cc", "muster/store.h"),
+            ("src/rendezvous/a.cc", "os/uv/uv_loop.h"),
+            ("src/load/a.cc", "os/posix/address.h"),
             ("src/cli/a.cc", "load/generator.h"),
             ("src/cli/a.cc", "muster/store.h"),
             ("python/native/a.cc", "muster/store.h"),
             ("python/native/a.cc", "arguments.h"),
-            ("tests/contracts/a.cc", "runtime/store_service.h"),
+            ("tests/contracts/a.cc", "server/store_service.h"),
         ]:
             with self.subTest(path=path, include=include):
                 self.assert_quiet(path, f'#include "{include}"\n')
 
-    def test_the_inside_does_not_include_the_public_headers(self):
-        for folder in ["base", "core/store", "wire", "runtime", "adapters/posix", "adapters/uv"]:
+    def test_base_and_os_do_not_include_the_public_headers(self):
+        for folder in ["base", "os/posix", "os/uv"]:
             with self.subTest(folder=folder):
                 self.assert_fires(f"src/{folder}/a.cc", '#include "muster/store.h"\n', "arrows")
 
@@ -96,18 +105,18 @@ class TidyTest(unittest.TestCase):
         self.assert_fires("src/misc/a.cc", '#include "base/bytes.h"\n', "give it one in tools/tidy.py")
 
     def test_an_include_in_a_comment_does_not_count(self):
-        self.assert_quiet("src/base/a.cc", '// #include "core/store/machine.h"\n')
+        self.assert_quiet("src/base/a.cc", '// #include "store/core/machine.h"\n')
 
     # --- Guests and the system ---
 
     def test_guests_stay_in_their_rooms(self):
         for path, include, message in [
-            ("src/runtime/a.cc", "uv.h", "guest of src/adapters/uv and src/load"),
-            ("src/adapters/posix/a.cc", "uv.h", "guest of src/adapters/uv"),
+            ("src/store/client/a.cc", "uv.h", "guest of src/os and src/load"),
+            ("src/rendezvous/a.cc", "uv.h", "guest of src/os"),
             ("src/load/a.cc", "CLI/CLI.hpp", "guest of src/cli"),
-            ("src/face/a.cc", "nanobind/nanobind.h", "guest of python"),
-            ("src/face/a.cc", "nlohmann/json.hpp", "guest of src/cli"),
-            ("src/runtime/a.cc", "spdlog/spdlog.h", "use the log sink of base/log.h"),
+            ("src/store/a.cc", "nanobind/nanobind.h", "guest of python"),
+            ("src/store/a.cc", "nlohmann/json.hpp", "guest of src/cli"),
+            ("src/store/client/a.cc", "spdlog/spdlog.h", "use the log sink of base/log.h"),
             ("src/base/a.cc", "fmt/format.h", "guest of src/cli"),
             ("src/base/a.cc", "gtest/gtest.h", "outside a test"),
         ]:
@@ -115,22 +124,22 @@ class TidyTest(unittest.TestCase):
                 self.assert_fires(path, f"#include <{include}>\n", message, line=1)
 
     def test_guests_in_their_rooms_are_quiet(self):
-        self.assert_quiet("src/adapters/uv/a.cc", "#include <uv.h>\n")
+        self.assert_quiet("src/os/uv/a.cc", "#include <uv.h>\n")
         self.assert_quiet("src/load/a.cc", "#include <uv.h>\n")
         self.assert_quiet("src/cli/a.cc", "#include <CLI/CLI.hpp>\n#include <spdlog/spdlog.h>\n")
         self.assert_quiet("src/base/a_test.cc", "#include <gtest/gtest.h>\nTEST(A, B) {}\n")
 
-    def test_system_headers_stay_in_the_adapters(self):
+    def test_system_headers_stay_in_os(self):
         for header in ["sys/socket.h", "unistd.h", "netdb.h", "poll.h", "pthread.h"]:
             with self.subTest(header=header):
-                self.assert_fires("src/face/a.cc", f"#include <{header}>\n", "use a port from src/ports")
-                for folder in ["adapters/posix", "adapters/uv", "load", "cli"]:
+                self.assert_fires("src/store/a.cc", f"#include <{header}>\n", "use a port from src/os/ports")
+                for folder in ["os/posix", "os/uv", "load", "cli"]:
                     self.assert_quiet(f"src/{folder}/a.cc", f"#include <{header}>\n")
 
     def test_a_unit_test_may_measure_memory_but_no_more(self):
-        self.assert_quiet("src/core/store/a_test.cc", "#include <malloc.h>\nTEST(A, B) {}\n")
-        self.assert_fires("src/core/store/a.cc", "#include <malloc.h>\n", "use a port")
-        self.assert_fires("src/core/store/a_test.cc", "#include <unistd.h>\nTEST(A, B) {}\n", "use a port")
+        self.assert_quiet("src/store/core/a_test.cc", "#include <malloc.h>\nTEST(A, B) {}\n")
+        self.assert_fires("src/store/core/a.cc", "#include <malloc.h>\n", "use a port")
+        self.assert_fires("src/store/core/a_test.cc", "#include <unistd.h>\nTEST(A, B) {}\n", "use a port")
 
     def test_the_c_name_of_a_standard_header_fires(self):
         self.assert_fires("src/base/a.cc", "#include <string.h>\n", "use <cstring>")
@@ -139,10 +148,10 @@ class TidyTest(unittest.TestCase):
 
     def test_banned_code_fires_and_names_the_replacement(self):
         for path, code, message in [
-            ("src/runtime/a.cc", "std::random_device entropy;", "use the Prng you were given"),
-            ("src/runtime/a.cc", "auto t = steady_clock::now();", "use the Instant you were given"),
-            ("src/core/a.cc", "auto t = std::chrono::system_clock::now();", "use the Instant"),
-            ("src/face/tcp_store.cc", "auto t = steady_clock::now();", "use the Instant"),
+            ("src/store/client/a.cc", "std::random_device entropy;", "use the Prng you were given"),
+            ("src/store/client/a.cc", "auto t = steady_clock::now();", "use the Instant you were given"),
+            ("src/store/core/a.cc", "auto t = std::chrono::system_clock::now();", "use the Instant"),
+            ("src/store/tcp_store.cc", "auto t = steady_clock::now();", "use the Instant"),
             ("src/base/a.cc", "int i = std::rand();", "use base/prng.h"),
             ("tests/e2e/a.cc", "srand(1);", "use base/prng.h"),
             ("fuzz/a_fuzzer.cc", "srand(1);", "use base/prng.h"),
@@ -150,10 +159,10 @@ class TidyTest(unittest.TestCase):
             ("fuzz/a_fuzzer.cc", "auto t = steady_clock::now();", "use the Instant you were given"),
             ("src/load/a.cc", "std::this_thread::sleep_for(1s);", "use a wait on the condition"),
             ("tests/e2e/a.cc", "std::this_thread::sleep_for(1s);", "in tests EventuallyTrue"),
-            ("src/runtime/a.cc", "throw Error();", "use a Result"),
+            ("src/store/client/a.cc", "throw Error();", "use a Result"),
             ("src/load/a.cc", "throw Error();", "use a Result"),
-            ("src/runtime/a.cc", "auto* a = new A;", "use std::make_unique"),
-            ("src/runtime/a.cc", "Take(new A);", "use std::make_unique"),
+            ("src/store/client/a.cc", "auto* a = new A;", "use std::make_unique"),
+            ("src/store/client/a.cc", "Take(new A);", "use std::make_unique"),
             ("src/cli/a.cc", "delete a;", "use std::unique_ptr"),
             ("src/cli/a.cc", "delete[] a;", "use std::unique_ptr"),
             ("src/base/a.cc", "using namespace std;", "use std:: where it is needed"),
@@ -165,20 +174,20 @@ class TidyTest(unittest.TestCase):
 
     def test_what_only_looks_like_banned_code_is_quiet(self):
         for path, code in [
-            ("src/runtime/a.cc", "// Never throw, never new, never steady_clock::now()."),
-            ("src/runtime/a.cc", "/* delete\n   sleep_for */"),
-            ("src/runtime/a.cc", 'const char* text = "throw \\" new";'),
-            ("src/runtime/a.cc", 'const char* text = R"(throw "new")";'),
-            ("src/runtime/a.cc", "A(const A&) = delete;"),
-            ("src/runtime/a.cc", "int operand(int renewed);"),
-            ("src/runtime/a.cc", "std::unique_ptr<A> a(new A(1, 2));"),
-            ("src/runtime/a.cc", "return std::unique_ptr<A>(new A);"),
-            ("src/runtime/a.cc", "#include <new>"),
-            ("src/runtime/a.cc", "int million = 1'000'000; char quote = '\"'; int more = 1'0;"),
-            ("src/adapters/uv/a.cc", "auto* handle = new Handle; delete handle;"),
-            ("src/adapters/posix/a.cc", "auto t = steady_clock::now();"),
-            ("src/face/hash_store.cc", "auto t = steady_clock::now();"),
-            ("src/face/a.cc", "throw StoreError();"),
+            ("src/store/client/a.cc", "// Never throw, never new, never steady_clock::now()."),
+            ("src/store/client/a.cc", "/* delete\n   sleep_for */"),
+            ("src/store/client/a.cc", 'const char* text = "throw \\" new";'),
+            ("src/store/client/a.cc", 'const char* text = R"(throw "new")";'),
+            ("src/store/client/a.cc", "A(const A&) = delete;"),
+            ("src/store/client/a.cc", "int operand(int renewed);"),
+            ("src/store/client/a.cc", "std::unique_ptr<A> a(new A(1, 2));"),
+            ("src/store/client/a.cc", "return std::unique_ptr<A>(new A);"),
+            ("src/store/client/a.cc", "#include <new>"),
+            ("src/store/client/a.cc", "int million = 1'000'000; char quote = '\"'; int more = 1'0;"),
+            ("src/os/uv/a.cc", "auto* handle = new Handle; delete handle;"),
+            ("src/os/posix/a.cc", "auto t = steady_clock::now();"),
+            ("src/store/hash_store.cc", "auto t = steady_clock::now();"),
+            ("src/store/a.cc", "throw StoreError();"),
             ("src/cli/a.cc", "std::random_device entropy;"),
             ("tests/support/eventually.cc", "std::this_thread::sleep_for(1s);"),
             ("examples/elastic_worker/main.cc", "std::this_thread::sleep_for(1s);"),
@@ -224,11 +233,11 @@ class TidyTest(unittest.TestCase):
             "src/base/a.h": HEADER,
             "src/base/a.cc": '#include <string>\n#include "base/a.h"\n',
             "include/muster/b.h": HEADER,
-            "src/face/b.cc": '\n#include "face/throw.h"\n',
+            "src/store/b.cc": '\n#include "store/throw.h"\n',
         })
         self.assertEqual(found, [
             'src/base/a.cc:1: the first include is not its own header; use "base/a.h"',
-            'src/face/b.cc:2: the first include is not its own header; use "muster/b.h"',
+            'src/store/b.cc:2: the first include is not its own header; use "muster/b.h"',
         ])
         self.assertEqual(self.violations({
             "src/base/a.h": HEADER,

@@ -8,8 +8,6 @@
 #include <stdexcept>
 #include <thread>
 
-#include "adapters/posix/posix_clock.h"
-#include "adapters/posix/posix_dialer.h"
 #include "base/text.h"
 #include "cli/bench.h"
 #include "cli/flags.h"
@@ -17,7 +15,9 @@
 #include "load/fleet.h"
 #include "load/process_meter.h"
 #include "muster/rendezvous.h"
-#include "runtime/status_client.h"
+#include "os/posix/posix_clock.h"
+#include "os/posix/posix_dialer.h"
+#include "rendezvous/session/status_client.h"
 #ifdef MUSTER_HAS_ETCD
 #include "etcd/connector.h"
 #include "muster/etcd_server.h"

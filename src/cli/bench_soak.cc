@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "adapters/posix/posix_clock.h"
 #include "base/text.h"
 #include "cli/bench.h"
 #include "cli/flags.h"
@@ -16,6 +15,7 @@
 #include "load/flatness.h"
 #include "load/process_meter.h"
 #include "load/soak.h"
+#include "os/posix/posix_clock.h"
 
 namespace muster::cli {
 namespace {

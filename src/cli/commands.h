@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/agent/launch_options.h"
+#include "launch/options/launch_options.h"
 
 namespace muster::cli {
 

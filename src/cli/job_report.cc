@@ -8,8 +8,8 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/process.h"
-#include "launch/error_file.h"
-#include "launch/failure_json.h"
+#include "launch/logs/error_file.h"
+#include "launch/logs/failure_json.h"
 
 namespace muster::cli {
 

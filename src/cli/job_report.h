@@ -4,7 +4,7 @@
 #include <string>
 
 #include "launch/job_host.h"
-#include "ports/clock.h"
+#include "os/ports/clock.h"
 
 namespace muster::cli {
 

@@ -19,8 +19,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "adapters/posix/line_writer.h"
 #include "base/text.h"
+#include "os/posix/line_writer.h"
 
 namespace muster::cli {
 

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "adapters/posix/owned_fd.h"
+#include "os/posix/owned_fd.h"
 
 namespace muster::cli {
 

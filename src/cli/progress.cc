@@ -7,9 +7,9 @@
 #include <chrono>
 #include <utility>
 
-#include "adapters/posix/line_writer.h"
 #include "base/text.h"
 #include "cli/process.h"
+#include "os/posix/line_writer.h"
 
 namespace muster::cli {
 

@@ -16,7 +16,7 @@
 #include "cli/flags.h"
 #include "cli/process.h"
 #include "cli/progress.h"
-#include "core/agent/rendezvous_keys.h"
+#include "launch/options/rendezvous_keys.h"
 #include "muster/etcd_store.h"
 #include "muster/prefix_store.h"
 #include "muster/rendezvous.h"

@@ -17,23 +17,23 @@
 #include <variant>
 #include <vector>
 
-#include "adapters/posix/host.h"
-#include "adapters/posix/worker_launch.h"
-#include "adapters/posix/worker_processes.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/job_report.h"
 #include "cli/process.h"
 #include "cli/progress.h"
-#include "core/agent/launch_options.h"
-#include "face/this_process.h"
-#include "launch/devices.h"
-#include "launch/interpreter.h"
 #include "launch/job_host.h"
-#include "launch/numa.h"
+#include "launch/options/launch_options.h"
+#include "launch/workers/devices.h"
+#include "launch/workers/interpreter.h"
+#include "launch/workers/numa.h"
+#include "launch/workers/worker_processes.h"
 #include "muster/network.h"
 #include "muster/rendezvous.h"
 #include "muster/store_server.h"
+#include "os/ports/surroundings.h"
+#include "os/posix/host.h"
+#include "os/posix/worker_launch.h"
 
 namespace muster::cli {
 namespace {

@@ -5,13 +5,13 @@
 #include <stdexcept>
 #include <string>
 
-#include "adapters/posix/memory.h"
 #include "base/endpoint.h"
 #include "base/limits.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/process.h"
 #include "muster/store_server.h"
+#include "os/posix/memory.h"
 
 namespace muster::cli {
 namespace {

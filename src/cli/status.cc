@@ -9,21 +9,21 @@
 #include <stdexcept>
 #include <string>
 
-#include "adapters/posix/posix_clock.h"
-#include "adapters/posix/posix_dialer.h"
 #include "base/text.h"
 #include "cli/bench.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/process.h"
-#include "core/agent/rendezvous_keys.h"
-#include "face/wait_report.h"
-#include "runtime/status_client.h"
+#include "launch/options/rendezvous_keys.h"
+#include "os/posix/posix_clock.h"
+#include "os/posix/posix_dialer.h"
+#include "rendezvous/session/status_client.h"
+#include "rendezvous/wait_report.h"
 #ifdef MUSTER_HAS_ETCD
 #include "etcd/connector.h"
 #include "etcd/status.h"
-#include "face/this_process.h"
 #include "muster/etcd_rendezvous.h"
+#include "os/ports/surroundings.h"
 #endif
 
 namespace muster::cli {

@@ -1,8 +1,8 @@
 // From options of the public face to clients on gRPC.
 #pragma once
 
+#include "etcd/etcd_port.h"
 #include "muster/etcd.h"
-#include "ports/etcd.h"
 
 namespace muster {
 

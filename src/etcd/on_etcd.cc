@@ -3,19 +3,19 @@
 #include <memory>
 #include <utility>
 
-#include "adapters/etcd/grpc_etcd.h"
 #include "base/text.h"
+#include "etcd/calls.h"
 #include "etcd/connector.h"
-#include "face/etcd_access.h"
-#include "face/this_process.h"
-#include "face/throw.h"
+#include "etcd/etcd_access.h"
+#include "etcd/grpc/grpc_etcd.h"
 #include "muster/dynamic_rendezvous.h"
 #include "muster/etcd_rendezvous.h"
 #include "muster/etcd_store.h"
 #include "muster/etcd_v2_rendezvous.h"
 #include "muster/rendezvous_error.h"
 #include "muster/rendezvous_registry.h"
-#include "runtime/etcd_calls.h"
+#include "os/ports/surroundings.h"
+#include "store/throw.h"
 
 namespace muster {
 

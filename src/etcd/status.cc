@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "wire/etcd_records.h"
+#include "etcd/records.h"
 
 namespace muster {
 

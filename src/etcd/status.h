@@ -7,8 +7,8 @@
 
 #include "base/result.h"
 #include "base/time.h"
-#include "core/rendezvous/run_report.h"
-#include "runtime/etcd_calls.h"
+#include "etcd/calls.h"
+#include "rendezvous/core/run_report.h"
 
 namespace muster {
 

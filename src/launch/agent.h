@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "base/result.h"
-#include "core/agent/agent_machine.h"
 #include "launch/attendant.h"
+#include "launch/core/agent_machine.h"
 #include "muster/rendezvous_handler.h"
-#include "ports/surroundings.h"
-#include "ports/worker_runner.h"
+#include "os/ports/surroundings.h"
+#include "os/ports/worker_runner.h"
 
 namespace muster {
 

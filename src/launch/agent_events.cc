@@ -8,10 +8,10 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "adapters/posix/line_writer.h"
 #include "base/calendar.h"
 #include "base/text.h"
 #include "base/trim.h"
+#include "os/posix/line_writer.h"
 
 namespace muster {
 

@@ -13,7 +13,7 @@
 
 #include "base/result.h"
 #include "base/time.h"
-#include "core/agent/agent_machine.h"
+#include "launch/core/agent_machine.h"
 
 namespace muster {
 

@@ -7,7 +7,7 @@
 #include "base/planted.h"
 #include "base/probe.h"
 #include "base/text.h"
-#include "launch/failure_json.h"
+#include "launch/logs/failure_json.h"
 #include "launch/rank_words.h"
 #include "muster/rendezvous_error.h"
 

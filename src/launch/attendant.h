@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "base/time.h"
-#include "core/agent/agent_machine.h"
-#include "core/agent/ranks.h"
+#include "launch/core/agent_machine.h"
+#include "launch/core/ranks.h"
 #include "muster/rendezvous_handler.h"
-#include "ports/surroundings.h"
+#include "os/ports/surroundings.h"
 
 namespace muster {
 

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "launch/failure_json.h"
-#include "launch/last_lines.h"
+#include "launch/logs/failure_json.h"
+#include "launch/logs/last_lines.h"
 
 namespace muster {
 

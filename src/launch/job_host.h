@@ -9,17 +9,17 @@
 #include <string>
 #include <vector>
 
-#include "core/agent/failure_report.h"
-#include "core/agent/stream_plan.h"
-#include "core/agent/worker_command.h"
 #include "launch/agent.h"
 #include "launch/agent_events.h"
-#include "launch/error_file.h"
-#include "launch/follower.h"
-#include "launch/log_tree.h"
+#include "launch/core/failure_report.h"
+#include "launch/core/stream_plan.h"
+#include "launch/core/worker_command.h"
+#include "launch/logs/error_file.h"
+#include "launch/logs/follower.h"
+#include "launch/logs/log_tree.h"
 #include "launch/watchdog.h"
-#include "launch/worker_environment.h"
-#include "ports/clock.h"
+#include "launch/workers/worker_environment.h"
+#include "os/ports/clock.h"
 
 namespace muster {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "core/agent/ranks.h"
+#include "launch/core/ranks.h"
 
 namespace muster {
 

@@ -16,10 +16,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "adapters/posix/process.h"
-#include "adapters/posix/process_tree.h"
 #include "base/text.h"
-#include "core/agent/failure_report.h"
+#include "launch/core/failure_report.h"
+#include "os/posix/process.h"
+#include "os/posix/process_tree.h"
 
 namespace muster {
 

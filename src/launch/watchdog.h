@@ -29,10 +29,10 @@
 #include <utility>
 #include <vector>
 
-#include "adapters/posix/owned_fd.h"
 #include "base/result.h"
 #include "base/time.h"
-#include "ports/clock.h"
+#include "os/ports/clock.h"
+#include "os/posix/owned_fd.h"
 
 namespace muster {
 

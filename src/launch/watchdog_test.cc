@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "adapters/posix/posix_clock.h"
-#include "adapters/posix/process_tree.h"
 #include "base/text.h"
+#include "os/posix/posix_clock.h"
+#include "os/posix/process_tree.h"
 #include "support/child_process.h"
 #include "support/eventually.h"
 #include "support/temp_dir.h"

@@ -9,8 +9,8 @@
 #include "base/bytes.h"
 #include "base/prng.h"
 #include "base/text.h"
-#include "wire/layout.h"
-#include "wire/request_reader.h"
+#include "store/wire/layout.h"
+#include "store/wire/request_reader.h"
 
 namespace muster::load {
 

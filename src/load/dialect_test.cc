@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/bytes.h"
-#include "wire/request_reader.h"
+#include "store/wire/request_reader.h"
 
 namespace muster::load {
 namespace {

@@ -6,13 +6,13 @@
 #include <utility>
 #include <vector>
 
-#include "adapters/posix/process.h"
-#include "adapters/uv/uv_connector.h"
-#include "adapters/uv/uv_loop.h"
 #include "base/text.h"
+#include "etcd/link.h"
 #include "load/whole_round.h"
-#include "runtime/etcd_link.h"
-#include "runtime/session_link.h"
+#include "os/posix/process.h"
+#include "os/uv/uv_connector.h"
+#include "os/uv/uv_loop.h"
+#include "rendezvous/session/session_link.h"
 
 namespace muster::load {
 

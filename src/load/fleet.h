@@ -8,8 +8,8 @@
 #include "base/endpoint.h"
 #include "base/result.h"
 #include "base/time.h"
-#include "core/rendezvous/run_settings.h"
-#include "ports/etcd.h"
+#include "etcd/etcd_port.h"
+#include "rendezvous/core/run_settings.h"
 
 namespace muster::load {
 

@@ -6,11 +6,11 @@
 #include <memory>
 #include <string>
 
-#include "adapters/posix/posix_clock.h"
-#include "adapters/posix/posix_dialer.h"
 #include "base/endpoint.h"
 #include "base/result.h"
 #include "load/dialect.h"
+#include "os/posix/posix_clock.h"
+#include "os/posix/posix_dialer.h"
 
 namespace muster::load {
 

@@ -11,9 +11,9 @@
 #include <chrono>
 #include <utility>
 
-#include "adapters/posix/address.h"
-#include "adapters/posix/pacing.h"
 #include "base/text.h"
+#include "os/posix/address.h"
+#include "os/posix/pacing.h"
 
 namespace muster::load {
 

@@ -5,14 +5,14 @@
 #include <utility>
 #include <vector>
 
-#include "adapters/posix/posix_clock.h"
-#include "adapters/posix/process.h"
-#include "adapters/uv/uv_connector.h"
-#include "adapters/uv/uv_loop.h"
 #include "base/prng.h"
 #include "base/text.h"
 #include "load/whole_round.h"
-#include "runtime/session_link.h"
+#include "os/posix/posix_clock.h"
+#include "os/posix/process.h"
+#include "os/uv/uv_connector.h"
+#include "os/uv/uv_loop.h"
+#include "rendezvous/session/session_link.h"
 
 namespace muster::load {
 

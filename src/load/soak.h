@@ -10,7 +10,7 @@
 #include "base/endpoint.h"
 #include "base/result.h"
 #include "base/time.h"
-#include "core/rendezvous/run_settings.h"
+#include "rendezvous/core/run_settings.h"
 
 namespace muster::load {
 

@@ -5,14 +5,14 @@
 #include <memory>
 #include <utility>
 
-#include "adapters/posix/posix_clock.h"
-#include "adapters/posix/posix_dialer.h"
 #include "base/bytes.h"
 #include "base/text.h"
 #include "load/descriptor.h"
 #include "load/dialect.h"
 #include "load/opener.h"
-#include "wire/request_reader.h"
+#include "os/posix/posix_clock.h"
+#include "os/posix/posix_dialer.h"
+#include "store/wire/request_reader.h"
 
 namespace muster::load {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "core/rendezvous/session.h"
+#include "rendezvous/core/session.h"
 
 namespace muster::load {
 

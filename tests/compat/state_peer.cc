@@ -20,8 +20,8 @@
 #include <string_view>
 
 #include "base/base64.h"
-#include "wire/state_reader.h"
-#include "wire/state_writer.h"
+#include "rendezvous/wire/state_reader.h"
+#include "rendezvous/wire/state_writer.h"
 
 namespace {
 

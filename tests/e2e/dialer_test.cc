@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "adapters/posix/address.h"
-#include "adapters/posix/posix_clock.h"
-#include "adapters/posix/posix_dialer.h"
+#include "os/posix/address.h"
+#include "os/posix/posix_clock.h"
+#include "os/posix/posix_dialer.h"
 #include "support/raw_socket.h"
 
 namespace muster::test {

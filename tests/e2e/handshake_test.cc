@@ -1,6 +1,6 @@
 // The first bytes of a connection: who is let in, and who is shown the door.
+#include "rendezvous/wire/session_codec.h"
 #include "support/raw_server_test.h"
-#include "wire/session_codec.h"
 
 namespace muster::test {
 

@@ -1,6 +1,6 @@
 // Sessions of nodes with a StoreServer, in bytes: what docs/protocol.md shows, and what nodes that
 // come, go, come back and mean the past are told.
-#include "wire/session_codec.h"
+#include "rendezvous/wire/session_codec.h"
 
 #include <string>
 #include <vector>

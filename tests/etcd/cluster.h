@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "contracts/need.h"
-#include "ports/etcd.h"
+#include "etcd/etcd_port.h"
 #include "support/child_process.h"
 #include "support/temp_dir.h"
 

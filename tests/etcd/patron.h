@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "adapters/etcd/grpc_etcd.h"
-#include "adapters/uv/uv_loop.h"
 #include "etcd/cluster.h"
-#include "ports/etcd.h"
+#include "etcd/etcd_port.h"
+#include "etcd/grpc/grpc_etcd.h"
+#include "os/uv/uv_loop.h"
 #include "support/eventually.h"
 
 namespace muster::test {

@@ -7,10 +7,10 @@
 
 #include <stdexcept>
 
+#include "store/wire/reply_writer.h"
+#include "store/wire/request_reader.h"
 #include "support/bytes.h"
 #include "support/raw_socket.h"
-#include "wire/reply_writer.h"
-#include "wire/request_reader.h"
 
 namespace muster::test {
 

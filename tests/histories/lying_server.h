@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/prng.h"
-#include "core/store/machine.h"
+#include "store/core/machine.h"
 
 namespace muster::test {
 

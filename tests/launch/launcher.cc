@@ -7,13 +7,13 @@
 #include <thread>
 #include <utility>
 
-#include "adapters/posix/worker_processes.h"
 #include "base/text.h"
 #include "cli/process.h"
 #include "cli/progress.h"
-#include "face/this_process.h"
 #include "launch/agent.h"
+#include "launch/workers/worker_processes.h"
 #include "muster/rendezvous.h"
+#include "os/ports/surroundings.h"
 
 namespace muster::test {
 

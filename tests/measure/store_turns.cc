@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include "adapters/posix/posix_clock.h"
 #include "base/limits.h"
 #include "base/text.h"
-#include "runtime/store_hub.h"
+#include "os/posix/posix_clock.h"
+#include "server/store_hub.h"
 
 namespace muster {
 namespace {

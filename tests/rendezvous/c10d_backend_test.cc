@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/base64.h"
-#include "face/reconnect.h"
 #include "muster/c10d_rendezvous.h"
 #include "muster/file_store.h"
 #include "muster/hash_store.h"
@@ -20,6 +19,7 @@
 #include "muster/tcp_store.h"
 #include "rendezvous/backend_contract.h"
 #include "rendezvous/handler_kit.h"
+#include "rendezvous/reconnect.h"
 #include "support/background.h"
 #include "support/errors.h"
 #include "support/proxy.h"

@@ -48,10 +48,10 @@
 #include <vector>
 
 #include "base/text.h"
-#include "core/rendezvous/coordinator.h"
-#include "runtime/fake_cell.h"
-#include "runtime/rendezvous_driver.h"
-#include "runtime/shared_document.h"
+#include "rendezvous/core/coordinator.h"
+#include "rendezvous/document/fake_cell.h"
+#include "rendezvous/document/rendezvous_driver.h"
+#include "rendezvous/document/shared_document.h"
 
 namespace muster::testing {
 namespace {

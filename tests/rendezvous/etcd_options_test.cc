@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "face/etcd_access.h"
+#include "etcd/etcd_access.h"
 #include "muster/etcd.h"
 #include "support/errors.h"
 #include "support/temp_dir.h"

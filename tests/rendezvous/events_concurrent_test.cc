@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/text.h"
-#include "face/event_recorder.h"
 #include "muster/rendezvous_events.h"
+#include "rendezvous/event_recorder.h"
 #include "support/temp_dir.h"
 
 namespace muster::test {

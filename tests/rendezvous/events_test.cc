@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "adapters/posix/line_writer.h"
-#include "face/event_recorder.h"
+#include "os/posix/line_writer.h"
+#include "rendezvous/event_recorder.h"
 #include "support/errors.h"
 #include "support/temp_dir.h"
 

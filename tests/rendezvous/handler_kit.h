@@ -18,14 +18,14 @@
 #include <utility>
 #include <vector>
 
-#include "core/rendezvous/state.h"
 #include "muster/dynamic_rendezvous.h"
 #include "muster/hash_store.h"
 #include "muster/rendezvous_backend.h"
+#include "rendezvous/core/state.h"
+#include "rendezvous/wire/state_reader.h"
+#include "rendezvous/wire/state_writer.h"
 #include "support/eventually.h"
 #include "support/temp_dir.h"
-#include "wire/state_reader.h"
-#include "wire/state_writer.h"
 
 namespace muster::test {
 

@@ -9,14 +9,14 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/rendezvous/story.h"
 #include "muster/prefix_store.h"
+#include "rendezvous/core/story.h"
+#include "rendezvous/document/fake_cell.h"
+#include "rendezvous/document/rendezvous_driver.h"
 #include "rendezvous/handler_kit.h"
-#include "runtime/fake_cell.h"
-#include "runtime/rendezvous_driver.h"
+#include "rendezvous/wire/state_reader.h"
 #include "support/background.h"
 #include "support/errors.h"
-#include "wire/state_reader.h"
 
 namespace muster::test {
 

@@ -1,7 +1,7 @@
 // Whether an endpoint is this machine, without looking up any other name.
 #include <gtest/gtest.h>
 
-#include "adapters/posix/host.h"
+#include "os/posix/host.h"
 
 namespace muster::test {
 namespace {

@@ -4,10 +4,10 @@
 
 #include "muster/coordinated_rendezvous.h"
 #include "muster/rendezvous_error.h"
+#include "rendezvous/wire/session_codec.h"
 #include "support/background.h"
 #include "support/raw_client.h"
 #include "support/raw_socket.h"
-#include "wire/session_codec.h"
 
 namespace muster::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "base/text.h"
-#include "core/rendezvous/transitions.h"
+#include "rendezvous/core/transitions.h"
 
 namespace muster::testing {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/rendezvous/operations.h"
-#include "core/rendezvous/rules.h"
+#include "rendezvous/core/operations.h"
+#include "rendezvous/core/rules.h"
 
 namespace muster::testing {
 

@@ -1,12 +1,12 @@
 // Whom a node waits for, told in one sentence.
-#include "face/wait_report.h"
+#include "rendezvous/wait_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "core/rendezvous/story.h"
+#include "rendezvous/core/story.h"
 
 namespace muster::test {
 

@@ -1,6 +1,6 @@
 // One leader, in an etcd that does to its writes what the test says: what it writes, in which
 // order, and what it makes of writes that are lost, late or overtaken.
-#include "runtime/etcd_leader.h"
+#include "etcd/leader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,11 +13,11 @@
 
 #include "base/planted.h"
 #include "base/text.h"
+#include "etcd/records.h"
 #include "sim/network.h"
 #include "sim/process.h"
 #include "tests/sim/etcd_fixture.h"
 #include "tests/sim/held_etcd.h"
-#include "wire/etcd_records.h"
 
 namespace muster::sim {
 namespace {

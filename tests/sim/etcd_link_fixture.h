@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/text.h"
-#include "runtime/etcd_link.h"
+#include "etcd/link.h"
+#include "etcd/records.h"
 #include "tests/sim/etcd_fixture.h"
-#include "wire/etcd_records.h"
 
 namespace muster::sim {
 

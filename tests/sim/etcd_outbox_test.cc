@@ -1,6 +1,6 @@
 // What a leader writes: in order, as long as it leads, and once; whatever is lost, late or
 // overtaken.
-#include "runtime/etcd_outbox.h"
+#include "etcd/outbox.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "etcd/records.h"
 #include "tests/sim/etcd_link_fixture.h"
-#include "wire/etcd_records.h"
 
 namespace muster::sim {
 namespace {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "ports/etcd.h"
+#include "etcd/etcd_port.h"
 #include "sim/etcd_state.h"
 
 namespace muster::sim {

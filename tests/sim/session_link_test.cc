@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/session_link.h"
+#include "rendezvous/session/session_link.h"
+#include "rendezvous/wire/session_codec.h"
 #include "sim/network.h"
 #include "sim/process.h"
-#include "wire/session_codec.h"
 
 namespace muster::sim {
 namespace {

@@ -1,5 +1,5 @@
-// TCPStore's requests as bytes, written down independently of src/wire: a mistake there must not be
-// repeated here.
+// TCPStore's requests as bytes, written down independently of src/store/wire: a mistake there must
+// not be repeated here.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/rendezvous/coordinator.h"
+#include "rendezvous/core/coordinator.h"
 
 namespace muster::test {
 

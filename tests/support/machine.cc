@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "adapters/posix/cgroup.h"
+#include "os/posix/cgroup.h"
 #include "support/raw_socket.h"
 
 namespace muster::test {

@@ -14,8 +14,8 @@
 
 #include "base/bytes.h"
 #include "base/text.h"
+#include "rendezvous/wire/session_codec.h"
 #include "support/raw_client.h"
-#include "wire/session_codec.h"
 
 namespace muster::test {
 

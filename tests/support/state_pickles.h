@@ -1,5 +1,5 @@
-// Serialized rendezvous states, written down independently of src/wire: what PyTorch writes, byte
-// for byte, and the pieces to build what nobody would write.
+// Serialized rendezvous states, written down independently of src/rendezvous/wire: what PyTorch
+// writes, byte for byte, and the pieces to build what nobody would write.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/rendezvous/state.h"
+#include "rendezvous/core/state.h"
 
 namespace muster::test {
 

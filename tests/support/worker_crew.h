@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "adapters/posix/process_tree.h"
-#include "adapters/posix/worker_processes.h"
+#include "launch/workers/worker_processes.h"
+#include "os/posix/process_tree.h"
 #include "support/eventually.h"
 #include "support/temp_dir.h"
 

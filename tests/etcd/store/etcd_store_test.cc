@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "adapters/etcd/grpc_etcd.h"
+#include "etcd/calls.h"
+#include "etcd/grpc/grpc_etcd.h"
 #include "etcd/store/shared_etcd.h"
-#include "face/this_process.h"
 #include "muster/etcd_store.h"
-#include "runtime/etcd_calls.h"
+#include "os/ports/surroundings.h"
 #include "support/background.h"
 #include "support/errors.h"
 

@@ -10,19 +10,19 @@
 #include <string>
 #include <vector>
 
-#include "adapters/etcd/grpc_etcd.h"
 #include "base/base64.h"
+#include "etcd/calls.h"
+#include "etcd/etcd_access.h"
+#include "etcd/grpc/grpc_etcd.h"
 #include "etcd/store/shared_etcd.h"
-#include "face/etcd_access.h"
-#include "face/this_process.h"
 #include "muster/etcd_store.h"
 #include "muster/etcd_v2_rendezvous.h"
 #include "muster/rendezvous_error.h"
 #include "muster/rendezvous_registry.h"
+#include "os/ports/surroundings.h"
 #include "rendezvous/agreement.h"
 #include "rendezvous/backend_contract.h"
 #include "rendezvous/handler_kit.h"
-#include "runtime/etcd_calls.h"
 #include "support/background.h"
 #include "support/errors.h"
 

@@ -1,0 +1,148 @@
+#include "etcd/outbox.h"
+
+#include <utility>
+
+#include "base/planted.h"
+#include "base/probe.h"
+#include "base/text.h"
+
+namespace muster {
+
+namespace {
+
+constexpr Duration kPatience = 5s;
+constexpr Duration kFirstPause = 20ms;
+constexpr Duration kLongestPause = 1s;
+// Room for keys and whatever else stands around the values.
+constexpr size_t kBatchBytesMax = kEtcdRequestBytesMax * 2 / 3;
+
+size_t SizeOf(const EtcdOperation& operation) {
+  return operation.range.begin.size() + operation.value.size() + 64;
+}
+
+}  // namespace
+
+std::vector<EtcdCondition> EtcdFence::Conditions() const {
+  return {{.kind = EtcdCondition::Kind::kCreatedAt, .key = key, .revision = created},
+          {.kind = EtcdCondition::Kind::kValueIs, .key = key, .value = value}};
+}
+
+EtcdOutbox::EtcdOutbox(Etcd& etcd, Loop& loop, EtcdFence fence, EtcdTurn turn, uint64_t seed,
+                       Owner& owner)
+    : etcd_(etcd),
+      loop_(loop),
+      fence_(std::move(fence)),
+      turn_(std::move(turn)),
+      seed_(seed),
+      owner_(owner) {}
+
+EtcdOutbox::Batch& EtcdOutbox::Open() {
+  // What is under way does not change any more.
+  if (sealed_ || (batches_.size() == 1 && !sent_.empty())) batches_.emplace_back();
+  sealed_ = false;
+  if (!posted_ && sent_.empty() && !timer_) {
+    posted_ = true;
+    // Later in this turn there may be more of it.
+    loop_.Post(lifetime_.Guard([this] {
+      posted_ = false;
+      Send();
+    }));
+  }
+  return batches_.back();
+}
+
+void EtcdOutbox::Put(std::string key, std::string value, int64_t lease) {
+  Batch& batch = Open();
+  EtcdOperation& operation = batch[key];
+  operation = {.kind = EtcdOperation::Kind::kPut,
+               .range = {.begin = std::move(key)},
+               .value = std::move(value),
+               .lease = lease};
+}
+
+void EtcdOutbox::Delete(EtcdRange range) {
+  Batch& batch = Open();
+  EtcdOperation& operation = batch[range.begin];
+  operation = {.kind = EtcdOperation::Kind::kDelete, .range = std::move(range)};
+}
+
+void EtcdOutbox::Seal() { sealed_ = true; }
+
+void EtcdOutbox::Send() {
+  if (over_ || batches_.empty() || !sent_.empty()) return;
+  pending_ = {};
+  size_t bytes = 0;
+  for (const auto& [key, operation] : batches_.front()) {
+    bytes += SizeOf(operation);
+    const bool full = sent_.size() + 1 == kEtcdOperationsMax || bytes > kBatchBytesMax;
+    if (full && !sent_.empty()) break;
+    pending_.then.push_back(operation);
+    sent_.push_back(key);
+  }
+  pending_.then.push_back({.kind = EtcdOperation::Kind::kPut,
+                           .range = {.begin = turn_.key},
+                           .value = Concat(turn_.name, "-", ++serial_),
+                           .lease = turn_.lease});
+  for (const std::string& key : {fence_.key, turn_.key})
+    pending_.otherwise.push_back({.kind = EtcdOperation::Kind::kGet, .range = {.begin = key}});
+  if (!Planted(Bug::kUnfencedLeader) && !Planted(Bug::kFenceIgnored))
+    pending_.conditions = fence_.Conditions();
+  if (!Planted(Bug::kUnfencedLeader) && !Planted(Bug::kTurnIgnored)) {
+    pending_.conditions.push_back(
+        {.kind = EtcdCondition::Kind::kChangedAt, .key = turn_.key, .revision = turn_.changed});
+  }
+  Try();
+}
+
+void EtcdOutbox::Try() {
+  etcd_.Commit(pending_, kPatience,
+               lifetime_.Guard([this](Result<EtcdAnswer> answer) { OnSent(std::move(answer)); }));
+}
+
+bool EtcdOutbox::WasMade(const EtcdAnswer& answer) {
+  const auto& leader = answer.results[0].pairs;
+  const auto& turn = answer.results[1].pairs;
+  const bool leads = !leader.empty() && leader.front().created == fence_.created &&
+                     leader.front().value == fence_.value;
+  if (leads && !turn.empty() && turn.front().value == pending_.then.back().value) {
+    MUSTER_ETCD_PROBE("a leader's write had been made, and its answer was lost");
+    turn_.changed = turn.front().changed;
+    return true;
+  }
+  over_ = true;
+  if (leads) {
+    MUSTER_ETCD_PROBE("a leader was overtaken by an earlier write of its own");
+    owner_.OnOvertaken();
+  } else {
+    MUSTER_ETCD_PROBE("a leader learned from a write that it does not lead any more");
+    owner_.OnDeposed();
+  }
+  return false;
+}
+
+void EtcdOutbox::OnSent(Result<EtcdAnswer> answer) {
+  if (!answer) {
+    MUSTER_ETCD_PROBE("a leader's write failed");
+    // Once more, the same: it may have been made.
+    if (!backoff_) backoff_.emplace(kFirstPause, kLongestPause, seed_);
+    timer_ = loop_.Every(backoff_->Next(), [this] {
+      timer_.reset();
+      Try();
+    });
+    return owner_.OnWriteFailed(answer.error());
+  }
+  backoff_.reset();
+  if (answer->held) {
+    turn_.changed = answer->revision;
+  } else if (!WasMade(*answer)) {
+    return;
+  }
+  Batch& batch = batches_.front();
+  for (const std::string& key : std::exchange(sent_, {})) batch.erase(key);
+  if (batch.empty()) batches_.pop_front();
+  if (batches_.empty()) sealed_ = true;
+  Send();
+  owner_.OnWritten();
+}
+
+}  // namespace muster

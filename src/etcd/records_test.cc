@@ -1,0 +1,203 @@
+#include "etcd/records.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/text.h"
+
+namespace muster::wire {
+namespace {
+
+using ::testing::HasSubstr;
+
+EtcdMember SomeMember() {
+  return {.hello = {.run_id = "",
+                    .node = {"host_1", 4711, 2},
+                    .settings = {.min_nodes = 2,
+                                 .max_nodes = 4,
+                                 .last_call = 1500ms,
+                                 .keep_alive_interval = 2s,
+                                 .keep_alive_max_attempt = 5,
+                                 .grace = 0s,
+                                 .policy = RankPolicy::kLabel},
+                    .label = "rack \"7\"",
+                    .bootstrap_port = 29500,
+                    .round = 3},
+          .said = 9,
+          .wish = EtcdMember::Wish::kJoin,
+          .join_timeout = 60s,
+          .closes = true,
+          .close_reason = "enough"};
+}
+
+TEST(EtcdRecordsTest, KeysAreReadableAndSafe) {
+  const EtcdKeys keys("/muster", "my run/2");
+  EXPECT_EQ(keys.Leader(), "/muster/my%20run%2F2/leader");
+  EXPECT_EQ(keys.Member({"fe80::1%eth0", 1, 0}), "/muster/my%20run%2F2/members/fe80::1%25eth0_1_0");
+  EXPECT_EQ(keys.Plan("3-17", 2), "/muster/my%20run%2F2/plans/3-17/2");
+  EXPECT_TRUE(keys.Notice({"h", 1, 0}).starts_with(keys.Notices()));
+  // No run's keys are among another one's.
+  EXPECT_FALSE(EtcdKeys("/muster", "a/b").root().starts_with(EtcdKeys("/muster", "a").root()));
+}
+
+TEST(EtcdRecordsTest, KeysTellTheirRun) {
+  const EtcdKeys keys("/muster", "my run/2");
+  for (const std::string& key : {keys.Status(), keys.Run(), keys.Member({"a", 1, 0})})
+    EXPECT_EQ(EtcdKeys::RunOf("/muster", key), "my run/2") << key;
+  for (const char* key :
+       {"/muster/status", "/muster//status", "/muster/a/b/status", "/muster/a/statust",
+        "/other/a/status", "/musterx/a/status", "/muster/%/status", "/muster/store/keys/a"})
+    EXPECT_EQ(EtcdKeys::RunOf("/muster", key), std::nullopt) << key;
+}
+
+TEST(EtcdRecordsTest, MembersAreReadAsTheyWereWritten) {
+  const EtcdMember member = SomeMember();
+  const auto read = ReadEtcdMember("key", Write(member));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(Write(*read), Write(member));
+  EXPECT_EQ(read->hello.node, member.hello.node);
+  EXPECT_EQ(read->hello.settings, member.hello.settings);
+  EXPECT_EQ(read->hello.round, 3);
+  EXPECT_EQ(read->wish, EtcdMember::Wish::kJoin);
+  EXPECT_EQ(read->join_timeout, 60s);
+  EXPECT_TRUE(read->closes);
+}
+
+TEST(EtcdRecordsTest, NoticesAreReadAsTheyWereWritten) {
+  EtcdNotice notice{.session = 5,
+                    .said = 2,
+                    .stage = EtcdNotice::Stage::kComplete,
+                    .stage_round = 4,
+                    .count = 8,
+                    .why = "w",
+                    .refusal = Push::Refusal::kPast,
+                    .for_good = true,
+                    .round = 4,
+                    .rank = 0,
+                    .world_size = 8,
+                    .addr = "h",
+                    .port = 1,
+                    .lost = 2,
+                    .lost_who = "a",
+                    .lost_why = "b",
+                    .waiting = 3,
+                    .closed = true,
+                    .graceful = true,
+                    .closed_by = "c",
+                    .run_lease = 77};
+  auto read = ReadEtcdNotice("key", Write(notice));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, notice);
+  notice = {.session = 1};
+  read = ReadEtcdNotice("key", Write(notice));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, notice);
+}
+
+TEST(EtcdRecordsTest, RunsAreReadAsTheyWereWritten) {
+  const EtcdRun run{.settings = SomeMember().hello.settings,
+                    .settings_of = "n",
+                    .round = 0,
+                    .world_size = 2,
+                    .addr = "a",
+                    .port = 3,
+                    .plan = "0-9",
+                    .parts = 1,
+                    .closed = true,
+                    .closed_by = "x"};
+  const auto read = ReadEtcdRun("key", Write(run));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(Write(*read), Write(run));
+  EXPECT_EQ(read->round, 0);
+}
+
+TEST(EtcdRecordsTest, APlanOfManyNodesIsCutIntoValuesThatEtcdTakes) {
+  std::vector<EtcdSeat> seats;
+  for (int64_t i = 0; i < 20'000; ++i)
+    seats.push_back({.node = {Concat("node", i, ".some.cluster"), 1, 0}, .session = i, .rank = i});
+  const auto parts = WritePlan(seats);
+  EXPECT_GT(parts.size(), 1u);
+  std::vector<EtcdSeat> read;
+  for (const std::string& part : parts) {
+    EXPECT_LT(part.size(), 1024u * 1024);
+    const auto more = ReadPlan("key", part);
+    ASSERT_TRUE(more) << more.error().message;
+    read.insert(read.end(), more->begin(), more->end());
+  }
+  ASSERT_EQ(read.size(), seats.size());
+  EXPECT_EQ(read.back().node, seats.back().node);
+  EXPECT_EQ(read.back().rank, 19'999);
+}
+
+TEST(EtcdRecordsTest, StatusIsReadAsItWasWritten) {
+  const RunReport report{
+      .id = "run",
+      .phase = RunReport::Phase::kLastCall,
+      .round = 2,
+      .settings = SomeMember().hello.settings,
+      .world_size = 0,
+      .participants = 1,
+      .waiting = 2,
+      .spares = 3,
+      .idle = 4,
+      .last_call_left = 700ms,
+      .closed_by = "x",
+      .members = {{.node = {"a", 1, 0}, .role = MemberReport::Role::kParticipant},
+                  {.node = {"b", 1, 0}, .role = MemberReport::Role::kIdle}}};
+  const auto read = ReadStatus("key", "run", WriteStatus(report));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, report);
+}
+
+TEST(EtcdRecordsTest, StatusOfACompleteRoundHasItsRanks) {
+  const RunReport report{
+      .id = "run",
+      .phase = RunReport::Phase::kComplete,
+      .settings = SomeMember().hello.settings,
+      .world_size = 2,
+      .participants = 2,
+      .waiting = 1,
+      .members = {{.node = {"b", 1, 0}, .role = MemberReport::Role::kParticipant, .rank = 1},
+                  {.node = {"a", 1, 0}, .role = MemberReport::Role::kParticipant, .rank = 0},
+                  {.node = {"c", 1, 0}, .role = MemberReport::Role::kWaiting}}};
+  std::string json = WriteStatus(report);
+  EXPECT_EQ(*ReadStatus("key", "run", json), report);
+  // Whoever writes fewer, or none, is believed in all else.
+  json.replace(json.find(R"(["1", "0"])"), 10, R"(["1"])");
+  const auto read = ReadStatus("key", "run", json);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->members.size(), 3u);
+  EXPECT_EQ(read->members[0].rank, -1);
+}
+
+TEST(EtcdRecordsTest, WhatSomebodyElseWroteIsRefusedWithItsKey) {
+  const auto with = [](std::string json, std::string_view part, std::string_view instead) {
+    const size_t at = json.find(part);
+    EXPECT_NE(at, json.npos) << part;
+    return json.replace(at, part.size(), instead);
+  };
+  const std::string member = Write(SomeMember());
+  for (const auto& [part, instead] : std::vector<std::pair<const char*, const char*>>{
+           {R"("pid": 4711)", R"("pid": -1)"},
+           {R"("pid": 4711, )", ""},
+           {R"("wish": "join")", R"("wish": "sleep")"},
+           {R"("port": 29500)", R"("port": 65536)"},
+           {R"("min_nodes": 2)", R"("min_nodes": 0)"},
+           {R"("rank_policy": "label")", R"("rank_policy": "best")"}}) {
+    const auto read = ReadEtcdMember("/m/k", with(member, part, instead));
+    ASSERT_FALSE(read) << instead;
+    EXPECT_EQ(read.error().code, Code::kProtocol);
+    EXPECT_THAT(read.error().message, HasSubstr("/m/k"));
+  }
+  EXPECT_FALSE(ReadEtcdNotice("k", R"({"session": 1, "stage": "complete", "refusal": "", "round": 1,
+                                       "rank": 2, "world_size": 2})"));
+  EXPECT_FALSE(ReadEtcdNotice("k", R"({"stage": "opened"})"));
+  EXPECT_FALSE(ReadEtcdRun("k", "{}"));
+  EXPECT_FALSE(ReadPlan("k", R"({"seats": ["0 1 nobody"]})"));
+  EXPECT_FALSE(ReadPlan("k", R"({"seats": ["0 1"]})"));
+}
+
+}  // namespace
+}  // namespace muster::wire

@@ -1,0 +1,211 @@
+#include "launch/core/failure_report.h"
+
+#include <algorithm>
+#include <csignal>
+#include <tuple>
+#include <vector>
+
+#include "base/assert.h"
+#include "base/text.h"
+#include "base/utf8.h"
+
+namespace muster {
+
+namespace {
+
+constexpr size_t kBorderMax = 60;
+constexpr size_t kOutputLineBytesMax = 500;
+constexpr size_t kNameBytesMax = 1024;
+// Peers of a worker that dies without an error file may write theirs before its end is seen.
+constexpr uint64_t kSeenLateMax = 100'000;  // microseconds
+
+struct NamedSignal {
+  int number;
+  std::string_view name;
+};
+constexpr NamedSignal kSignals[] = {
+    {SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},       {SIGQUIT, "SIGQUIT"},     {SIGILL, "SIGILL"},
+    {SIGTRAP, "SIGTRAP"}, {SIGABRT, "SIGABRT"},     {SIGBUS, "SIGBUS"},       {SIGFPE, "SIGFPE"},
+    {SIGKILL, "SIGKILL"}, {SIGUSR1, "SIGUSR1"},     {SIGSEGV, "SIGSEGV"},     {SIGUSR2, "SIGUSR2"},
+    {SIGPIPE, "SIGPIPE"}, {SIGALRM, "SIGALRM"},     {SIGTERM, "SIGTERM"},     {SIGCHLD, "SIGCHLD"},
+    {SIGCONT, "SIGCONT"}, {SIGSTOP, "SIGSTOP"},     {SIGTSTP, "SIGTSTP"},     {SIGTTIN, "SIGTTIN"},
+    {SIGTTOU, "SIGTTOU"}, {SIGURG, "SIGURG"},       {SIGXCPU, "SIGXCPU"},     {SIGXFSZ, "SIGXFSZ"},
+    {SIGPROF, "SIGPROF"}, {SIGVTALRM, "SIGVTALRM"}, {SIGWINCH, "SIGWINCH"},   {SIGIO, "SIGIO"},
+    {SIGPWR, "SIGPWR"},   {SIGSYS, "SIGSYS"},       {SIGSTKFLT, "SIGSTKFLT"},
+};
+
+std::vector<std::string_view> Lines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (true) {
+    const size_t end = text.find('\n');
+    lines.push_back(text.substr(0, end));
+    if (end == text.npos) return lines;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::string_view WithoutLastLineEnds(std::string_view text) {
+  while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
+  return text;
+}
+
+/// As a person sees it: characters, not bytes.
+size_t Width(std::string_view line) {
+  size_t width = 0;
+  while (!line.empty()) {
+    line.remove_prefix(std::max<size_t>(Utf8CharacterBytes(line), 1));
+    ++width;
+  }
+  return width;
+}
+
+size_t LongestLine(std::string_view text) {
+  size_t longest = 0;
+  for (const std::string_view line : Lines(text)) longest = std::max(longest, Width(line));
+  return longest;
+}
+
+/// What a terminal would show of a line: a progress bar in its last state, without colours, tabs as
+/// blanks. What else does not print becomes \xNN, so that a report cannot redraw the screen.
+std::string PlainLine(std::string_view line) {
+  line = WithoutLastLineEnds(line);
+  if (const size_t redrawn = line.rfind('\r'); redrawn != line.npos)
+    line = line.substr(redrawn + 1);
+  std::string plain;
+  for (size_t at = 0; at < line.size(); ++at) {
+    if (line[at] == '\x1b' && line.substr(at + 1).starts_with('[')) {
+      const auto ends_it = [](char c) { return c >= '@' && c <= '~'; };
+      const auto end =
+          std::find_if(line.begin() + static_cast<ptrdiff_t>(at) + 2, line.end(), ends_it);
+      if (end == line.end()) break;
+      at = static_cast<size_t>(end - line.begin());
+    } else if (line[at] == '\t') {
+      plain += "    ";
+    } else {
+      plain += line[at];
+    }
+  }
+  return Printable(plain, kOutputLineBytesMax);
+}
+
+std::string LastLines(std::string_view output) {
+  output = WithoutLastLineEnds(output);
+  if (output.empty()) return "";
+  std::vector<std::string_view> lines = Lines(output);
+  if (lines.size() > kLastLinesMax) {
+    lines.erase(lines.begin(), lines.end() - static_cast<ptrdiff_t>(kLastLinesMax));
+  }
+  std::string text = "\n  last lines:";
+  for (const std::string_view line : lines) {
+    const std::string plain = PlainLine(line);
+    text += plain.empty() ? "\n" : Concat("\n    ", plain);
+  }
+  return text;
+}
+
+/// Continuation lines of a trace stand two blanks to the right. The text may be another node's: it
+/// must not reach a terminal as a command.
+std::string Traceback(const FailureRecord& record) {
+  const std::string message = SeveralLines(ShownMessage(record));
+  if (!record.is_trace) return message;
+  std::string shown;
+  for (const char c : WithoutLastLineEnds(message)) {
+    shown += c;
+    if (c == '\n') shown += "  ";
+  }
+  return shown;
+}
+
+std::string Block(size_t number, const FailureRecord& record, const TimeText& time_text) {
+  const std::string file =
+      record.error_file.empty() ? "<N/A>" : Printable(record.error_file, kNameBytesMax);
+  return Concat("[", number, "]:",                                          //
+                "\n  time      : ", time_text(record.time_seconds),         //
+                "\n  host      : ", Printable(record.host, kNameBytesMax),  //
+                "\n  rank      : ", record.rank, " (local_rank: ", record.local_rank, ")",
+                "\n  exitcode  : ", record.code, " (pid: ", record.pid, ")",  //
+                "\n  error_file: ", file,                                     //
+                "\n  traceback : ", Traceback(record), LastLines(record.output));
+}
+
+/// Wider than the code: the smallest int has no positive twin.
+int64_t SignalOf(ExitCode code) { return -static_cast<int64_t>(code); }
+
+}  // namespace
+
+std::string SignalName(int64_t signal) {
+  for (const NamedSignal& known : kSignals) {
+    if (known.number == signal) return std::string(known.name);
+  }
+  // The C library keeps some of these for itself, and says at run time which are left.
+  if (signal == SIGRTMIN) return "SIGRTMIN";
+  if (signal == SIGRTMAX) return "SIGRTMAX";
+  return "<N/A>";
+}
+
+std::string DefaultMessage(ExitCode code, int64_t pid) {
+  if (code < 0) {
+    const int64_t signal = SignalOf(code);
+    return Concat("Signal ", signal, " (", SignalName(signal), ") received by PID ", pid);
+  }
+  return "the worker left no error file; how its exceptions get into this report: "
+         "https://pytorch.org/docs/stable/elastic/errors.html (--tee 2 or --redirects 2 adds the "
+         "last lines of its output)";
+}
+
+std::string ShownMessage(const FailureRecord& record) {
+  const bool nothing = record.message.empty() && record.error_file.empty();
+  return nothing ? DefaultMessage(record.code, record.pid) : record.message;
+}
+
+bool WroteBefore(const FailureRecord& a, const FailureRecord& b) {
+  if (a.was_told || a.error_time == 0) return false;
+  if (b.error_time != 0) return a.error_time < b.error_time;
+  // Unsigned: times of other nodes may be any number.
+  return a
+      .error_time<b.order&& static_cast<uint64_t>(b.order) - static_cast<uint64_t>(a.error_time)>
+          kSeenLateMax;
+}
+
+size_t RootCause(std::span<const FailureRecord> records) {
+  MUSTER_ASSERT(!records.empty());
+  const auto ended_earlier = [](const FailureRecord& a, const FailureRecord& b) {
+    return std::tie(a.was_told, a.order) < std::tie(b.was_told, b.order);
+  };
+  // Of equal ones the first is taken.
+  auto cause = std::min_element(records.begin(), records.end(), ended_earlier);
+  for (auto other = records.begin(); other != records.end(); ++other) {
+    if (WroteBefore(*other, *cause)) cause = other;
+  }
+  return static_cast<size_t>(cause - records.begin());
+}
+
+std::string FailureSummary(const FailureRecord& root) {
+  const std::string how = root.code < 0 ? Concat("signal ", SignalOf(root.code), " (",
+                                                 SignalName(SignalOf(root.code)), ")")
+                                        : Concat("exit code ", root.code);
+  return Concat("rank ", root.rank, " (local rank ", root.local_rank, ", pid ", root.pid, ") on ",
+                Printable(root.host, kNameBytesMax), " failed first: ", how);
+}
+
+std::string FailureReport(std::string_view entry_point, std::span<const FailureRecord> records,
+                          size_t root, const TimeText& time_text) {
+  MUSTER_ASSERT(root < records.size());
+  const std::string title = Concat(Printable(entry_point, kNameBytesMax), " FAILED");
+  std::string others;
+  std::string cause;
+  size_t longest = Width(title);
+  for (size_t i = 0; i < records.size(); ++i) {
+    const std::string block = Block(i, records[i], time_text);
+    longest = std::max(longest, LongestLine(block));
+    (i == root ? cause : others) += block + "\n";
+  }
+  if (others.empty()) others = "  <NO_OTHER_FAILURES>\n";
+  const std::string heavy(std::min(longest, kBorderMax), '=');
+  const std::string light(heavy.size(), '-');
+  return Concat("ChildFailedError: ", FailureSummary(records[root]), "\n\n",  //
+                heavy, "\n", title, "\n", light, "\nFailures:\n", others,     //
+                light, "\nRoot Cause (first observed failure):\n", cause, heavy, "\n");
+}
+
+}  // namespace muster

@@ -1,0 +1,68 @@
+// What went wrong, for the person who has to mend it: which worker failed first, where, when and
+// how, and who fell with it. Pure: times come as text from a function that is handed in.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "launch/core/agent_machine.h"
+
+namespace muster {
+
+/// One worker that did not end well.
+struct FailureRecord {
+  std::string host{};
+  int64_t rank = 0;        ///< In the whole job.
+  int64_t local_rank = 0;  ///< On its node.
+  int64_t pid = 0;
+  ExitCode code = 0;
+  int64_t time_seconds = 0;  ///< Since 1970: when it failed, as the report tells it.
+  int64_t order = 0;         ///< When its end was seen: microseconds since 1970.
+  std::string error_file{};  ///< Empty: it left none.
+  int64_t error_time = 0;    ///< When it wrote that: microseconds since 1970; 0: it left none.
+  std::string message{};     ///< From the error file. Without one: what DefaultMessage() says.
+  bool is_trace = false;     ///< The message's further lines are indented, not shown as they are.
+  std::string output{};      ///< The last that it wrote, lines of any bytes; may be empty.
+  bool was_told = false;     ///< We had told it to end: a victim.
+
+  bool operator==(const FailureRecord&) const = default;
+};
+
+/// "SIGSEGV"; "<N/A>" for a number without a name.
+std::string SignalName(int64_t signal);
+
+/// What is said of a worker that left no error file.
+std::string DefaultMessage(ExitCode code, int64_t pid);
+
+/// What the report shows as the reason: the message, or the default one.
+std::string ShownMessage(const FailureRecord& record);
+
+/// Whether `a` failed by itself and wrote its error file before `b` failed.
+bool WroteBefore(const FailureRecord& a, const FailureRecord& b);
+
+/// Which of the records is the cause; there must be one. The worker that ended first, unless
+/// another had written its error file before: a process needs time to end, and its peers fail
+/// meanwhile. A worker that was told to end is the cause only if all were.
+size_t RootCause(std::span<const FailureRecord> records);
+
+/// Seconds since 1970 as local time, "2026-01-31_10:20:30".
+using TimeText = std::function<std::string(int64_t seconds)>;
+
+/// "rank 5 (local rank 1, pid 4242) on node7 failed first: exit code 3".
+std::string FailureSummary(const FailureRecord& root);
+
+/// Of the lines that a worker wrote last, so many are shown.
+inline constexpr size_t kLastLinesMax = 30;
+
+/// The whole report, from the line with the token `ChildFailedError`, which also tells all in one
+/// line, to the last border; ends with a newline. The shape is torchrun's, for tools search for its
+/// labels; the last lines of output are ours. `root` is an index of `records`, which are numbered
+/// as they are given.
+std::string FailureReport(std::string_view entry_point, std::span<const FailureRecord> records,
+                          size_t root, const TimeText& time_text);
+
+}  // namespace muster

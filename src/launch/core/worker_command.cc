@@ -1,0 +1,85 @@
+#include "launch/core/worker_command.h"
+
+#include <string_view>
+
+#include "base/text.h"
+#include "launch/core/launch_words.h"
+
+namespace muster {
+
+namespace {
+
+// Runs the path behind it as __main__. With PyTorch at hand, an exception that escapes the script
+// is written to the worker's error file. The script's folder takes the place that it has when
+// Python is given the script itself (for -c that is the current folder), before anything is
+// imported: what lies in the current folder must not stand in for PyTorch.
+constexpr std::string_view kRunPath = R"(import os, runpy, sys
+sys.argv = sys.argv[1:]
+if sys.path and not sys.path[0]:
+    sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+try:
+    from torch.distributed.elastic.multiprocessing.errors import record
+except ImportError:
+    def record(entry):
+        return entry
+@record
+def run_script_path():
+    runpy.run_path(sys.argv[0], run_name="__main__")
+run_script_path()
+)";
+
+// What the bootstrap's function is called, here and in PyTorch.
+constexpr std::string_view kRunPathName = "run_script_path";
+
+// Behind the program and, with run_path, the bootstrap: as the user wrote them.
+std::vector<std::string> WordsAfterProgram(const CommandOptions& options) {
+  std::vector<std::string> words;
+  if (!options.run_path && !options.no_python) {
+    words.push_back("-u");  // Prints must not wait in a buffer that dies with the worker.
+    if (options.module) words.push_back("-m");
+  }
+  if (options.run_path || !options.no_python) words.push_back(options.script);
+  if (options.pass_local_rank) words.push_back("--local-rank=${local_rank}");
+  words.insert(words.end(), options.arguments.begin(), options.arguments.end());
+  return words;
+}
+
+const std::string& ProgramOf(const CommandOptions& options) {
+  return options.no_python && !options.run_path ? options.script : options.python;
+}
+
+}  // namespace
+
+Status CommandOptions::Validate() const {
+  if (run_path || !no_python) return Ok();
+  if (module) {
+    return Error{Code::kInvalid, Concat("'", Printable(script),
+                                        "' cannot be a program (--no-python) and a Python module "
+                                        "(--module) at once: leave one of them out")};
+  }
+  if (pass_local_rank) {
+    return Error{Code::kInvalid, Concat("'", Printable(script),
+                                        "' is a program (--no-python) and would be given "
+                                        "--local-rank: add --use-env, and read LOCAL_RANK")};
+  }
+  return Ok();
+}
+
+std::vector<std::string> WorkerArguments(const CommandOptions& options, size_t local_rank) {
+  std::vector<std::string> words{ProgramOf(options)};
+  if (options.run_path) words.insert(words.end(), {"-u", "-c", std::string(kRunPath)});
+  for (const std::string& word : WordsAfterProgram(options))
+    words.push_back(Substituted(word, {{"local_rank", Concat(local_rank)}}));
+  return words;
+}
+
+std::string EntryPointName(const CommandOptions& options, const std::string& own_python) {
+  if (options.run_path) return std::string(kRunPathName);
+  if (options.no_python || options.python != own_python) return ProgramOf(options);
+  for (const std::string& word : WordsAfterProgram(options)) {
+    if (!word.starts_with('-')) return word;
+  }
+  return ProgramOf(options);
+}
+
+}  // namespace muster

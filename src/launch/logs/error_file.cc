@@ -1,0 +1,387 @@
+#include "launch/logs/error_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+
+#include "base/calendar.h"
+#include "base/text.h"
+#include "base/trim.h"
+#include "base/utf8.h"
+
+namespace muster {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kSummaryBytesMax = 300;
+constexpr size_t kReadableLinesMax = 40;
+constexpr size_t kReadableLineBytesMax = 300;
+/// Of a broken file, so much is looked at.
+constexpr size_t kReadableBytesMax = 16 * 1024;
+constexpr int kTemporaryNamesMax = 16;
+constexpr int64_t kSecond = 1'000'000;  // in microseconds
+/// File systems take the time from a clock that stands still between two ticks: at most so long.
+constexpr Duration kTickMax = 10ms;
+
+/// What can be said of JSON without building it.
+struct Shape {
+  size_t deepest = 0;
+  size_t values = 0;  // an upper bound
+};
+
+Shape ShapeOf(std::string_view text) {
+  Shape shape;
+  size_t depth = 0;
+  bool in_string = false;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (in_string) {
+      if (c == '\\') ++at;
+      in_string = c != '"';
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      shape.deepest = std::max(shape.deepest, ++depth);
+      ++shape.values;
+    } else if ((c == '}' || c == ']') && depth > 0) {
+      --depth;
+    } else if (c == ',') {
+      ++shape.values;
+    }
+  }
+  return shape;
+}
+
+/// The UTF-16 unit of an escape \uXXXX at `at`; 0 if there is none.
+unsigned EscapedUnit(std::string_view text, size_t at) {
+  if (text.substr(std::min(at, text.size()), 2) != "\\u" || text.size() - at < 6) return 0;
+  unsigned unit = 0;
+  const char* const end = text.data() + at + 6;
+  const auto read = std::from_chars(text.data() + at + 2, end, unit, 16);
+  return read.ptr == end && read.ec == std::errc() ? unit : 0;
+}
+
+/// Python puts \udcXX where a file name is no text; strict readers refuse the whole file for it.
+void MendHalfCharacters(std::string& text) {
+  const auto is_high = [](unsigned unit) { return unit >= 0xd800 && unit < 0xdc00; };
+  const auto is_low = [](unsigned unit) { return unit >= 0xdc00 && unit < 0xe000; };
+  for (size_t at = text.find('\\'); at < text.size(); at = text.find('\\', at)) {
+    const unsigned unit = EscapedUnit(text, at);
+    if (is_high(unit) && is_low(EscapedUnit(text, at + 6))) {
+      at += 12;
+    } else if (is_high(unit) || is_low(unit)) {
+      text.replace(at + 2, 4, "fffd");
+      at += 6;
+    } else {
+      at += 2;  // also past the second of two backslashes
+    }
+  }
+}
+
+Error Wrong(std::string message) { return {Code::kProtocol, std::move(message)}; }
+
+/// The value of a key; null if there is none, or if `object` is none.
+const Json* Find(const Json& object, const char* key) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+/// A text as it is, anything else as JSON, so that a message of a strange type is not lost.
+std::string TextOf(const Json& value) {
+  return value.is_string() ? value.get<std::string>()
+                           : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::optional<int64_t> SecondsOf(const Json& value) {
+  if (value.is_string()) return ParseWholeNumber(value.get_ref<const std::string&>());
+  if (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX) return std::nullopt;
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (!value.is_number_float()) return std::nullopt;
+  const double seconds = value.get<double>();
+  constexpr double kExactMax = 9'007'199'254'740'992.0;  // 2^53
+  if (!std::isfinite(seconds) || std::abs(seconds) > kExactMax) return std::nullopt;
+  return static_cast<int64_t>(seconds);
+}
+
+/// The first or the last line that is not blank, made fit for a log.
+std::string OneLine(std::string_view text, bool last) {
+  text = Trim(text);
+  const size_t end = last ? text.rfind('\n') : text.find('\n');
+  if (end != text.npos) text = last ? text.substr(end + 1) : text.substr(0, end);
+  return Printable(Trim(text), kSummaryBytesMax);
+}
+
+void ReadObjectForm(const Json& message, ErrorFile& file) {
+  const Json* const inner = Find(message, "message");
+  const Json* const extra = Find(message, "extraInfo");
+  const Json* const stack = extra == nullptr ? nullptr : Find(*extra, "py_callstack");
+  const Json* const stamp = extra == nullptr ? nullptr : Find(*extra, "timestamp");
+  file.message = stack != nullptr ? TextOf(*stack) : inner != nullptr ? TextOf(*inner) : "<N/A>";
+  // The type of an exception stands in the first line of its text, and in the last of its trace.
+  file.summary = inner != nullptr ? OneLine(TextOf(*inner), false) : OneLine(file.message, true);
+  if (stamp != nullptr) file.timestamp = SecondsOf(*stamp);
+}
+
+/// \n, \t, \" and \\ as what they stand for; of broken JSON nobody wants to read the escapes.
+std::string Unescaped(std::string_view text) {
+  constexpr std::string_view kLetters = "nt\"\\";
+  constexpr std::string_view kMeanings = "\n\t\"\\";
+  std::string out;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const size_t known = text[at] == '\\' && at + 1 < text.size() ? kLetters.find(text[at + 1])
+                                                                  : std::string_view::npos;
+    out += known == kLetters.npos ? text[at] : kMeanings[known];
+    if (known != kLetters.npos) ++at;
+  }
+  return out;
+}
+
+/// When the worker failed, in microseconds: the second is the one that it tells, for it may have
+/// written the file later, or copied it; of that second, the file's own time is the fraction.
+int64_t ErrorTime(WallTime written, std::optional<int64_t> timestamp) {
+  const auto time = static_cast<int64_t>(written);
+  constexpr int64_t kLast = static_cast<int64_t>(kWallTimeMax) / kSecond;
+  if (!timestamp || *timestamp <= 0 || *timestamp >= kLast) return time;
+  const int64_t second = *timestamp * kSecond;
+  return std::clamp(time, second, second + kSecond - 1);
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  bool is_open() const { return fd_ >= 0; }
+
+ private:
+  const int fd_;
+};
+
+/// After a system call that failed. `does` reads on after the path: "cannot be written".
+Error SystemError(const std::string& path, std::string_view does) {
+  const int number = errno;
+  const bool absent = number == ENOENT || number == ENOTDIR;
+  return {absent ? Code::kNotFound : Code::kUnavailable,
+          Concat(Printable(path, 1024), " ", does, ": ", std::string_view(std::strerror(number)))};
+}
+
+/// False: errno says why.
+bool WriteAll(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+/// Beside the file, so that both are on the same file system, and with the usual rights, for other
+/// users may have to read it. False: errno says why.
+bool Replace(const std::string& to, std::string_view bytes) {
+  std::string name;
+  int fd = -1;
+  for (int i = 0; fd < 0 && i < kTemporaryNamesMax; ++i) {
+    name = Concat(to, ".", getpid(), ".", i, ".tmp");
+    fd = open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0 && errno != EEXIST) return false;
+  }
+  const Descriptor file(fd);
+  if (!file.is_open()) return false;
+  if (WriteAll(file.get(), bytes) && rename(name.c_str(), to.c_str()) == 0) return true;
+  const int why = errno;
+  unlink(name.c_str());
+  errno = why;
+  return false;
+}
+
+Status WriteInPlace(const std::string& to, std::string_view bytes) {
+  // Without waiting for a reader of a pipe that has none; whoever reads is waited for.
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  const Descriptor file(open(to.c_str(), kFlags, 0666));
+  if (!file.is_open())
+    return Error{Code::kUnavailable, SystemError(to, "cannot be written").message};
+  fcntl(file.get(), F_SETFL, 0);
+  if (WriteAll(file.get(), bytes)) return Ok();
+  return Error{Code::kUnavailable, SystemError(to, "cannot be written").message};
+}
+
+}  // namespace
+
+Result<Json> ParseForeignJson(std::string_view bytes, uint64_t bytes_max) {
+  if (bytes.size() > bytes_max) {
+    return Wrong(Concat("it is too large: at most ", HumanBytes(bytes_max), " are read"));
+  }
+  if (Trim(bytes).empty()) return Wrong("it is empty");
+  if (const size_t nul = bytes.find('\0'); nul != bytes.npos) {
+    return Wrong(Concat("it is no text: byte ", nul, " is zero"));
+  }
+  const Shape shape = ShapeOf(bytes);
+  if (shape.deepest > kJsonDepthMax) {
+    return Wrong(
+        Concat("its values are nested ", shape.deepest, " deep, ", kJsonDepthMax, " are allowed"));
+  }
+  if (shape.values > kJsonValuesMax) {
+    return Wrong(Concat("it has ", shape.values, " values, ", kJsonValuesMax, " are allowed"));
+  }
+  std::string text = ReplaceInvalidUtf8(bytes);
+  MendHalfCharacters(text);
+  try {
+    return Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    if (error.byte > text.size()) {
+      return Wrong(Concat("it ends in the middle, after ", HumanBytes(bytes.size()),
+                          ": its writer was stopped, or the disk is full"));
+    }
+    return Wrong(Concat("it is no JSON from byte ", error.byte, " on"));
+  } catch (const Json::exception&) {
+    return Wrong("it has a number that is too large");
+  }
+}
+
+Result<ErrorFile> ParseErrorFile(std::string_view bytes) {
+  MUSTER_TRY(Json content, ParseForeignJson(bytes, kErrorFileBytesMax));
+  const Json* const message = Find(content, "message");
+  if (!content.is_object() || message == nullptr) {
+    return Wrong(Concat("it is JSON, but ", content.is_object() ? "has no \"message\""
+                                                                : "no object with a \"message\""));
+  }
+  if (!message->is_object() && !message->is_string()) {
+    return Wrong(Concat("its \"message\" is of type ", std::string_view(message->type_name()),
+                        "; an object or a text is expected"));
+  }
+  ErrorFile file;
+  if (message->is_string()) {
+    file.is_text = true;
+    file.message = message->get<std::string>();
+    file.summary = OneLine(file.message, true);
+    if (const Json* stamp = Find(content, "timestamp")) file.timestamp = SecondsOf(*stamp);
+  } else {
+    ReadObjectForm(*message, file);
+  }
+  file.content = std::move(content);
+  file.bytes = bytes;
+  return file;
+}
+
+std::string ReadablePart(std::string_view bytes) {
+  const std::string_view beginning = bytes.substr(0, kReadableBytesMax);
+  if (beginning.find_first_not_of(std::string_view(" \t\r\n\0", 5)) == beginning.npos) return "";
+  const bool json = Trim(beginning).starts_with('{');
+  const std::string text = json ? Unescaped(beginning) : std::string(beginning);
+  std::string_view rest = Trim(text);
+  std::string shown;
+  for (size_t lines = 0; !rest.empty() && lines < kReadableLinesMax; ++lines) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    shown += Concat(lines == 0 ? "" : "\n", Printable(line, kReadableLineBytesMax));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  if (!rest.empty() || bytes.size() > beginning.size()) shown += "\n...";
+  return shown;
+}
+
+Result<ReadFile> ReadErrorFile(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!file.is_open()) return SystemError(path, "cannot be read");
+  struct stat facts = {};
+  if (fstat(file.get(), &facts) != 0) return SystemError(path, "cannot be read");
+  if (!S_ISREG(facts.st_mode)) {
+    return Error{Code::kInvalid, Concat(Printable(path, 1024), " is not a regular file")};
+  }
+  // It may still grow, or be larger than it says (/proc): what counts is what can be read.
+  std::string bytes;
+  constexpr size_t kAtOnce = 64 * 1024;
+  while (bytes.size() <= kErrorFileBytesMax) {
+    const size_t before = bytes.size();
+    const size_t most = std::min<size_t>(kAtOnce, kErrorFileBytesMax + 1 - before);
+    bytes.resize(before + most);
+    const ssize_t count = read(file.get(), bytes.data() + before, most);
+    const int why = errno;
+    bytes.resize(before + (count > 0 ? static_cast<size_t>(count) : 0));
+    errno = why;
+    if (count < 0 && errno != EINTR) return SystemError(path, "cannot be read");
+    if (count == 0) break;
+  }
+  return ReadFile{std::move(bytes), WallTime{facts.st_mtim.tv_sec * kSecond} +
+                                        std::chrono::nanoseconds(facts.st_mtim.tv_nsec)};
+}
+
+std::optional<ErrorFile> AddErrorFile(const std::string& path, WallTime told_at,
+                                      FailureRecord& record) {
+  const Result<ReadFile> read = ReadErrorFile(path);
+  if (!read && read.error().code == Code::kNotFound) return std::nullopt;
+  record.error_file = path;
+  if (!read) {
+    record.message = read.error().message;
+    return std::nullopt;
+  }
+  Result<ErrorFile> file = ParseErrorFile(read->bytes);
+  record.error_time = ErrorTime(read->written, file ? file->timestamp : std::nullopt);
+  // By the file system's clock: what a worker tells may be of long ago.
+  if (read->written + kTickMax < told_at) record.was_told = false;
+  if (!file) {
+    const std::string part = ReadablePart(read->bytes);
+    record.message = Concat("the error file cannot be understood: ", file.error().message,
+                            part.empty() ? "" : "; it begins:\n", part);
+    record.is_trace = true;
+    return std::nullopt;
+  }
+  record.message = file->message;
+  record.is_trace = !file->is_text;
+  if (file->timestamp) record.time_seconds = *file->timestamp;
+  return std::move(file).value();
+}
+
+std::string WithErrorCode(const ErrorFile& file, ExitCode code) {
+  if (file.is_text || code == 0) return file.bytes;
+  Json content = file.content;
+  content["message"]["errorCode"] = code;
+  return content.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+Status CopyErrorFile(const ErrorFile& file, ExitCode code, const std::string& to) {
+  return WriteWhole(to, WithErrorCode(file, code));
+}
+
+std::string OwnErrorFile(std::string_view type, std::string_view text, WallTime now) {
+  const std::string message = Concat(type, ": ", text);
+  const int64_t seconds = static_cast<int64_t>(now) / 1'000'000;
+  const Json file = {
+      {"message",
+       {{"message", message},
+        // There is no trace of a native program; readers show this field before all others.
+        {"extraInfo", {{"py_callstack", message}, {"timestamp", Concat(seconds)}}}}}};
+  return file.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+Status WriteWhole(const std::string& to, std::string_view bytes) {
+  struct stat facts = {};
+  const bool exists = lstat(to.c_str(), &facts) == 0;
+  // A link is somebody's intention; and /dev/stdout is one, which nobody wants replaced by a file.
+  if (exists && !S_ISREG(facts.st_mode)) return WriteInPlace(to, bytes);
+  if (Replace(to, bytes)) return Ok();
+  // A file can be ours to write while its folder is not. A full disk is no such reason: in place
+  // the old content would be lost for nothing.
+  constexpr int kNotReplaceable[] = {EBUSY, EXDEV, EACCES, EPERM, EROFS};
+  const bool in_place = std::ranges::find(kNotReplaceable, errno) != std::end(kNotReplaceable);
+  Error why{Code::kUnavailable, SystemError(to, "cannot be written").message};
+  return exists && in_place ? WriteInPlace(to, bytes) : Status(std::move(why));
+}
+
+}  // namespace muster

@@ -1,0 +1,189 @@
+#include "launch/logs/failure_json.h"
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/assert.h"
+#include "base/calendar.h"
+#include "base/text.h"
+#include "base/utf8.h"
+#include "launch/logs/error_file.h"
+
+namespace muster {
+
+namespace {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+
+// Four texts, of which each byte may need an escape of six.
+static_assert(4 * 6 * kFailureTextBytesMax < kFailureJsonBytesMax);
+
+/// Every field once, for both directions.
+template <typename Record, typename Visit>
+void EachField(Record& record, Visit&& visit) {
+  visit("host", record.host);
+  visit("rank", record.rank);
+  visit("local_rank", record.local_rank);
+  visit("pid", record.pid);
+  visit("exitcode", record.code);
+  visit("time_seconds", record.time_seconds);
+  visit("order", record.order);
+  visit("error_file", record.error_file);
+  visit("error_time", record.error_time);
+  visit("message", record.message);
+  visit("is_trace", record.is_trace);
+  visit("output", record.output);
+  visit("was_told", record.was_told);
+}
+
+OrderedJson Object(const FailureRecord& record) {
+  OrderedJson object;
+  EachField(record, [&](const char* name, const auto& value) { object[name] = value; });
+  return object;
+}
+
+bool Take(const Json& value, std::string& out) {
+  if (value.is_string()) out = value.get_ref<const std::string&>();
+  return value.is_string();
+}
+
+bool Take(const Json& value, bool& out) {
+  if (value.is_boolean()) out = value.get<bool>();
+  return value.is_boolean();
+}
+
+template <std::integral Number>
+bool Take(const Json& value, Number& out) {
+  if (!value.is_number_integer()) return false;
+  if (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX) return false;
+  const int64_t number = value.get<int64_t>();
+  if (!std::in_range<Number>(number)) return false;
+  out = static_cast<Number>(number);
+  return true;
+}
+
+/// The first bytes of a text, but no half character.
+std::string_view Head(std::string_view text, size_t bytes) {
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t next = at + std::max<size_t>(Utf8CharacterBytes(text.substr(at, 4)), 1);
+    if (next > bytes) break;
+    at = next;
+  }
+  return text.substr(0, at);
+}
+
+/// The last ones.
+std::string_view Tail(std::string_view text, size_t bytes) {
+  size_t at = text.size() - std::min(bytes, text.size());
+  const auto inside = [&] { return (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80; };
+  while (at < text.size() && inside()) ++at;
+  return text.substr(at);
+}
+
+/// The end of a trace tells most, its beginning where to look; what is between goes first.
+void Shorten(std::string& text) {
+  if (!IsUtf8(text)) text = ReplaceInvalidUtf8(text);
+  if (text.size() <= kFailureTextBytesMax) return;
+  constexpr size_t kHead = kFailureTextBytesMax / 4;
+  constexpr size_t kTail = kFailureTextBytesMax / 2;
+  const std::string_view head = Head(text, kHead);
+  const std::string_view tail = Tail(text, kTail);
+  text = Concat(head, "\n... (", HumanBytes(text.size() - head.size() - tail.size()),
+                " left out)\n", tail);
+}
+
+std::string UtcTime(int64_t seconds) {
+  constexpr int64_t kMicroseconds = 1'000'000;
+  constexpr int64_t kLast = static_cast<int64_t>(kWallTimeMax) / kMicroseconds;
+  if (seconds < -kLast || seconds > kLast) return "";  // far outside of all years
+  const Result<CalendarTime> time = ToCalendar(WallTime{seconds * kMicroseconds});
+  if (!time) return "";
+  char text[32];
+  std::snprintf(text, sizeof text, "%04d-%02u-%02uT%02u:%02u:%02uZ", time->year, time->month,
+                time->day, time->hour, time->minute, time->second);
+  return text;
+}
+
+OrderedJson ReportObject(const FailureRecord& record) {
+  OrderedJson object = Object(record);
+  const std::string time = UtcTime(record.time_seconds);
+  object["time"] = time.empty() ? OrderedJson() : OrderedJson(time);
+  object["message"] = ShownMessage(record);
+  object["signal"] = nullptr;
+  if (record.code < 0) object["signal"] = SignalName(-static_cast<int64_t>(record.code));
+  return object;
+}
+
+}  // namespace
+
+FailureRecord FitToSend(FailureRecord record) {
+  for (std::string* text : {&record.host, &record.error_file, &record.message, &record.output}) {
+    Shorten(*text);
+  }
+  return record;
+}
+
+std::string ToJson(const FailureRecord& record) {
+  return Object(FitToSend(record)).dump(-1, ' ', true);
+}
+
+Result<FailureRecord> FailureFromJson(std::string_view json) {
+  const auto wrong = [](std::string_view why) {
+    return Error{Code::kProtocol, Concat("a node's failure cannot be read: ", why)};
+  };
+  const Result<Json> object = ParseForeignJson(json, kFailureJsonBytesMax);
+  if (!object) return wrong(object.error().message);
+  if (!object->is_object()) return wrong("it is no object");
+  FailureRecord record;
+  std::string problem;
+  EachField(record, [&](const char* name, auto& value) {
+    if (!problem.empty()) return;
+    const auto found = object->find(name);
+    if (found == object->end()) {
+      problem = Concat("it has no \"", std::string_view(name), "\"");
+    } else if (!Take(*found, value)) {
+      problem = Concat("its \"", std::string_view(name), "\" is of the wrong type, or too large");
+    }
+  });
+  if (!problem.empty()) return wrong(problem);
+  return record;
+}
+
+bool FailedBefore(std::string_view ours, std::string_view theirs) {
+  const Result<FailureRecord> a = FailureFromJson(ours);
+  const Result<FailureRecord> b = FailureFromJson(theirs);
+  return a && b && WroteBefore(*a, *b);
+}
+
+std::string FailureReportJson(const FailedJob& job, std::span<const FailureRecord> records,
+                              size_t root) {
+  MUSTER_ASSERT(root < records.size());
+  OrderedJson report = {{"entry_point", job.entry_point},
+                        {"root_cause", ReportObject(records[root])},
+                        {"failures", OrderedJson::array()},
+                        {"node", job.node},
+                        {"run_id", job.run_id},
+                        {"round", job.round},
+                        {"restarts", job.restarts}};
+  for (const FailureRecord& record : records) report["failures"].push_back(ReportObject(record));
+  // In ASCII: it holds words of workers and of other nodes, and is read on terminals.
+  return report.dump(2, ' ', true, OrderedJson::error_handler_t::replace) + "\n";
+}
+
+std::string LocalTimeText(int64_t seconds) {
+  const std::time_t time = seconds;
+  std::tm fields = {};
+  char text[64];
+  const bool known = localtime_r(&time, &fields) != nullptr &&
+                     std::strftime(text, sizeof text, "%Y-%m-%d_%H:%M:%S", &fields) > 0;
+  return known ? text : "<N/A>";
+}
+
+}  // namespace muster

@@ -1,0 +1,52 @@
+// Failures as JSON: the report for programs (--failure-report FILE), and one record as the compact
+// text through which nodes tell each other whose worker failed first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "launch/core/failure_report.h"
+
+namespace muster {
+
+/// What one node may tell the others about a failure: every node of a job reads it.
+inline constexpr uint64_t kFailureJsonBytesMax = 1024 * 1024;
+/// The longest text of a record that is sent; of a longer one the beginning and the end are.
+inline constexpr size_t kFailureTextBytesMax = 32 * 1024;
+
+/// The record as it is sent: its texts valid UTF-8 and not too long. Those that are, stay.
+FailureRecord FitToSend(FailureRecord record);
+
+/// One line. FailureFromJson() makes FitToSend(record) of it.
+std::string ToJson(const FailureRecord& record);
+
+/// kProtocol: says what is wrong. Keys that are not known are passed over: newer peers may send
+/// them.
+Result<FailureRecord> FailureFromJson(std::string_view json);
+
+/// Of two such texts: whether our worker wrote its error file before theirs failed.
+bool FailedBefore(std::string_view ours, std::string_view theirs);
+
+/// About the job, for the report.
+struct FailedJob {
+  std::string entry_point{};
+  std::string node{};  ///< The one that reports.
+  std::string run_id{};
+  int64_t round = 0;
+  int64_t restarts = 0;
+};
+
+/// The whole report, indented, with a newline at the end. Each failure has the fields of its record
+/// and, for readers, "message" as the report shows it, "signal" (its name, or null) and "time" in
+/// UTC. `root` is an index of `records`. To be written with WriteWhole().
+std::string FailureReportJson(const FailedJob& job, std::span<const FailureRecord> records,
+                              size_t root);
+
+/// As the report shows it: "2026-01-31_10:20:30" in the local time zone. A TimeText.
+std::string LocalTimeText(int64_t seconds);
+
+}  // namespace muster

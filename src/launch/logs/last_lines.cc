@@ -1,0 +1,90 @@
+#include "launch/logs/last_lines.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string_view>
+
+#include "base/text.h"
+
+namespace muster {
+
+namespace {
+
+struct Tail {
+  std::string bytes{};
+  bool cut = false;  ///< There is more before.
+};
+
+Tail ReadTail(int fd, size_t bytes_max) {
+  struct stat found {};
+  if (fstat(fd, &found) != 0 || !S_ISREG(found.st_mode)) return {};
+  const auto size = static_cast<uint64_t>(found.st_size);
+  const uint64_t skipped = size > bytes_max ? size - bytes_max : 0;
+  Tail tail{.bytes = std::string(static_cast<size_t>(size - skipped), '\0'), .cut = skipped > 0};
+  size_t filled = 0;
+  while (filled < tail.bytes.size()) {
+    const ssize_t count = pread(fd, tail.bytes.data() + filled, tail.bytes.size() - filled,
+                                static_cast<off_t>(skipped + filled));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    filled += static_cast<size_t>(count);
+  }
+  tail.bytes.resize(filled);
+  return tail;
+}
+
+/// Without the sequences that colour a terminal: ESC [ parameters letter.
+std::string WithoutColors(std::string_view line) {
+  std::string plain;
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (line.substr(i).starts_with("\x1b[")) {
+      size_t end = i + 2;
+      while (end < line.size() && line[end] >= 0x20 && line[end] < 0x40) ++end;
+      if (end < line.size() && line[end] >= 0x40 && line[end] < 0x7f) {
+        i = end;
+        continue;
+      }
+    }
+    plain += line[i] == '\t' ? ' ' : line[i];
+  }
+  return plain;
+}
+
+std::string Shown(std::string_view line) {
+  // What a terminal would be left with: each '\r' starts the line again.
+  while (line.ends_with('\r')) line.remove_suffix(1);
+  if (const size_t begin = line.rfind('\r'); begin != line.npos) line.remove_prefix(begin + 1);
+  const std::string plain = WithoutColors(line);
+  return Printable(plain, plain.size());
+}
+
+}  // namespace
+
+std::vector<std::string> LastLines(const std::string& path, const LastLinesLimits& limits) {
+  // O_NONBLOCK: a worker may have put anything there, and a report must not hang on a FIFO.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return {};
+  const Tail tail = ReadTail(fd, limits.bytes_max);
+  close(fd);
+
+  std::string_view rest = tail.bytes;
+  while (rest.ends_with('\n') || rest.ends_with('\r')) rest.remove_suffix(1);
+  std::vector<std::string> lines;
+  while (!rest.empty() && lines.size() < limits.lines_max) {
+    const size_t end = rest.rfind('\n');
+    const bool first = end == rest.npos;
+    const bool incomplete = first && tail.cut;
+    // Half a line is worth showing only if it is all there is.
+    if (incomplete && !lines.empty()) break;
+    lines.push_back(Concat(incomplete ? "..." : "", Shown(first ? rest : rest.substr(end + 1))));
+    rest = rest.substr(0, first ? 0 : end);
+  }
+  std::reverse(lines.begin(), lines.end());
+  return lines;
+}
+
+}  // namespace muster

@@ -1,0 +1,86 @@
+// The directories of the workers' logs. One tree for each launcher, one branch for each attempt:
+//
+//   <root>/                            --log-dir, or a new directory for temporary files
+//     <run id>_<8 characters>/         this launcher's own, whoever else uses the root
+//       attempt_<n>/
+//         <local rank>/                stdout.log, stderr.log, error.json
+//         filtered_stdout.log, filtered_stderr.log
+//       attempt_<n>.1/                 what attempt n was before it had to be repeated
+//
+// Nothing is ever removed. Any thread, one at a time; the calls block as long as the disk does.
+#pragma once
+
+#include <sys/statvfs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "base/result.h"
+#include "launch/core/launch_words.h"
+
+namespace muster {
+
+struct LogTreeOptions {
+  std::string root{};  ///< Made, with its parents, if it is not there. "/dev/null": no logs at all.
+                       ///< Empty: a new directory in `temporary`.
+  std::string temporary = "/tmp";  ///< What $TMPDIR says.
+  std::string run_id = "none";
+  Streams filtered{};  ///< Which streams have a file for filtered lines. It is there even when no
+                       ///< line ever passes.
+  uint64_t seed = 0;   ///< For names that nobody else has.
+};
+
+/// The paths of one attempt; all of them are empty where there are no logs.
+class AttemptLogs {
+ public:
+  AttemptLogs() = default;
+  explicit AttemptLogs(std::string directory) : directory_(std::move(directory)) {}
+
+  const std::string& directory() const { return directory_; }
+  std::string WorkerDir(size_t worker) const;
+  std::string OutPath(size_t worker) const { return In(worker, "stdout.log"); }
+  std::string ErrPath(size_t worker) const { return In(worker, "stderr.log"); }
+  /// Where the worker is to write its error, if it has one to tell.
+  std::string ErrorFile(size_t worker) const { return In(worker, "error.json"); }
+  std::string FilteredOut() const { return In("filtered_stdout.log"); }
+  std::string FilteredErr() const { return In("filtered_stderr.log"); }
+
+ private:
+  std::string In(const char* name) const;
+  std::string In(size_t worker, const char* name) const;
+
+  std::string directory_;
+};
+
+class LogTree {
+ public:
+  /// Makes root and run directory. kInvalid: the root is a file, the run id cannot be part of a
+  /// name, or filters are wanted without logs. kUnavailable: the system refuses.
+  static Result<LogTree> Create(const LogTreeOptions& options);
+
+  /// Makes the directories of `attempt`. An attempt that had the same number keeps its logs, under
+  /// another name: after a change of membership the number stays, and the logs of what went before
+  /// are what one wants to read. kUnavailable.
+  Result<AttemptLogs> Begin(int64_t attempt, size_t workers);
+
+  /// kUnavailable if the disk has no room left: workers then fail without being able to say why.
+  /// For reports of failures.
+  Status CheckRoom() const;
+
+  /// This launcher's own directory, absolute; empty where there are no logs.
+  const std::string& directory() const { return directory_; }
+
+ private:
+  LogTree(std::string directory, Streams filtered)
+      : directory_(std::move(directory)), filtered_(filtered) {}
+
+  std::string directory_;
+  Streams filtered_;
+};
+
+/// What CheckRoom() makes of the system's answer.
+Status RoomOf(const std::string& directory, const struct statvfs& left);
+
+}  // namespace muster

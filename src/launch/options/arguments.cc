@@ -1,0 +1,328 @@
+#include "launch/options/arguments.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/text.h"
+#include "base/trim.h"
+
+namespace muster {
+
+namespace {
+
+using Kind = ArgumentSpec::Kind;
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+bool TakesValue(const ArgumentSpec& spec) {
+  return spec.kind != Kind::kFlag && spec.kind != Kind::kHelp;
+}
+
+/// "-t/--tee".
+std::string NameOf(const ArgumentSpec& spec) {
+  return spec.letter == 0 ? Concat("--", spec.name) : Concat('-', spec.letter, "/--", spec.name);
+}
+
+/// "-1", "-.5", "-1.5": values, where an option could stand.
+bool IsNegativeNumber(std::string_view word) {
+  if (!word.starts_with('-') || !IsDigit(word.back())) return false;
+  word.remove_prefix(1);
+  return std::count(word.begin(), word.end(), '.') <= 1 &&
+         std::all_of(word.begin(), word.end(), [](char c) { return IsDigit(c) || c == '.'; });
+}
+
+std::vector<std::string> Items(std::string_view list, char at) {
+  std::vector<std::string> items;
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(at), list.size());
+    items.emplace_back(list.substr(0, end));
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return items;
+}
+
+Status CheckChoice(const ArgumentSpec& spec, std::string_view text) {
+  if (spec.choices.empty()) return Ok();
+  const std::vector<std::string> choices = Items(spec.choices, ',');
+  if (std::find(choices.begin(), choices.end(), text) != choices.end()) return Ok();
+  return Error{Code::kInvalid,
+               Concat(NameOf(spec), " takes one of ", ListOf(choices, choices.size()), ", not '",
+                      Printable(text), "'")};
+}
+
+/// What one word before the script is.
+struct Word {
+  enum class Kind { kPlain, kOption, kUnknown, kAmbiguous };
+
+  Kind kind = Kind::kPlain;
+  const ArgumentSpec* spec = nullptr;
+  bool by_letter = false;
+  bool equals = false;                            // "-t=3", and not "-t3".
+  std::optional<std::string_view> attached = {};  // "3", or more letters.
+  std::vector<std::string> candidates = {};       // of an ambiguous one
+};
+
+class Reader {
+ public:
+  Reader(std::span<const ArgumentSpec> specs, std::span<const std::string> words);
+
+  Result<CommandLine> Read();
+
+ private:
+  struct Spelling {
+    std::string text;
+    const ArgumentSpec* spec;
+  };
+
+  const ArgumentSpec* Exactly(std::string_view text) const;
+  Word Abbreviated(std::string_view text, bool ours) const;
+  Word Classify(std::string_view word) const;
+  /// The options of one word, and of the next if that is the value.
+  Status TakeOption(Word option);
+  Status TakeValue(const ArgumentSpec& spec, std::string_view text);
+  Status TakeNextAsValue(const ArgumentSpec& spec);
+  void TakeScript();
+
+  const std::span<const std::string> words_;
+  std::vector<Spelling> spellings_;
+  size_t at_ = 0;
+  std::optional<std::string> unknown_;
+  CommandLine line_;
+};
+
+Reader::Reader(std::span<const ArgumentSpec> specs, std::span<const std::string> words)
+    : words_(words) {
+  for (const ArgumentSpec& spec : specs) {
+    const std::string dashed = Concat("--", spec.name);
+    std::string underscored = dashed;
+    std::replace(underscored.begin() + 2, underscored.end(), '-', '_');
+    if (spec.letter != 0) spellings_.push_back({Concat('-', spec.letter), &spec});
+    spellings_.push_back({dashed, &spec});
+    if (underscored != dashed) spellings_.push_back({underscored, &spec});
+  }
+}
+
+const ArgumentSpec* Reader::Exactly(std::string_view text) const {
+  for (const Spelling& spelling : spellings_) {
+    if (spelling.text == text) return spelling.spec;
+  }
+  return nullptr;
+}
+
+Word Reader::Abbreviated(std::string_view text, bool ours) const {
+  Word word{.kind = Word::Kind::kUnknown};
+  for (const Spelling& spelling : spellings_) {
+    if (spelling.spec->ours != ours || !spelling.text.starts_with(text)) continue;
+    word.kind = word.candidates.empty() ? Word::Kind::kOption : Word::Kind::kAmbiguous;
+    word.spec = spelling.spec;
+    word.candidates.push_back(spelling.text);
+  }
+  return word;
+}
+
+Word Reader::Classify(std::string_view word) const {
+  if (word.size() < 2 || word[0] != '-') return {};
+  if (const ArgumentSpec* spec = Exactly(word))
+    return {.kind = Word::Kind::kOption, .spec = spec, .by_letter = word[1] != '-'};
+  const size_t equals = word.find('=');
+  const std::string_view head = word.substr(0, equals);
+  std::optional<std::string_view> tail;
+  if (equals != word.npos) tail = word.substr(equals + 1);
+  if (const ArgumentSpec* spec = Exactly(head)) {
+    return {.kind = Word::Kind::kOption,
+            .spec = spec,
+            .by_letter = word[1] != '-',
+            .equals = true,
+            .attached = tail};
+  }
+  if (word[1] == '-') {
+    Word found = Abbreviated(head, false);
+    if (found.kind == Word::Kind::kUnknown) found = Abbreviated(head, true);
+    found.equals = tail.has_value();
+    found.attached = tail;
+    if (found.kind != Word::Kind::kUnknown) return found;
+  } else if (const ArgumentSpec* spec = Exactly(word.substr(0, 2))) {
+    return {
+        .kind = Word::Kind::kOption, .spec = spec, .by_letter = true, .attached = word.substr(2)};
+  }
+  // What no option looks like: a number, or several words in quotes.
+  if (IsNegativeNumber(word) || word.find(' ') != word.npos) return {};
+  return {.kind = Word::Kind::kUnknown};
+}
+
+Status Reader::TakeValue(const ArgumentSpec& spec, std::string_view text) {
+  MUSTER_CHECK_OK(CheckKind(spec, NameOf(spec), text));
+  MUSTER_CHECK_OK(CheckChoice(spec, text));
+  line_.given.insert_or_assign(std::string(spec.name), std::string(text));
+  return Ok();
+}
+
+Status Reader::TakeNextAsValue(const ArgumentSpec& spec) {
+  const bool there = at_ < words_.size() && words_[at_] != "--" &&
+                     Classify(words_[at_]).kind == Word::Kind::kPlain;
+  if (there) return TakeValue(spec, words_[at_++]);
+  return Error{Code::kInvalid,
+               Concat(NameOf(spec), " needs a value",
+                      at_ == words_.size() ? std::string()
+                                           : Concat(", and '", Printable(words_[at_]),
+                                                    "' looks like an option: write --", spec.name,
+                                                    "=VALUE for one that begins with '-'"))};
+}
+
+Status Reader::TakeOption(Word option) {
+  const ArgumentSpec* spec = option.spec;
+  std::optional<std::string_view> attached = option.attached;
+  bool equals = option.equals;
+  while (true) {
+    if (TakesValue(*spec)) return attached ? TakeValue(*spec, *attached) : TakeNextAsValue(*spec);
+    // "-mt3": the letters behind a flag are options of their own.
+    const bool more = option.by_letter && attached && !attached->empty() && !equals;
+    const ArgumentSpec* next = more ? Exactly(Concat('-', attached->front())) : nullptr;
+    if (attached && !next) {
+      return Error{Code::kInvalid, Concat(NameOf(*spec), " takes no value, but '",
+                                          Printable(*attached), "' came with it")};
+    }
+    if (spec->kind == Kind::kHelp) {
+      line_.help = true;
+      return Ok();
+    }
+    line_.given.insert_or_assign(std::string(spec->name), std::string());
+    if (!next) return Ok();
+    spec = next;
+    attached->remove_prefix(1);
+    equals = attached->starts_with('=');
+    if (equals) attached->remove_prefix(1);
+    if (attached->empty() && !equals) attached.reset();
+  }
+}
+
+void Reader::TakeScript() {
+  const bool divided = at_ < words_.size() && words_[at_] == "--";
+  if (divided) ++at_;
+  if (at_ == words_.size()) return;
+  line_.script = words_[at_++];
+  // One of them divides, on either side of the script; all others are the script's.
+  if (!divided && at_ < words_.size() && words_[at_] == "--") ++at_;
+  for (; at_ < words_.size(); ++at_) line_.rest.push_back(words_[at_]);
+}
+
+Result<CommandLine> Reader::Read() {
+  while (at_ < words_.size() && !line_.script) {
+    const std::string& text = words_[at_];
+    const Word word = text == "--" ? Word{} : Classify(text);
+    switch (word.kind) {
+      case Word::Kind::kPlain:
+        TakeScript();
+        break;
+      case Word::Kind::kUnknown:
+        // Told at the end: who asks for help as well gets it.
+        if (!unknown_) unknown_ = text;
+        ++at_;
+        break;
+      case Word::Kind::kAmbiguous:
+        return Error{Code::kInvalid, Concat("'", Printable(text), "' may be any of ",
+                                            ListOf(word.candidates, 8), ": write more of it")};
+      case Word::Kind::kOption:
+        ++at_;
+        MUSTER_CHECK_OK(TakeOption(word));
+        if (line_.help) return std::move(line_);
+        break;
+    }
+  }
+  if (unknown_) {
+    return Error{Code::kInvalid, Concat("there is no option '", Printable(*unknown_),
+                                        "'; options of the script stand behind the script")};
+  }
+  return std::move(line_);
+}
+
+/// In lines of at most `columns`, all of which begin behind `indent` blanks; those of the first are
+/// there already.
+void AppendWrapped(std::string& out, const std::vector<std::string>& words, size_t indent,
+                   size_t columns) {
+  size_t column = indent;
+  for (const std::string& word : words) {
+    if (column > indent && column + 1 + word.size() > columns) {
+      out += Concat('\n', std::string(indent, ' '));
+      column = indent;
+    }
+    if (column > indent) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += word.size();
+  }
+}
+
+}  // namespace
+
+Result<CommandLine> ReadCommandLine(std::span<const ArgumentSpec> specs,
+                                    std::span<const std::string> words) {
+  return Reader(specs, words).Read();
+}
+
+Status CheckKind(const ArgumentSpec& spec, std::string_view source, std::string_view text) {
+  const bool whole = spec.kind == Kind::kWhole;
+  const bool right = whole                          ? ParseWholeNumber(text).has_value()
+                     : spec.kind == Kind::kFraction ? ParseFraction(text).has_value()
+                                                    : true;
+  if (right) return Ok();
+  return Error{Code::kInvalid, Concat(source, " takes a ", whole ? "whole number" : "number",
+                                      ", not '", Printable(text), "'")};
+}
+
+std::optional<double> ParseFraction(std::string_view text) {
+  std::string_view rest = Trim(text);
+  if (rest.starts_with('+')) {
+    rest.remove_prefix(1);
+    if (rest.starts_with('-')) return std::nullopt;
+  }
+  std::string plain;
+  for (size_t i = 0; i < rest.size(); ++i) {
+    if (rest[i] == '(') return std::nullopt;  // from_chars knows "nan(payload)".
+    const bool between =
+        i > 0 && i + 1 < rest.size() && IsDigit(rest[i - 1]) && IsDigit(rest[i + 1]);
+    if (rest[i] != '_' || !between) plain += rest[i];
+  }
+  double value = 0;
+  const char* const end = plain.data() + plain.size();
+  const auto [stop, failure] = std::from_chars(plain.data(), end, value);
+  if (stop != end || failure != std::errc()) return std::nullopt;
+  return value;
+}
+
+std::string HelpOn(std::span<const ArgumentSpec> specs, size_t columns) {
+  constexpr size_t kIndent = 30;
+  std::string out;
+  std::string_view group;
+  for (const ArgumentSpec& spec : specs) {
+    if (spec.group != group) out += Concat(out.empty() ? "" : "\n", spec.group, ":\n");
+    group = spec.group;
+    std::string left = spec.letter == 0 ? Concat("  --", spec.name)
+                                        : Concat("  -", spec.letter, ", --", spec.name);
+    if (TakesValue(spec)) left += Concat(' ', spec.placeholder);
+    out += left;
+    size_t column = left.size();
+    if (column + 2 > kIndent) {
+      out += '\n';
+      column = 0;
+    }
+    out += std::string(kIndent - column, ' ');
+
+    std::string facts;
+    const auto add = [&](std::string_view fact) {
+      facts += Concat(facts.empty() ? "" : "; ", fact);
+    };
+    if (!spec.initial.empty()) add(Concat("default: ", spec.initial));
+    if (!spec.variable.empty()) add(spec.variable);
+    if (spec.ours) add("not in torchrun");
+    std::vector<std::string> words = Items(spec.help, ' ');
+    if (!facts.empty()) words.push_back(Concat('[', facts, ']'));  // They stay in one line.
+    AppendWrapped(out, words, kIndent, columns);
+    out += '\n';
+  }
+  return out;
+}
+
+}  // namespace muster

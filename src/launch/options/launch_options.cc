@@ -1,0 +1,451 @@
+#include "launch/options/launch_options.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <csignal>
+#include <optional>
+#include <utility>
+
+#include "base/assert.h"
+#include "base/text.h"
+#include "base/trim.h"
+#include "launch/options/arguments.h"
+#include "launch/options/rendezvous_keys.h"
+
+namespace muster {
+
+namespace {
+
+using Kind = ArgumentSpec::Kind;
+using Environment = std::map<std::string, std::string>;
+
+// --- What was given ------------------------------------------------------------------------------
+
+/// The command line goes before the variable, and that before the table.
+class Settings {
+ public:
+  Settings(std::span<const ArgumentSpec> specs, const CommandLine& line,
+           const Environment& environment)
+      : specs_(specs), line_(line), environment_(environment) {}
+
+  std::string Text(std::string_view name) const {
+    if (const auto at = line_.given.find(name); at != line_.given.end()) return at->second;
+    const std::optional<std::string> value = Variable(Spec(name).variable);
+    return value ? *value : std::string(Spec(name).initial);
+  }
+  /// Of one that ReadCommandLine() or CheckVariables() has let through.
+  int64_t Whole(std::string_view name) const { return *ParseWholeNumber(Text(name)); }
+  bool Flag(std::string_view name) const {
+    if (line_.given.contains(name)) return true;
+    const std::optional<std::string> value = Variable(Spec(name).variable);
+    return value && *ParseWholeNumber(*value) != 0;
+  }
+  bool Given(std::string_view name) const {
+    return line_.given.contains(name) || Variable(Spec(name).variable);
+  }
+  /// Where the value comes from: "--nnodes" or "PET_NNODES".
+  std::string Source(std::string_view name) const {
+    if (!line_.given.contains(name) && Given(name)) return std::string(Spec(name).variable);
+    return Concat("--", name);
+  }
+  std::optional<std::string> Variable(std::string_view name) const {
+    const auto at = environment_.find(std::string(name));
+    if (name.empty() || at == environment_.end()) return std::nullopt;
+    return at->second;
+  }
+  /// "--nnodes: " and the reason.
+  Error Wrong(std::string_view name, std::string_view reason) const {
+    return {Code::kInvalid, Concat(Source(name), ": ", reason)};
+  }
+
+  /// Values in variables are typed; choices are not demanded of them.
+  Status CheckVariables() const {
+    for (const ArgumentSpec& spec : specs_) {
+      const std::optional<std::string> value = Variable(spec.variable);
+      if (!value || line_.given.contains(spec.name)) continue;
+      MUSTER_CHECK_OK(CheckKind(spec, spec.variable, *value));
+    }
+    return Ok();
+  }
+  /// Those of flags are read first of all, whether they are needed or not.
+  Status CheckFlagVariables() const {
+    for (const ArgumentSpec& spec : specs_) {
+      const std::optional<std::string> value = Variable(spec.variable);
+      if (spec.kind != Kind::kFlag || !value || ParseWholeNumber(*value)) continue;
+      return Error{Code::kInvalid, Concat(spec.variable, "='", Printable(*value),
+                                          "': write 1 for --", spec.name, ", or 0")};
+    }
+    return Ok();
+  }
+
+ private:
+  const ArgumentSpec& Spec(std::string_view name) const {
+    const auto at = std::find_if(specs_.begin(), specs_.end(),
+                                 [&](const ArgumentSpec& spec) { return spec.name == name; });
+    MUSTER_ASSERT(at != specs_.end());
+    return *at;
+  }
+
+  const std::span<const ArgumentSpec> specs_;
+  const CommandLine& line_;
+  const Environment& environment_;
+};
+
+// --- What it means -------------------------------------------------------------------------------
+
+constexpr std::array<std::string_view, 3> kStaticOnly = {"node-rank", "master-addr", "master-port"};
+constexpr int64_t kWorkersMax = 65536;          // More is a slip, and would take all memory.
+constexpr int64_t kSecondsMax = 1'000'000'000;  // 31 years, and sums of them still fit.
+
+template <size_t size>
+bool IsOneOf(std::string_view word, const std::string_view (&words)[size]) {
+  return std::find(std::begin(words), std::end(words), word) != std::end(words);
+}
+
+/// "k1=v1,k2=v2".
+Result<std::map<std::string, std::string>> ParsePairs(std::string_view text) {
+  std::map<std::string, std::string> pairs;
+  std::string_view rest = Trim(text);
+  for (bool more = !rest.empty(); more;) {
+    const size_t end = rest.find(',');
+    const std::string_view item = rest.substr(0, end);
+    more = end != rest.npos;
+    if (more) rest.remove_prefix(end + 1);
+    const size_t equals = item.find('=');  // Only the first one divides.
+    const std::string_view key = Trim(item.substr(0, equals));
+    const std::string_view value = equals == item.npos ? "" : Trim(item.substr(equals + 1));
+    if (key.empty() || value.empty()) {
+      return Error{Code::kInvalid, Concat("'", Printable(item), "' in '", Printable(text),
+                                          "' is no KEY=VALUE: write k1=v1,k2=v2")};
+    }
+    if (IsOneOf(key, {"backend", "endpoint", "run_id", "min_nodes", "max_nodes", "local_addr"})) {
+      return Error{Code::kInvalid, Concat("'", key,
+                                          "' has an option of its own: --rdzv-backend, "
+                                          "--rdzv-endpoint, --rdzv-id, --nnodes or --local-addr")};
+    }
+    pairs.insert_or_assign(std::string(key), std::string(value));
+  }
+  return pairs;
+}
+
+/// The port, if there is one, and a host before it. What a host may be is known to who connects.
+Status CheckEndpoint(std::string_view endpoint, bool needs_port) {
+  const std::string_view text = Trim(endpoint);
+  const bool all_host = text.starts_with('[') && text.ends_with(']');
+  const size_t colon = all_host ? text.npos : text.rfind(':');
+  if (colon == text.npos && !needs_port) return Ok();
+  const std::string_view digits = colon == text.npos ? "" : text.substr(colon + 1);
+  const auto port = ParseWholeNumber(digits);
+  const bool plain =
+      std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (digits.size() <= 5 && plain && port && *port <= 65535 && colon > 0) return Ok();
+  return Error{Code::kInvalid, Concat("'", Printable(endpoint),
+                                      "' is no HOST:PORT with a port from 0 to 65535; "
+                                      "write an IPv6 address as [ADDRESS]:PORT")};
+}
+
+Result<Duration> WholeSeconds(const Settings& given, std::string_view name,
+                              std::string_view older_variable) {
+  std::string source = given.Source(name);
+  std::string text = given.Text(name);
+  if (const auto value = given.Variable(older_variable); value && !given.Given(name)) {
+    source = older_variable;
+    text = *value;
+  }
+  const auto seconds = ParseWholeNumber(text);
+  if (seconds && *seconds >= 0 && *seconds <= kSecondsMax)
+    return Duration(std::chrono::seconds(*seconds));
+  return Error{Code::kInvalid,
+               Concat(source, ": '", Printable(text), "' is no time: whole seconds from 0 to ",
+                      kSecondsMax, " are allowed")};
+}
+
+Status ReadNodes(const Settings& given, LaunchOptions& options) {
+  const Result<NodeCount> nodes = ParseNodeCount(given.Text("nnodes"));
+  if (!nodes) return given.Wrong("nnodes", nodes.error().message);
+  options.nodes = *nodes;
+  const std::string workers = given.Text("nproc-per-node");
+  const auto number = ParseWholeNumber(workers);
+  if (number ? *number < 1 || *number > kWorkersMax
+             : !IsOneOf(workers, {"cpu", "gpu", "xpu", "auto"})) {
+    return given.Wrong("nproc-per-node",
+                       Concat("'", Printable(workers), "' is no number of workers: write 1 to ",
+                              kWorkersMax, ", or gpu, xpu, cpu or auto"));
+  }
+  options.workers = number ? Concat(*number) : workers;
+  options.role = given.Text("role");
+  options.local_addr = given.Text("local-addr");
+  options.numa_binding = given.Text("numa-binding");
+  options.virtual_local_rank = given.Flag("virtual-local-rank");
+  return Ok();
+}
+
+Status ReadBackend(const Settings& given, LaunchOptions& options) {
+  const bool fixed = std::any_of(kStaticOnly.begin(), kStaticOnly.end(),
+                                 [&](std::string_view name) { return given.Given(name); });
+  options.standalone = given.Flag("standalone");
+  options.backend = options.standalone            ? "muster"
+                    : given.Given("rdzv-backend") ? given.Text("rdzv-backend")
+                    : fixed                       ? "static"
+                                                  : "muster";
+  if (!IsOneOf(options.backend, {"muster", "c10d", "static", "etcd", "etcd-v2"})) {
+    return given.Wrong("rdzv-backend",
+                       Concat("there is no '", Printable(options.backend),
+                              "': write muster, c10d, static, etcd or etcd-v2. Backends that are "
+                              "Python plug-ins cannot be loaded here; use torchrun for those"));
+  }
+  for (const std::string_view name : kStaticOnly) {
+    if (options.backend == "static" || !given.Given(name)) continue;
+    options.warnings.push_back(Concat(
+        given.Source(name), " has no effect ",
+        options.standalone ? std::string("with --standalone")
+                           : Concat("with the backend '", options.backend, "', only with static")));
+  }
+  return Ok();
+}
+
+Status ReadStatic(const Settings& given, LaunchOptions& options) {
+  const bool by_endpoint = !options.endpoint.empty();
+  if (!by_endpoint) {
+    const std::string& host = options.master_addr;
+    const bool bare6 = host.find(':') != host.npos && !host.starts_with('[');
+    options.endpoint = bare6 ? Concat('[', host, "]:", options.master_port)
+                             : Concat(host, ':', options.master_port);
+  }
+  if (const Status right = CheckEndpoint(options.endpoint, true); !right) {
+    return by_endpoint ? given.Wrong("rdzv-endpoint", right.error().message)
+                       : given.Wrong("master-addr", right.error().message);
+  }
+  if (options.node_rank < 0 || options.node_rank >= options.nodes.max) {
+    return given.Wrong("node-rank", Concat(options.node_rank, " among ", options.nodes.max,
+                                           " nodes; 0 to ", options.nodes.max - 1, " are allowed"));
+  }
+  options.rendezvous.insert_or_assign("rank", Concat(options.node_rank));
+  return Ok();
+}
+
+Status ReadStandalone(const Settings& given, LaunchOptions& options) {
+  options.endpoint.clear();
+  options.run_id.clear();
+  if (options.nodes.min > 1) {
+    return given.Wrong("nnodes", Concat("at least ", options.nodes.min,
+                                        " nodes, but --standalone is for one that meets nobody"));
+  }
+  options.nodes.max = 1;  // Nobody else can come, so nobody is waited for.
+  return Ok();
+}
+
+/// In a variable they are nobody else's to read.
+Status CheckPasswords(const Settings& given, const LaunchOptions& options) {
+  const auto on_command_line = [&](std::string_view name) {
+    return given.Source(name).starts_with("--");
+  };
+  if (options.rendezvous.contains("password") && on_command_line("rdzv-conf"))
+    return given.Wrong("rdzv-conf", Concat("password: ", kVisiblePassword));
+  if (ShowsPassword(options.endpoint) && on_command_line("rdzv-endpoint"))
+    return given.Wrong("rdzv-endpoint", kVisiblePassword);
+  return Ok();
+}
+
+Status ReadRendezvous(const Settings& given, LaunchOptions& options) {
+  MUSTER_CHECK_OK(ReadBackend(given, options));
+  auto pairs = ParsePairs(given.Text("rdzv-conf"));
+  if (!pairs) return given.Wrong("rdzv-conf", pairs.error().message);
+  options.rendezvous = *std::move(pairs);
+  for (const auto& [key, value] : options.rendezvous) {
+    if (const auto warning = WarningOfKey(options.backend, key))
+      options.warnings.push_back(*warning);
+  }
+  options.endpoint = Trim(given.Text("rdzv-endpoint"));
+  if (options.backend.starts_with("etcd")) MUSTER_CHECK_OK(CheckPasswords(given, options));
+  options.run_id = given.Text("rdzv-id");
+  options.node_rank = given.Whole("node-rank");
+  options.master_addr = Trim(given.Text("master-addr"));
+  options.master_port = given.Whole("master-port");
+  if (options.standalone) return ReadStandalone(given, options);
+  if (options.run_id.empty()) {
+    options.warnings.push_back(Concat(given.Source("rdzv-id"),
+                                      " is empty: a random id is used, under which no other node "
+                                      "can be met"));
+  }
+  // torchrun gives its own default to those who would take a shorter one.
+  if (options.backend == "static" || options.backend == "etcd")
+    options.rendezvous.try_emplace("timeout", "900");
+  if (options.backend == "static") return ReadStatic(given, options);
+  if (options.backend != "muster" && options.backend != "c10d") return Ok();
+  const auto type = options.rendezvous.find("store_type");
+  const bool file = type != options.rendezvous.end() && LowerCase(type->second) == "file";
+  const Status right = file ? Ok() : CheckEndpoint(options.endpoint, false);
+  if (!right) return given.Wrong("rdzv-endpoint", right.error().message);
+  if (options.endpoint.empty() && options.nodes.max > 1) {
+    options.warnings.push_back(
+        "several nodes and no --rdzv-endpoint: only those on this machine can be met; give the "
+        "same --rdzv-endpoint=HOST:PORT to all, or --node-rank and --master-addr to each");
+  }
+  return Ok();
+}
+
+Status ReadProgram(const Settings& given, LaunchPersonality personality, LaunchOptions& options) {
+  options.module = given.Flag("module");
+  options.no_python = given.Flag("no-python");
+  options.run_path = given.Flag("run-path");
+  options.python = given.Text("python");
+  if (personality == LaunchPersonality::kLegacy) {
+    options.insert_local_rank = !given.Flag("use-env");
+    options.warnings.push_back(
+        "this way to launch is deprecated: use 'muster run', and read LOCAL_RANK in the script");
+    if (options.no_python && options.insert_local_rank) {
+      return Error{Code::kInvalid,
+                   "--no-python needs --use-env: a program that is not Python finds its rank in "
+                   "LOCAL_RANK, not in --local-rank"};
+    }
+  }
+  if (options.run_path) {
+    options.module = options.no_python = false;  // They do not count, as in torchrun.
+  } else if (options.module && options.no_python) {
+    return Error{Code::kInvalid,
+                 "--no-python and --module: a module needs Python; leave out one of the two"};
+  }
+  if (given.Given("start-method")) {
+    options.warnings.push_back(
+        Concat(given.Source("start-method"), " has no effect: workers are always new processes"));
+  }
+  return Ok();
+}
+
+Status ReadSupervision(const Settings& given, LaunchOptions& options) {
+  options.max_restarts = given.Whole("max-restarts");
+  if (options.max_restarts < 0) {
+    return given.Wrong("max-restarts", Concat(options.max_restarts, ", allowed: 0 or more"));
+  }
+  const double interval = *ParseFraction(given.Text("monitor-interval"));
+  if (!(interval > 0) || interval > static_cast<double>(kSecondsMax)) {
+    return given.Wrong("monitor-interval",
+                       Concat("'", Printable(given.Text("monitor-interval")),
+                              "', allowed: above 0 and up to ", kSecondsMax, " seconds"));
+  }
+  options.monitor_interval = std::max<Duration>(Duration(std::llround(interval * 1e9)), 1ns);
+  MUSTER_TRY(options.shutdown_timeout,
+             WholeSeconds(given, "shutdown-timeout", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"));
+  MUSTER_TRY(options.exit_barrier_timeout,
+             WholeSeconds(given, "exit-barrier-timeout", "TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT"));
+  options.signals = given.Text("signals-to-handle");
+  const Result<SignalList> signals = ParseSignals(options.signals);
+  if (!signals) return given.Wrong("signals-to-handle", signals.error().message);
+  for (const std::string& name : signals->unknown) {
+    options.warnings.push_back(Concat(given.Source("signals-to-handle"), ": there is no signal '",
+                                      Printable(name), "'; it is left out"));
+  }
+  return Ok();
+}
+
+Status ReadLogs(const Settings& given, LaunchOptions& options) {
+  if (given.Given("logs-specs")) {
+    return given.Wrong("logs-specs",
+                       "Python plug-ins cannot be loaded here; use torchrun for that");
+  }
+  const Result<std::vector<int64_t>> shown = ParseWorkerList(given.Text("local-ranks-filter"));
+  if (!shown) return given.Wrong("local-ranks-filter", shown.error().message);
+  options.shown_workers = *shown;
+  options.redirects = given.Text("redirects");
+  options.tee = given.Text("tee");
+  for (const std::string_view name : {"redirects", "tee"}) {
+    // How many workers there will be does not matter to the grammar.
+    const Result<std::vector<Streams>> streams = ParseStreams(given.Text(name), 1);
+    if (!streams) return given.Wrong(name, streams.error().message);
+  }
+  options.log_dir = given.Text("log-dir");
+  options.output_needles = ParseNeedles(given.Text("duplicate-stdout-filters"));
+  options.error_needles = ParseNeedles(given.Text("duplicate-stderr-filters"));
+  options.event_sink = given.Text("event-log-handler");
+  if (!options.event_sink.starts_with("file:") &&
+      !IsOneOf(options.event_sink, {"null", "console", "dynamic_rendezvous"})) {
+    return given.Wrong("event-log-handler", Concat("there is no '", Printable(options.event_sink),
+                                                   "': write null, console or file:PATH"));
+  }
+  options.failure_report = given.Text("failure-report");
+  options.quiet = given.Flag("quiet");
+  options.verbose = given.Flag("verbose");
+  if (options.quiet && options.verbose)
+    return Error{Code::kInvalid, "--quiet and --verbose: leave out one of the two"};
+  return Ok();
+}
+
+Result<LaunchOptions> ReadAll(const Settings& given, LaunchPersonality personality) {
+  LaunchOptions options;
+  MUSTER_CHECK_OK(ReadNodes(given, options));
+  MUSTER_CHECK_OK(ReadRendezvous(given, options));
+  MUSTER_CHECK_OK(ReadLogs(given, options));
+  MUSTER_CHECK_OK(ReadProgram(given, personality, options));
+  MUSTER_CHECK_OK(ReadSupervision(given, options));
+  return options;
+}
+
+LaunchRefusal UsageError(std::string_view reason) {
+  return {.status = 2, .text = Concat(kLaunchUsage, "\nmuster run: error: ", reason)};
+}
+
+struct NamedSignal {
+  std::string_view name;
+  int number;
+};
+
+constexpr NamedSignal kSignals[] = {
+    {"SIGABRT", SIGABRT}, {"SIGALRM", SIGALRM}, {"SIGBUS", SIGBUS},       {"SIGCHLD", SIGCHLD},
+    {"SIGCLD", SIGCHLD},  {"SIGCONT", SIGCONT}, {"SIGFPE", SIGFPE},       {"SIGHUP", SIGHUP},
+    {"SIGILL", SIGILL},   {"SIGINT", SIGINT},   {"SIGIO", SIGIO},         {"SIGIOT", SIGABRT},
+    {"SIGKILL", SIGKILL}, {"SIGPIPE", SIGPIPE}, {"SIGPOLL", SIGIO},       {"SIGPROF", SIGPROF},
+    {"SIGPWR", SIGPWR},   {"SIGQUIT", SIGQUIT}, {"SIGSEGV", SIGSEGV},     {"SIGSTKFLT", SIGSTKFLT},
+    {"SIGSTOP", SIGSTOP}, {"SIGSYS", SIGSYS},   {"SIGTERM", SIGTERM},     {"SIGTRAP", SIGTRAP},
+    {"SIGTSTP", SIGTSTP}, {"SIGTTIN", SIGTTIN}, {"SIGTTOU", SIGTTOU},     {"SIGURG", SIGURG},
+    {"SIGUSR1", SIGUSR1}, {"SIGUSR2", SIGUSR2}, {"SIGVTALRM", SIGVTALRM}, {"SIGWINCH", SIGWINCH},
+    {"SIGXCPU", SIGXCPU}, {"SIGXFSZ", SIGXFSZ},
+};
+
+}  // namespace
+
+std::variant<LaunchOptions, LaunchRefusal> ReadLaunchOptions(std::span<const std::string> arguments,
+                                                             const Environment& environment,
+                                                             LaunchPersonality personality) {
+  const std::vector<ArgumentSpec> specs = LaunchTable(personality);
+  const CommandLine nothing;
+  const Status flags = Settings(specs, nothing, environment).CheckFlagVariables();
+  if (!flags) return LaunchRefusal{.status = 1, .text = flags.error().message};
+
+  const Result<CommandLine> line = ReadCommandLine(specs, arguments);
+  if (!line) return UsageError(line.error().message);
+  if (line->help) return LaunchRefusal{.status = 0, .text = LaunchHelp(personality)};
+  const Settings given(specs, *line, environment);
+  if (const Status typed = given.CheckVariables(); !typed) return UsageError(typed.error().message);
+  if (!line->script) return UsageError("the script is missing; --help tells more");
+
+  Result<LaunchOptions> options = ReadAll(given, personality);
+  if (!options) return LaunchRefusal{.status = 1, .text = options.error().message};
+  options->script = *line->script;
+  options->arguments = line->rest;
+  return *std::move(options);
+}
+
+Result<SignalList> ParseSignals(std::string_view text) {
+  SignalList list;
+  for (bool more = true; more;) {
+    const size_t end = text.find(',');
+    const std::string_view name = Trim(text.substr(0, end));
+    more = end != text.npos;
+    if (more) text.remove_prefix(end + 1);
+    const auto found = std::find_if(std::begin(kSignals), std::end(kSignals),
+                                    [&](const NamedSignal& signal) { return signal.name == name; });
+    if (found == std::end(kSignals)) {
+      list.unknown.emplace_back(name);
+    } else if (found->number == SIGKILL || found->number == SIGSTOP) {
+      return Error{Code::kInvalid, Concat(name, " cannot be handled by any program; leave it out")};
+    } else if (std::find(list.numbers.begin(), list.numbers.end(), found->number) ==
+               list.numbers.end()) {
+      list.numbers.push_back(found->number);
+    }
+  }
+  return list;
+}
+
+}  // namespace muster

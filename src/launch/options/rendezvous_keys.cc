@@ -1,0 +1,112 @@
+#include "launch/options/rendezvous_keys.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+
+namespace muster {
+
+namespace {
+
+// Who knows a key: one bit for each backend.
+enum Backends : unsigned {
+  kMuster = 1,
+  kC10d = 2,
+  kStatic = 4,
+  kEtcd = 8,
+  kEtcdV2 = 16,
+  kDynamic = kC10d | kEtcdV2,
+  kSessions = kMuster | kEtcd,
+  kInEtcd = kEtcd | kEtcdV2,
+  kAll = kMuster | kC10d | kStatic | kInEtcd,
+};
+
+constexpr std::array kNames = {
+    std::pair{std::string_view("muster"), kMuster}, std::pair{std::string_view("c10d"), kC10d},
+    std::pair{std::string_view("static"), kStatic}, std::pair{std::string_view("etcd"), kEtcd},
+    std::pair{std::string_view("etcd-v2"), kEtcdV2}};
+
+struct Key {
+  std::string_view name;
+  unsigned known_to;
+};
+constexpr std::array kKeys = {
+    Key{"contact_timeout", kAll},  // the launcher's own
+    Key{"join_timeout", kSessions | kDynamic},
+    Key{"last_call_timeout", kSessions | kDynamic},
+    Key{"close_timeout", kSessions | kDynamic},
+    Key{"keep_alive_interval", kSessions | kDynamic},
+    Key{"keep_alive_max_attempt", kSessions | kDynamic},
+    Key{"heartbeat_timeout", kDynamic},
+    Key{"rank_policy", kSessions},
+    Key{"label", kSessions},
+    Key{"grace", kMuster},
+    Key{"is_host", kMuster | kC10d},
+    Key{"store_type", kC10d},
+    Key{"read_timeout", kC10d | kInEtcd},
+    Key{"timeout", kStatic | kEtcd},
+    Key{"rank", kStatic},
+    Key{"protocol", kInEtcd},
+    Key{"cacert", kInEtcd},
+    Key{"ca_cert", kInEtcd},
+    Key{"cert", kInEtcd},
+    Key{"ssl_cert", kInEtcd},
+    Key{"key", kInEtcd},
+    Key{"ssl_cert_key", kInEtcd},
+    Key{"user", kInEtcd},
+    Key{"password", kInEtcd},
+    Key{"password_file", kInEtcd},
+    Key{"etcd_prefix", kInEtcd},
+};
+
+/// How many letters must be put in, left out or changed to make one of the other.
+size_t Distance(std::string_view one, std::string_view other) {
+  std::vector<size_t> row(other.size() + 1);
+  for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= one.size(); ++i) {
+    size_t corner = std::exchange(row[0], i);
+    for (size_t j = 1; j < row.size(); ++j) {
+      const size_t changed = corner + (one[i - 1] == other[j - 1] ? 0 : 1);
+      corner = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, changed});
+    }
+  }
+  return row.back();
+}
+
+constexpr size_t kKeyBytesMax = 64;  // more is no slip of the pen
+
+}  // namespace
+
+std::optional<std::string> WarningOfKey(std::string_view backend, std::string_view key) {
+  const auto asked = std::ranges::find(kNames, backend, &decltype(kNames)::value_type::first);
+  if (asked == kNames.end()) return std::nullopt;
+  const Key* nearest = nullptr;
+  size_t least = key.size() / 2 + 1;  // what shares less than half of it is another word
+  for (const Key& known : kKeys) {
+    if ((known.known_to & asked->second) == 0) continue;
+    if (known.name == key) return std::nullopt;
+    const size_t distance =
+        key.size() > kKeyBytesMax ? key.size() : Distance(LowerCase(key), known.name);
+    if (distance >= least) continue;
+    least = distance;
+    nearest = &known;
+  }
+  return Concat("the rendezvous backend '", backend, "' does not know the option '", Printable(key),
+                "', which has no effect",
+                nearest == nullptr ? "" : Concat("; did you mean '", nearest->name, "'?"));
+}
+
+bool ShowsPassword(std::string_view endpoint) {
+  if (const size_t scheme = endpoint.find("://"); scheme != endpoint.npos)
+    endpoint.remove_prefix(scheme + 3);
+  endpoint = endpoint.substr(0, endpoint.find('/'));
+  const size_t at = endpoint.rfind('@');
+  return at != endpoint.npos && endpoint.substr(0, at).find(':') != endpoint.npos;
+}
+
+}  // namespace muster

@@ -1,0 +1,162 @@
+#include "launch/workers/numa.h"
+
+#include <sched.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+#include "base/text.h"
+#include "base/trim.h"
+
+namespace muster {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<std::string> ReadWhole(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return std::nullopt;
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+std::optional<int> Number(std::string_view text) {
+  int number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, failure] = std::from_chars(text.data(), end, number);
+  if (failure != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
+Result<int> ReadNumber(const fs::path& path) {
+  const std::optional<std::string> text = ReadWhole(path);
+  const std::optional<int> number = Number(Trim(text.value_or("")));
+  if (number) return *number;
+  return Error{Code::kUnavailable, Concat("a number was expected in ", path.string(), ", and ",
+                                          text ? Concat("'", Printable(*text), "' is there")
+                                               : "there is no such file")};
+}
+
+Result<Cpus> ReadCpuList(const fs::path& path) {
+  const std::optional<std::string> text = ReadWhole(path);
+  if (!text) return Error{Code::kUnavailable, Concat("cannot read ", path.string())};
+  const Result<Cpus> cpus = ParseCpuList(*text);
+  if (!cpus) return Error{Code::kUnavailable, Concat(path.string(), ": ", cpus.error().message)};
+  return cpus;
+}
+
+// The numbered children of a folder: "index0", "index3".
+std::vector<std::pair<int, fs::path>> Numbered(const fs::path& folder, std::string_view prefix) {
+  std::vector<std::pair<int, fs::path>> found;
+  std::error_code failure;
+  for (fs::directory_iterator at(folder, failure), end; !failure && at != end;
+       at.increment(failure)) {
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with(prefix)) continue;
+    if (const auto number = Number(std::string_view(name).substr(prefix.size())))
+      found.emplace_back(*number, at->path());
+  }
+  return found;
+}
+
+// Those that share the cache of the highest level. Empty where the kernel does not say, as in some
+// virtual machines; only one way of binding goes by it.
+Cpus SharersOfLastCache(const fs::path& cpu) {
+  int highest = 0;
+  Cpus sharers;
+  for (const auto& [_, cache] : Numbered(cpu / "cache", "index")) {
+    const Result<int> level = ReadNumber(cache / "level");
+    const Result<Cpus> shared = ReadCpuList(cache / "shared_cpu_list");
+    if (!level || !shared || *level <= highest) continue;
+    highest = *level;
+    sharers = *shared;
+  }
+  return sharers;
+}
+
+}  // namespace
+
+Result<NumaTopology> ReadNumaTopology(const std::string& sys) {
+  const fs::path system = fs::path(sys) / "devices/system";
+  NumaTopology topology;
+  for (const auto& [node, path] : Numbered(system / "node", "node")) {
+    MUSTER_TRY(topology.nodes[node], ReadCpuList(path / "cpulist"));
+  }
+  if (topology.nodes.empty()) {
+    MUSTER_TRY(topology.nodes[0], ReadCpuList(system / "cpu/online"));
+  }
+  for (const auto& [_, cpus] : topology.nodes) {
+    for (const int cpu : cpus) {
+      const fs::path path = system / Concat("cpu/cpu", cpu);
+      CpuFacts& facts = topology.cpus[cpu];
+      MUSTER_TRY(facts.package, ReadNumber(path / "topology/physical_package_id"));
+      MUSTER_TRY(facts.threads, ReadCpuList(path / "topology/thread_siblings_list"));
+      facts.cache = SharersOfLastCache(path);
+    }
+  }
+  return topology;
+}
+
+Result<std::vector<int>> NumaNodesOf(const std::vector<Gpu>& gpus, const std::string& sys) {
+  std::vector<int> nodes;
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    if (gpus[i].pci.empty()) {
+      return Error{Code::kUnavailable, Concat("GPU ", i,
+                                              " does not say where on the bus it is, and without "
+                                              "that its worker cannot be bound: do not bind them")};
+    }
+    const Result<int> node =
+        ReadNumber(fs::path(sys) / "bus/pci/devices" / gpus[i].pci / "numa_node");
+    if (!node) return Error{node.error().code, Concat("GPU ", i, ": ", node.error().message)};
+    nodes.push_back(*node < 0 ? 0 : *node);  // -1: the firmware has said nothing.
+  }
+  return nodes;
+}
+
+Result<Cpus> OwnCpus() {
+  // The kernel wants room for all CPUs that it was built for, and says only whether it was enough.
+  for (size_t bits = 1024; bits <= size_t{kCpuNumberMax} + 1; bits *= 2) {
+    std::vector<unsigned long> words(bits / (8 * sizeof(unsigned long)));
+    auto* const set = reinterpret_cast<cpu_set_t*>(words.data());
+    const size_t bytes = bits / 8;
+    if (sched_getaffinity(0, bytes, set) != 0) {
+      if (errno == EINVAL) continue;
+      break;
+    }
+    Cpus cpus;
+    for (size_t cpu = 0; cpu < bits; ++cpu)
+      if (CPU_ISSET_S(cpu, bytes, set)) cpus.push_back(static_cast<int>(cpu));
+    return cpus;
+  }
+  return Error{Code::kUnavailable, Concat("which CPUs this process may use cannot be read: ",
+                                          std::string_view(std::strerror(errno)))};
+}
+
+Result<std::vector<Cpus>> CpusOfWorkers(NumaMode mode, size_t workers,
+                                        const std::map<std::string, std::string>& environment,
+                                        const DeviceSources& sources) {
+  MUSTER_TRY(const std::vector<Gpu> gpus, VisibleGpus(environment, sources));
+  MUSTER_TRY(const Cpus allowed, OwnCpus());
+  return CpusOfWorkers(mode, workers, gpus, allowed, sources.sys);
+}
+
+Result<std::vector<Cpus>> CpusOfWorkers(NumaMode mode, size_t workers, const std::vector<Gpu>& gpus,
+                                        const Cpus& allowed, const std::string& sys) {
+  MUSTER_TRY(const NumaTopology topology, ReadNumaTopology(sys));
+  MUSTER_TRY(const std::vector<int> nodes, NumaNodesOf(gpus, sys));
+  std::vector<Cpus> all;
+  for (size_t worker = 0; worker < workers; ++worker) {
+    MUSTER_TRY(Cpus cpus, CpusOfWorker(mode, topology, nodes, worker, allowed));
+    all.push_back(std::move(cpus));
+  }
+  return all;
+}
+
+}  // namespace muster

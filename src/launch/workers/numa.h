@@ -1,0 +1,39 @@
+// Binding workers to the CPUs next to their GPUs: what this machine looks like, from the kernel's
+// files. The choice itself is made in launch/core/cpu_sets.h.
+//
+// A worker's GPU is the one of its local rank among those that workers see. Only CPUs are bound,
+// not memory: the kernel gives memory near the CPU that first writes to it.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "launch/core/cpu_sets.h"
+#include "launch/workers/devices.h"
+
+namespace muster {
+
+/// A kernel without NUMA has one node of all its CPUs. kUnavailable: a file is not as it should be.
+Result<NumaTopology> ReadNumaTopology(const std::string& sys = "/sys");
+
+/// The NUMA node of each GPU, by its PCI address; one that is on none counts for node 0.
+/// kUnavailable: the kernel does not know such a device.
+Result<std::vector<int>> NumaNodesOf(const std::vector<Gpu>& gpus, const std::string& sys = "/sys");
+
+/// The CPUs that this process may use. kUnavailable.
+Result<Cpus> OwnCpus();
+
+/// For each of so many workers: what WorkerCommand::cpus is to be. Asks the GPUs' driver, see
+/// devices.h. Errors are those of what it calls; one line.
+Result<std::vector<Cpus>> CpusOfWorkers(NumaMode mode, size_t workers,
+                                        const std::map<std::string, std::string>& environment,
+                                        const DeviceSources& sources = {});
+
+/// The same with GPUs that are already known, and for a process that may use these CPUs.
+Result<std::vector<Cpus>> CpusOfWorkers(NumaMode mode, size_t workers, const std::vector<Gpu>& gpus,
+                                        const Cpus& allowed, const std::string& sys = "/sys");
+
+}  // namespace muster

@@ -1,0 +1,77 @@
+#include "launch/workers/worker_environment.h"
+
+#include <optional>
+
+#include "base/text.h"
+#include "launch/core/launch_words.h"
+#include "launch/options/rendezvous_keys.h"
+
+namespace muster {
+
+namespace {
+
+constexpr const char* kThreads = "OMP_NUM_THREADS";
+constexpr const char* kDevices = "CUDA_VISIBLE_DEVICES";
+
+std::optional<std::string> Find(const Environment& environment, const char* name) {
+  const auto found = environment.find(name);
+  return found == environment.end() ? std::nullopt : std::optional(found->second);
+}
+
+/// Passwords of etcd are for the launcher: nobody knows what a worker's libraries do with their
+/// environment.
+void ErasePasswords(Environment& all) {
+  all.erase("MUSTER_ETCD_PASSWORD");
+  if (ShowsPassword(Find(all, "PET_RDZV_ENDPOINT").value_or(""))) all.erase("PET_RDZV_ENDPOINT");
+  if (Find(all, "PET_RDZV_CONF").value_or("").find("password") != std::string::npos)
+    all.erase("PET_RDZV_CONF");
+}
+
+}  // namespace
+
+bool LimitsThreads(const Environment& inherited, size_t workers) {
+  return workers > 1 && !inherited.contains(kThreads);
+}
+
+Result<Environment> WorkerEnvironment(const Environment& inherited,
+                                      const WorkerEnvironmentOptions& options,
+                                      const WorkerSituation& situation) {
+  const Placement& place = situation.place;
+  const auto local_rank = static_cast<int64_t>(situation.worker);
+  const auto number = [](int64_t value) { return Concat(value); };
+  Environment all = inherited;
+  ErasePasswords(all);
+  all["LOCAL_RANK"] = options.has_virtual_local_rank ? "0" : number(local_rank);
+  all["RANK"] = number(place.ranks.first_rank + local_rank);
+  all["WORLD_SIZE"] = number(place.ranks.world_size);
+  all["LOCAL_WORLD_SIZE"] = Concat(options.workers);
+  all["GROUP_RANK"] = number(place.group_rank);
+  all["GROUP_WORLD_SIZE"] = number(place.group_world_size);
+  all["ROLE_NAME"] = options.role;
+  all["ROLE_RANK"] = number(place.ranks.first_role_rank + local_rank);
+  all["ROLE_WORLD_SIZE"] = number(place.ranks.role_world_size);
+  all["MASTER_ADDR"] = place.master.master_addr;
+  all["MASTER_PORT"] = number(place.master.master_port);
+  all["TORCHELASTIC_RESTART_COUNT"] = number(situation.restarts);
+  all["TORCHELASTIC_MAX_RESTARTS"] = number(options.max_restarts);
+  all["TORCHELASTIC_RUN_ID"] = options.run_id;
+  all["TORCHELASTIC_USE_AGENT_STORE"] = options.uses_agent_store ? "True" : "False";
+  all["TORCHELASTIC_ERROR_FILE"] = situation.error_file;
+  all["TORCHELASTIC_SIGNALS_TO_HANDLE"] = options.signals;
+  if (!situation.timer_file.empty()) all["TORCHELASTIC_TIMER_FILE"] = situation.timer_file;
+  all.try_emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+  if (LimitsThreads(inherited, options.workers)) all[kThreads] = "1";
+  if (options.has_virtual_local_rank) {
+    MUSTER_TRY(all[kDevices], OnlyDeviceOf(situation.worker, Find(inherited, kDevices)));
+  }
+  return all;
+}
+
+std::vector<std::string> ToLines(const Environment& environment) {
+  std::vector<std::string> lines;
+  lines.reserve(environment.size());
+  for (const auto& [name, value] : environment) lines.push_back(Concat(name, "=", value));
+  return lines;
+}
+
+}  // namespace muster

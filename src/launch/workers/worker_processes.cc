@@ -1,0 +1,409 @@
+#include "launch/workers/worker_processes.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <unordered_set>
+#include <utility>
+
+#include "base/text.h"
+#include "os/posix/forking.h"
+#include "os/posix/process.h"
+#include "os/posix/worker_launch.h"
+
+namespace muster {
+
+namespace {
+
+// What SIGKILL has not ended by then is left to Sweep(): meanwhile no end is reported.
+constexpr Duration kKillMax = 200ms;
+constexpr pid_t kNoPid = 0;
+
+Error SystemError(std::string_view what, int number) {
+  return Error{Code::kUnavailable,
+               Concat("cannot run workers: ", what, ": ", std::string_view(std::strerror(number)))};
+}
+
+uint64_t Entropy() {
+  uint64_t bits = 0;
+  // Without it, the pid and the time of our start still make a token that nobody else has.
+  [[maybe_unused]] const ssize_t got = getrandom(&bits, sizeof bits, GRND_NONBLOCK);
+  return bits;
+}
+
+std::string MakeToken() {
+  const std::optional<ProcessFacts> self = FactsOf(getpid());
+  return Concat(getpid(), "-", self ? self->started : 0, "-", Entropy());
+}
+
+sigset_t OnlyChildSignal() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGCHLD);
+  return set;
+}
+
+/// Reports `tag` while `fd` is readable. False: errno tells why.
+bool AddTo(const OwnedFd& epoll, const OwnedFd& fd, pid_t tag) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = tag;
+  return epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd.get(), &event) == 0;
+}
+
+OwnedFd OpenProcess(pid_t pid) {
+  return OwnedFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
+
+/// A zombie of ours goes; nothing happens to one that lives.
+bool Reap(pid_t pid) { return waitpid(pid, nullptr, WNOHANG) == pid; }
+
+/// The status of a child that has ended, which stays a zombie.
+std::optional<int> PeekEnd(pid_t pid) {
+  siginfo_t info{};
+  if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      info.si_pid != pid) {
+    return std::nullopt;
+  }
+  return info.si_code == CLD_EXITED ? info.si_status : -info.si_status;
+}
+
+/// Any child that has ended; 0: none has.
+pid_t PeekAnyEnd() {
+  siginfo_t info{};
+  if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return 0;
+  return info.si_pid;
+}
+
+}  // namespace
+
+// ----------------------------------------------------------------------------------------------
+// from the first to the last moment
+
+Result<std::unique_ptr<WorkerProcesses>> WorkerProcesses::Open(
+    OnEnd on_end, const WorkerProcessesOptions& options) {
+  std::unique_ptr<WorkerProcesses> workers(new WorkerProcesses(std::move(on_end), options));
+  MUSTER_CHECK_OK(workers->Prepare());
+  return workers;
+}
+
+WorkerProcesses::WorkerProcesses(OnEnd on_end, const WorkerProcessesOptions& options)
+    : on_end_(std::move(on_end)), options_(options), token_(MakeToken()), session_(getsid(0)) {}
+
+Status WorkerProcesses::Prepare() {
+  wake_ = OwnedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_.is_open()) return SystemError("eventfd", errno);
+  const sigset_t child = OnlyChildSignal();
+  child_signals_ = OwnedFd(signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!child_signals_.is_open()) return SystemError("signalfd", errno);
+  events_ = OwnedFd(epoll_create1(EPOLL_CLOEXEC));
+  if (!events_.is_open() || !AddTo(events_, wake_, kNoPid) ||
+      !AddTo(events_, child_signals_, kNoPid))
+    return SystemError("epoll", errno);
+  if (options_.use_cgroup) cgroup_ = Cgroup::Make(Concat("muster-", getpid(), "-", Entropy()));
+
+  // Who started us may have ignored SIGCHLD; then children would leave no status.
+  struct sigaction plain {};
+  plain.sa_handler = SIG_DFL;
+  sigaction(SIGCHLD, &plain, &child_action_before_);
+  pthread_sigmask(SIG_BLOCK, &child, &mask_before_);
+  prctl(PR_GET_CHILD_SUBREAPER, &was_subreaper_);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  is_prepared_ = true;
+
+  MUSTER_TRY(guardian_, Guardian::Start(token_ + ".", cgroup_.get()));
+  try {
+    const AllSignalsBlocked quiet;  // signals are for threads that wait for them, not for this one
+    thread_ = std::thread([this] { Watch(); });
+  } catch (const std::system_error& error) {
+    return SystemError("no thread", error.code().value());
+  }
+  return Ok();
+}
+
+WorkerProcesses::~WorkerProcesses() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  if (thread_.joinable()) {
+    Wake();
+    thread_.join();
+  }
+  if (guardian_ != nullptr) EndEverything();
+  if (cgroup_ != nullptr) cgroup_->Remove();
+  guardian_.reset();
+  if (is_prepared_) RestoreProcess();
+}
+
+void WorkerProcesses::EndEverything() {
+  const std::lock_guard lock(mutex_);
+  Kinship kin{.marks = {token_ + "."}, .adopted = true, .spared = {guardian_->pid()}};
+  for (const Worker& worker : workers_) kin.leaders.push_back(worker.pid);
+  for (const Remains& remains : remains_) {
+    if (remains.zombie != 0) kin.leaders.push_back(remains.zombie);
+  }
+  EndAll(kin, cgroup_.get());
+  for (const Worker& worker : workers_) Reap(worker.pid);
+  for (Remains& remains : remains_) Release(remains);
+  workers_.clear();
+  remains_.clear();
+  ReapOrphans();
+}
+
+void WorkerProcesses::EndAll(const Kinship& kin, const Cgroup* cgroup) const {
+  const auto give_up = std::chrono::steady_clock::now() + options_.sweep_max;
+  if (cgroup != nullptr) cgroup->Kill();
+  EndKin(kin, options_.sweep_max);
+  // Nobody in it who can die is alive now; the last of them may still be on their way.
+  if (cgroup != nullptr)
+    cgroup->End(std::min<Duration>(give_up - std::chrono::steady_clock::now(), 1s));
+}
+
+void WorkerProcesses::RestoreProcess() {
+  prctl(PR_SET_CHILD_SUBREAPER, static_cast<unsigned long>(was_subreaper_));
+  if (sigismember(&mask_before_, SIGCHLD) == 0) {
+    const sigset_t child = OnlyChildSignal();
+    pthread_sigmask(SIG_UNBLOCK, &child, nullptr);
+  }
+  sigaction(SIGCHLD, &child_action_before_, nullptr);
+}
+
+// ----------------------------------------------------------------------------------------------
+// what the caller asks for
+
+Result<int64_t> WorkerProcesses::Start(size_t worker, const WorkerCommand& command) {
+  const std::lock_guard turn(turn_);
+  std::string mark;
+  int cgroup = -1;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Worker& other : workers_) {
+      if (other.number == worker && !other.was_killed) {
+        return Error{Code::kInvalid,
+                     Concat("worker ", worker, " still runs as process ", other.pid)};
+      }
+    }
+    mark = Concat(token_, ".", ++starts_);
+    if (cgroup_ != nullptr && cgroup_works_) cgroup = cgroup_->members_fd();
+  }
+  MUSTER_TRY(WorkerLaunch launch, WorkerLaunch::Prepare(command, mark));
+  pid_t pid = 0;
+  {
+    // With the lock, so that nobody takes the new process for an orphan.
+    const std::lock_guard lock(mutex_);
+    MUSTER_TRY(pid, launch.Fork(cgroup));
+    starting_ = pid;
+    guardian_->Watch(pid);
+  }
+  Status running = launch.AwaitExec();
+  OwnedFd handle = OpenProcess(pid);
+  if (running && !handle.is_open()) running = SystemError("pidfd_open", errno);
+  {
+    const std::lock_guard lock(mutex_);
+    starting_ = 0;
+    if (launch.was_refused_by_cgroup()) cgroup_works_ = false;
+    if (running && !AddTo(events_, handle, pid)) running = SystemError("epoll", errno);
+    if (running) {
+      Register(worker, pid, std::move(mark), std::move(handle));
+    } else {
+      kill(-pid, SIGKILL);
+      while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+      }
+      guardian_->Forget(pid);
+    }
+  }
+  if (!running) return running.error();
+  return pid;
+}
+
+void WorkerProcesses::Register(size_t worker, pid_t pid, std::string mark, OwnedFd handle) {
+  workers_.push_back(
+      {.number = worker, .pid = pid, .mark = std::move(mark), .handle = std::move(handle)});
+}
+
+void WorkerProcesses::Signal(size_t worker, int signal) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (Worker& candidate : workers_) {
+      if (candidate.number != worker) continue;
+      // Until we have reaped it, its number is its own, whatever has become of it.
+      if (signal != SIGKILL) kill(-candidate.pid, signal);
+      if (signal == SIGKILL) candidate.was_killed = candidate.is_to_be_killed = true;
+    }
+  }
+  // To find a whole tree takes time, and one search does for all that are killed at once: the
+  // thread does it.
+  if (signal == SIGKILL) Wake();
+}
+
+void WorkerProcesses::Sweep() {
+  const std::lock_guard turn(turn_);
+  Kinship kin;
+  bool all_ended = true;
+  size_t count = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    kin.spared.push_back(guardian_->pid());
+    for (const Worker& worker : workers_) {
+      // One that was killed and still lives will not go faster for being waited for.
+      kin.spared.push_back(worker.pid);
+      if (worker.was_killed) {
+        kin.leaders.push_back(worker.pid);
+        kin.marks.push_back(worker.mark);
+      } else {
+        all_ended = false;
+      }
+    }
+    for (const Remains& remains : remains_) {
+      if (remains.zombie != 0) kin.leaders.push_back(remains.zombie);
+      kin.marks.push_back(remains.mark);
+    }
+    count = remains_.size();
+  }
+  if (all_ended) {
+    kin.marks = {token_ + "."};
+    kin.adopted = true;
+  }
+  EndAll(kin, all_ended ? cgroup_.get() : nullptr);
+  const std::lock_guard lock(mutex_);
+  // Those that ended meanwhile stand behind them.
+  for (size_t i = 0; i < count; ++i) Release(remains_[i]);
+  remains_.erase(remains_.begin(), remains_.begin() + static_cast<ptrdiff_t>(count));
+  ReapOrphans();
+}
+
+bool WorkerProcesses::uses_cgroup() const {
+  const std::lock_guard lock(mutex_);
+  return cgroup_ != nullptr && cgroup_works_;
+}
+
+pid_t WorkerProcesses::guardian_pid() const {
+  const std::lock_guard lock(mutex_);
+  return guardian_->pid();
+}
+
+// ----------------------------------------------------------------------------------------------
+// what the thread does
+
+void WorkerProcesses::Wake() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t put = write(wake_.get(), &one, sizeof one);
+}
+
+void WorkerProcesses::Watch() {
+  NameThisThread("muster-workers");
+  std::array<epoll_event, 64> events;
+  while (true) {
+    const int count = epoll_wait(events_.get(), events.data(), events.size(), -1);
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return;
+    }
+    // In the order in which they became ready: however late this thread gets to run, the worker
+    // that ended first is reported first.
+    std::vector<pid_t> ready;
+    for (int i = 0; i < count; ++i) ready.push_back(events[static_cast<size_t>(i)].data.fd);
+    std::array<char, sizeof(signalfd_siginfo)> ignored;
+    while (read(wake_.get(), ignored.data(), sizeof(uint64_t)) > 0) {
+    }
+    while (read(child_signals_.get(), ignored.data(), ignored.size()) > 0) {
+    }
+    for (const End& end : TakeEnds(ready)) on_end_(end.number, end.pid, end.code);
+    KillRequested();
+    const std::lock_guard lock(mutex_);
+    ReleaseEmptySessions();
+    ReapOrphans();
+  }
+}
+
+std::vector<WorkerProcesses::End> WorkerProcesses::TakeEnds(const std::vector<pid_t>& ready) {
+  const std::lock_guard lock(mutex_);
+  std::vector<End> ends;
+  if (stopping_) return ends;
+  for (const pid_t pid : ready) {
+    const auto worker = std::ranges::find(workers_, pid, &Worker::pid);
+    const std::optional<int> code = worker == workers_.end() ? std::nullopt : PeekEnd(pid);
+    if (!code) continue;
+    ends.push_back({.number = worker->number, .pid = pid, .code = *code});
+    remains_.push_back({.zombie = pid, .mark = std::move(worker->mark)});
+    // A fork that has not reached its exec may hold a copy, which would stay ready.
+    epoll_ctl(events_.get(), EPOLL_CTL_DEL, worker->handle.get(), nullptr);
+    workers_.erase(worker);
+  }
+  return ends;
+}
+
+void WorkerProcesses::KillRequested() {
+  Kinship kin;
+  {
+    const std::lock_guard lock(mutex_);
+    for (Worker& worker : workers_) {
+      if (!std::exchange(worker.is_to_be_killed, false)) continue;
+      kin.leaders.push_back(worker.pid);
+      kin.marks.push_back(worker.mark);
+    }
+  }
+  if (!kin.leaders.empty()) EndKin(kin, kKillMax);
+}
+
+// ----------------------------------------------------------------------------------------------
+// who is buried when
+
+void WorkerProcesses::ReleaseEmptySessions() {
+  const auto is_fresh = [](const Remains& remains) { return remains.is_fresh; };
+  if (std::ranges::none_of(remains_, is_fresh)) return;
+  std::unordered_set<pid_t> inhabited;
+  for (const ProcessFacts& process : AllProcesses()) {
+    if (process.IsDead()) continue;
+    if (process.pid != process.session) inhabited.insert(process.session);
+    if (process.pid != process.group) inhabited.insert(process.group);
+  }
+  for (Remains& remains : remains_) {
+    if (std::exchange(remains.is_fresh, false) && !inhabited.contains(remains.zombie))
+      Release(remains);
+  }
+}
+
+void WorkerProcesses::Release(Remains& remains) {
+  if (remains.zombie == 0) return;
+  Reap(remains.zombie);
+  guardian_->Forget(std::exchange(remains.zombie, 0));
+}
+
+void WorkerProcesses::ReapOrphans() {
+  while (true) {
+    const pid_t pid = PeekAnyEnd();
+    if (pid == 0) return;
+    if (pid == guardian_->pid() && guardian_->ReapIfEnded()) continue;
+    const std::optional<ProcessFacts> child = FactsOf(pid);
+    if (!child || !IsOrphan(*child) || !Reap(pid)) break;
+  }
+  // The kernel always shows the same one first. It is not for us to reap, but who stands behind it?
+  for (const ProcessFacts& child : AllProcesses()) {
+    if (child.parent == getpid() && child.IsDead() && IsOrphan(child)) Reap(child.pid);
+  }
+}
+
+bool WorkerProcesses::IsOrphan(const ProcessFacts& child) const {
+  const auto is_worker = [&](const Worker& worker) { return worker.pid == child.pid; };
+  const auto is_held = [&](const Remains& remains) { return remains.zombie == child.pid; };
+  return child.session != session_ && child.pid != starting_ && child.pid != guardian_->pid() &&
+         std::ranges::none_of(workers_, is_worker) && std::ranges::none_of(remains_, is_held);
+}
+
+}  // namespace muster

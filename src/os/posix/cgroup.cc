@@ -1,0 +1,181 @@
+#include "os/posix/cgroup.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include "os/posix/forking.h"
+#include "os/posix/process_tree.h"
+
+namespace muster {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string ReadWhole(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+bool WriteTo(const std::string& path, std::string_view text) {
+  const OwnedFd file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  return file.is_open() &&
+         write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+/// The next piece of `text` up to `separator`, which is taken away from it.
+std::string_view Take(std::string_view& text, char separator) {
+  const std::string_view piece = text.substr(0, text.find(separator));
+  text.remove_prefix(std::min(piece.size() + 1, text.size()));
+  return piece;
+}
+
+// mountinfo writes blanks, tabs, line ends and backslashes as \ooo.
+std::string Unescape(std::string_view text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    int code = 0;
+    if (text[i] == '\\' && i + 4 <= text.size() &&
+        std::from_chars(&text[i + 1], &text[i + 1] + 3, code, 8).ptr == &text[i + 1] + 3) {
+      plain += static_cast<char>(code);
+      i += 3;
+    } else {
+      plain += text[i];
+    }
+  }
+  return plain;
+}
+
+struct Mount {
+  std::string root;  // the part of the hierarchy that is seen at `point`
+  std::string point;
+};
+
+// "36 35 98:0 /root /point options [optional ...] - type source options"
+std::optional<Mount> ParseCgroup2Mount(std::string_view line) {
+  const size_t dash = line.find(" - ");
+  if (dash == std::string_view::npos || !line.substr(dash + 3).starts_with("cgroup2 ")) {
+    return std::nullopt;
+  }
+  for (int skipped = 0; skipped < 3; ++skipped) Take(line, ' ');
+  std::string root = Unescape(Take(line, ' '));
+  return Mount{.root = std::move(root), .point = Unescape(Take(line, ' '))};
+}
+
+std::optional<std::string> PathInVersion2(std::string_view cgroup) {
+  while (!cgroup.empty()) {
+    std::string_view line = Take(cgroup, '\n');
+    if (line.starts_with("0::/")) return std::string(line.substr(3));
+  }
+  return std::nullopt;
+}
+
+std::vector<fs::path> GroupsBelow(const std::string& path) {
+  std::vector<fs::path> below;
+  std::error_code error;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code none;
+    if (entry->is_directory(none) && !entry->is_symlink(none)) below.push_back(entry->path());
+  }
+  return below;
+}
+
+void AppendMembers(const std::string& path, std::vector<pid_t>& members) {
+  std::ifstream in(path + "/cgroup.procs");
+  for (pid_t pid = 0; in >> pid;) {
+    if (pid > 0) members.push_back(pid);  // 0: one that this pid namespace does not see
+  }
+  for (const fs::path& below : GroupsBelow(path)) AppendMembers(below, members);
+}
+
+bool RemoveAll(const std::string& path) {
+  if (rmdir(path.c_str()) == 0 || errno == ENOENT) return true;
+  for (const fs::path& below : GroupsBelow(path)) {
+    if (!RemoveAll(below)) return false;
+  }
+  return rmdir(path.c_str()) == 0 || errno == ENOENT;
+}
+
+}  // namespace
+
+std::optional<std::string> OwnCgroupFolder(std::string_view mountinfo, std::string_view cgroup) {
+  const std::optional<std::string> path = PathInVersion2(cgroup);
+  // A group outside our cgroup namespace is told as "/..": out of reach.
+  if (!path || path->starts_with("/..")) return std::nullopt;
+  while (!mountinfo.empty()) {
+    const std::optional<Mount> mount = ParseCgroup2Mount(Take(mountinfo, '\n'));
+    if (!mount) continue;
+    if (mount->root == "/") return *path == "/" ? mount->point : mount->point + *path;
+    if (!path->starts_with(mount->root)) continue;
+    const std::string below = path->substr(mount->root.size());
+    if (below.empty() || below.starts_with('/')) return mount->point + below;
+  }
+  return std::nullopt;
+}
+
+std::unique_ptr<Cgroup> Cgroup::Make(const std::string& name) {
+  const std::optional<std::string> ours =
+      OwnCgroupFolder(ReadWhole("/proc/self/mountinfo"), ReadWhole("/proc/self/cgroup"));
+  if (!ours) return nullptr;
+  std::string path = *ours + "/" + name;
+  if (mkdir(path.c_str(), 0755) != 0) return nullptr;
+  OwnedFd members(open((path + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
+  members = MoveTo(std::move(members), 3);
+  // To be allowed to make a group is not yet to be allowed to move somebody into it: that needs the
+  // right to both, where they come from and where they go.
+  const bool usable = members.is_open() && access((*ours + "/cgroup.procs").c_str(), W_OK) == 0;
+  if (!usable) {
+    rmdir(path.c_str());
+    return nullptr;
+  }
+  return std::make_unique<Cgroup>(std::move(path), std::move(members));
+}
+
+std::vector<pid_t> Cgroup::Members() const {
+  std::vector<pid_t> members;
+  AppendMembers(path_, members);
+  return members;
+}
+
+bool Cgroup::IsEmpty() const {
+  return ReadWhole(path_ + "/cgroup.events").find("populated 1") == std::string::npos;
+}
+
+void Cgroup::Kill() const {
+  if (!WriteTo(path_ + "/cgroup.kill", "1")) KillOneByOne();
+}
+
+void Cgroup::KillOneByOne() const {
+  WriteTo(path_ + "/cgroup.freeze", "1");
+  for (const pid_t pid : Members()) {
+    if (const std::optional<ProcessFacts> facts = FactsOf(pid)) SignalProcess(*facts, SIGKILL);
+  }
+  WriteTo(path_ + "/cgroup.freeze", "0");
+}
+
+bool Cgroup::End(Duration limit) const {
+  const auto give_up = std::chrono::steady_clock::now() + limit;
+  for (int pause_ms = 1; !IsEmpty(); pause_ms = std::min(pause_ms * 2, 20)) {
+    if (std::chrono::steady_clock::now() >= give_up) return false;
+    Kill();
+    poll(nullptr, 0, pause_ms);
+  }
+  return true;
+}
+
+bool Cgroup::Remove() const { return RemoveAll(path_); }
+
+}  // namespace muster

@@ -1,0 +1,67 @@
+#include "os/posix/forking.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace muster {
+
+namespace {
+
+// The kernel's own, not the C library's: that keeps two signals for itself and refuses to touch
+// them, yet leaves one ignored in what it starts by posix_spawn(), as make does.
+struct KernelAction {
+  sighandler_t handler = nullptr;
+  unsigned long flags = 0;
+  void (*restorer)() = nullptr;
+  uint64_t mask = 0;
+};
+
+void SetDisposition(int signal, sighandler_t disposition) {
+  const KernelAction action{.handler = disposition};
+  // Fails for SIGKILL and SIGSTOP, which cannot change.
+  syscall(SYS_rt_sigaction, signal, &action, nullptr, sizeof action.mask);
+}
+
+}  // namespace
+
+AllSignalsBlocked::AllSignalsBlocked() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before_);
+}
+
+AllSignalsBlocked::~AllSignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+void ResetSignals() {
+  for (int signal = 1; signal < NSIG; ++signal) {
+    SetDisposition(signal, SIG_IGN);  // drops it if it is pending
+    SetDisposition(signal, SIG_DFL);
+  }
+}
+
+void UnblockSignals() {
+  sigset_t none;
+  sigemptyset(&none);
+  pthread_sigmask(SIG_SETMASK, &none, nullptr);
+}
+
+void CloseFrom(int first) {
+  if (close_range(static_cast<unsigned>(first), ~0U, 0) == 0) return;
+  // Kernels before 5.9 know only one at a time.
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const int end = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 20));
+  for (int fd = first; fd < end; ++fd) close(fd);
+}
+
+OwnedFd MoveTo(OwnedFd fd, int least) {
+  if (!fd.is_open() || fd.get() >= least) return fd;
+  return OwnedFd(fcntl(fd.get(), F_DUPFD_CLOEXEC, least));
+}
+
+}  // namespace muster

@@ -1,0 +1,38 @@
+// What a process does around a fork. All but MoveTo() may be called between fork and exec.
+#pragma once
+
+#include <signal.h>
+
+#include "os/posix/owned_fd.h"
+
+namespace muster {
+
+/// While it lives, the calling thread takes no signals: one that came between fork and exec would
+/// run a handler of the parent in the child.
+class AllSignalsBlocked {
+ public:
+  AllSignalsBlocked();
+  ~AllSignalsBlocked();
+  AllSignalsBlocked(const AllSignalsBlocked&) = delete;
+  AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+/// All signals to their default, those that were ignored too; those that are pending are dropped.
+/// They stay blocked.
+void ResetSignals();
+
+/// Empties the signal mask.
+void UnblockSignals();
+
+/// Closes all descriptors from `first` on.
+void CloseFrom(int first);
+
+/// The same file under a number that is at least `least`, closed on exec; closed if that fails. A
+/// process that was started without standard streams gets their numbers for the next files it
+/// opens.
+OwnedFd MoveTo(OwnedFd fd, int least);
+
+}  // namespace muster

@@ -1,0 +1,120 @@
+#include "os/posix/kept_child.h"
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "base/prng.h"
+#include "base/text.h"
+#include "os/posix/owned_fd.h"
+#include "os/posix/process.h"
+#include "os/posix/worker_launch.h"
+
+namespace muster {
+
+Result<std::unique_ptr<KeptChild>> KeptChild::Start(const std::vector<std::string>& command,
+                                                    const std::string& output_path) {
+  std::unique_ptr<KeptChild> child(new KeptChild);
+  std::future<Status> is_started = child->started_.get_future();
+  try {
+    child->thread_ = std::thread([&] { child->Run(command, output_path); });
+  } catch (const std::system_error& error) {
+    return Error{Code::kUnavailable,
+                 Concat("no thread for the program '", command.at(0), "': ", error.what())};
+  }
+  MUSTER_CHECK_OK(is_started.get());
+  return child;
+}
+
+void KeptChild::Run(const std::vector<std::string>& command, const std::string& output_path) {
+  NameThisThread("muster child");
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
+  Result<WorkerLaunch> launch = WorkerLaunch::Prepare({.arguments = command,
+                                                       .environment = std::move(environment),
+                                                       .output_path = output_path,
+                                                       .error_path = output_path},
+                                                      Concat("kept.", ProcessId()));
+  if (!launch) return started_.set_value(std::move(launch).error());
+  const Result<pid_t> pid = launch->Fork(-1);
+  if (!pid) return started_.set_value(pid.error());
+  pid_ = *pid;
+  const Status running = launch->AwaitExec();
+  started_.set_value(running);  // with it, the references go
+  // Its number stays its own until it is waited for for good: Signal() never meets a stranger.
+  siginfo_t info{};
+  while (waitid(P_PID, static_cast<id_t>(*pid), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    int status = 0;
+    while (waitpid(*pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    status_ = status;
+  }
+  ended_.set_value();
+}
+
+KeptChild::~KeptChild() {
+  Signal(SIGKILL);
+  if (thread_.joinable()) thread_.join();
+}
+
+std::optional<std::string> KeptChild::end() const {
+  const std::lock_guard lock(mutex_);
+  if (!status_) return std::nullopt;
+  if (WIFEXITED(*status_)) return Concat("exit status ", WEXITSTATUS(*status_));
+  return Concat("signal ", WTERMSIG(*status_));
+}
+
+void KeptChild::Signal(int number) {
+  const std::lock_guard lock(mutex_);
+  if (pid_ > 0 && !status_) kill(pid_, number);
+}
+
+void KeptChild::AwaitEnd(Duration grace) {
+  if (is_ended_.wait_for(grace) == std::future_status::ready) return;
+  Signal(SIGKILL);
+  is_ended_.wait();
+}
+
+namespace {
+
+constexpr int kLowestPort = 10'000;
+constexpr int kAttemptsMax = 1'000;
+
+bool CanListen(uint16_t port) {
+  const OwnedFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return socket.is_open() &&
+         bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+}
+
+}  // namespace
+
+Result<uint16_t> FindQuietPort(uint64_t seed) {
+  std::ifstream given_away("/proc/sys/net/ipv4/ip_local_port_range");
+  int end = 0;
+  given_away >> end;
+  if (end <= kLowestPort) end = 32'768;
+  Prng prng(seed);
+  for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
+    const auto port = static_cast<uint16_t>(
+        kLowestPort + static_cast<int>(prng.Below(static_cast<uint64_t>(end - kLowestPort))));
+    if (CanListen(port)) return port;
+  }
+  return Error{Code::kUnavailable,
+               Concat("no free port of 127.0.0.1 between ", kLowestPort, " and ", end)};
+}
+
+}  // namespace muster

@@ -1,0 +1,126 @@
+#include "os/posix/memory.h"
+
+#include <malloc.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "os/posix/cgroup.h"
+
+namespace muster {
+
+namespace {
+
+std::string ReadText(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Of the process, as operator new and its handler are. Nothing here allocates.
+struct Reserve {
+  std::mutex mutex;
+  MemoryAccount* account = nullptr;  // null: nobody has one
+  std::new_handler next = nullptr;
+  void* kept = nullptr;
+  bool was_given_up = false;
+
+  void Keep() {
+    void* made = mmap(nullptr, MemoryReserve::kBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    kept = made == MAP_FAILED ? nullptr : made;
+  }
+  /// False: there was none.
+  bool GiveUp() {
+    if (kept == nullptr) return false;
+    munmap(std::exchange(kept, nullptr), MemoryReserve::kBytes);
+    was_given_up = true;
+    return true;
+  }
+};
+constinit Reserve reserve;
+
+// operator new tries again when this returns, with the handler that is there then; it throws where
+// there is none.
+void OnNoMemory() {
+  const std::lock_guard lock(reserve.mutex);
+  const bool was_kept = reserve.GiveUp();
+  if (reserve.account != nullptr) {
+    constexpr uint64_t kSome = MemoryReserve::kBytes / 4;
+    const uint64_t used = reserve.account->used();
+    reserve.account->LowerLimit(was_kept ? used + kSome : used - std::min(used, kSome));
+  }
+  if (!was_kept) std::set_new_handler(reserve.next);
+}
+
+void Install() {
+  if (std::get_new_handler() == &OnNoMemory) return;
+  reserve.next = std::set_new_handler(&OnNoMemory);
+}
+
+}  // namespace
+
+MemoryReserve::MemoryReserve(MemoryAccount& account)
+    : is_the_one_([&] {
+        const std::lock_guard lock(reserve.mutex);
+        if (reserve.account != nullptr) return false;
+        reserve.account = &account;
+        reserve.Keep();
+        reserve.was_given_up = false;
+        Install();
+        return true;
+      }()) {}
+
+MemoryReserve::~MemoryReserve() {
+  if (!is_the_one_) return;
+  const std::lock_guard lock(reserve.mutex);
+  if (std::get_new_handler() == &OnNoMemory) std::set_new_handler(reserve.next);
+  reserve.account = nullptr;
+  reserve.GiveUp();
+}
+
+bool MemoryReserve::Refill() {
+  if (!is_the_one_) return false;
+  const std::lock_guard lock(reserve.mutex);
+  if (reserve.kept == nullptr) reserve.Keep();
+  Install();
+  return std::exchange(reserve.was_given_up, false);
+}
+
+uint64_t LeastMemoryMax(std::string folder) {
+  uint64_t least = UINT64_MAX;
+  while (!folder.empty()) {
+    const std::string text = ReadText(folder + "/memory.max");
+    uint64_t limit = 0;  // "max" is no number
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), limit);
+    if (read.ec == std::errc() && limit > 0) least = std::min(least, limit);
+    folder.resize(folder.rfind('/') == std::string::npos ? 0 : folder.rfind('/'));
+  }
+  return least;
+}
+
+uint64_t UsableMemory() {
+  const auto machine =
+      static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const std::optional<std::string> group =
+      OwnCgroupFolder(ReadText("/proc/self/mountinfo"), ReadText("/proc/self/cgroup"));
+  return group ? std::min(machine, LeastMemoryMax(*group)) : machine;
+}
+
+void GiveMemoryBack() {
+#if defined(__GLIBC__)
+  constexpr int kMapped = 128 * 1024;
+  mallopt(M_MMAP_THRESHOLD, kMapped);  // said so, it stays what it is
+  mallopt(M_TRIM_THRESHOLD, 4 * kMapped);
+  mallopt(M_ARENA_MAX, 2);  // memory freed in one is of no use to another
+#endif
+}
+
+}  // namespace muster

@@ -1,0 +1,55 @@
+#include "os/posix/memory.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+
+class MemoryTest : public ::testing::Test {
+ protected:
+  MemoryTest() {
+    std::string name = fs::temp_directory_path() / "muster_memory_XXXXXX";
+    folder_ = mkdtemp(name.data());
+    fs::create_directories(folder_ / "slice" / "job");
+  }
+  ~MemoryTest() override { fs::remove_all(folder_); }
+
+  void Write(const fs::path& group, const std::string& limit) {
+    std::ofstream(folder_ / group / "memory.max") << limit << '\n';
+  }
+  uint64_t Least() const { return LeastMemoryMax(folder_ / "slice" / "job"); }
+
+  fs::path folder_;
+};
+
+TEST_F(MemoryTest, GroupsWithoutALimitLimitNothing) {
+  EXPECT_EQ(Least(), UINT64_MAX);
+  Write("slice/job", "max");
+  EXPECT_EQ(Least(), UINT64_MAX);
+}
+
+TEST_F(MemoryTest, TheLeastOfAGroupAndThoseAboveItCounts) {
+  Write("slice/job", "4096");
+  EXPECT_EQ(Least(), 4096u);
+  Write("slice", "1024");
+  EXPECT_EQ(Least(), 1024u);
+  Write("slice", "max");
+  EXPECT_EQ(Least(), 4096u);
+}
+
+TEST(UsableMemoryTest, IsNoMoreThanTheMachineHas) {
+  EXPECT_GT(UsableMemory(), 1u << 20);
+  EXPECT_LE(UsableMemory(), static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                                static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,30 @@
+// Blocking TCP connections behind the Dialer port: poll(2) in the caller's thread, no loop, no
+// hand-over.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <memory>
+#include <span>
+
+#include "os/ports/clock.h"
+#include "os/ports/dialer.h"
+
+namespace muster {
+
+/// Connects to the first of `addresses` that answers. Each gets its share of the time that is left,
+/// so that one that swallows everything (a black hole) does not hide the next. Codes as Dial().
+Result<std::unique_ptr<BlockingStream>> ConnectToAny(std::span<const sockaddr_storage> addresses,
+                                                     Clock& clock, Instant deadline);
+
+class PosixDialer final : public Dialer {
+ public:
+  explicit PosixDialer(Clock& clock) : clock_(clock) {}
+
+  Result<std::unique_ptr<BlockingStream>> Dial(const Endpoint& to, Instant deadline) override;
+
+ private:
+  Clock& clock_;
+};
+
+}  // namespace muster

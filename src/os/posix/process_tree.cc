@@ -1,0 +1,286 @@
+#include "os/posix/process_tree.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <set>
+#include <unordered_set>
+#include <utility>
+
+#include "base/text.h"
+#include "os/posix/owned_fd.h"
+
+namespace muster {
+
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+// The kernel allows three quarters of the largest stack: 6 MiB.
+constexpr size_t kEnvironmentBytesMax = 8u << 20;
+
+// For a process to wake up, so that it can be asked for its environment. Most sleep for a disk.
+constexpr Duration kUnsureMax = 200ms;
+
+std::string ReadUpTo(const std::string& path, size_t bytes_max) {
+  std::string text;
+  const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) return text;
+  std::array<char, 16'384> chunk;
+  while (text.size() < bytes_max) {
+    const ssize_t got = read(file.get(), chunk.data(), chunk.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    text.append(chunk.data(), static_cast<size_t>(got));
+  }
+  return text;
+}
+
+template <typename T>
+bool ReadNumber(std::string_view word, T& number) {
+  return std::from_chars(word.data(), word.data() + word.size(), number).ec == std::errc();
+}
+
+// pid (name) state parent group session … The name is whatever the program likes, also ") R 1 (".
+// Nothing for threads of the kernel, which are nobody's processes.
+std::optional<ProcessFacts> ParseStat(pid_t pid, std::string_view text) {
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string_view::npos || name_end + 2 > text.size()) return std::nullopt;
+  text.remove_prefix(name_end + 2);
+  std::array<std::string_view, 20> words;
+  for (std::string_view& word : words) {
+    const size_t end = std::min(text.find(' '), text.size());
+    word = text.substr(0, end);
+    if (word.empty()) return std::nullopt;
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  constexpr uint64_t kKernelThread = 0x0020'0000;
+  uint64_t flags = 0;
+  if (!ReadNumber(words[6], flags) || (flags & kKernelThread) != 0) return std::nullopt;
+  ProcessFacts facts{.pid = pid, .state = words[0][0]};
+  const bool complete = ReadNumber(words[1], facts.parent) && ReadNumber(words[2], facts.group) &&
+                        ReadNumber(words[3], facts.session) &&
+                        ReadNumber(words[17], facts.threads) &&
+                        ReadNumber(words[19], facts.started);
+  return complete ? std::optional(facts) : std::nullopt;
+}
+
+void Pause(std::chrono::milliseconds time) {
+  poll(nullptr, 0, static_cast<int>(time.count()));  // shorter if a signal comes: no harm
+}
+
+/// A search over one reading of the process table.
+class KinSearch {
+ public:
+  explicit KinSearch(const Kinship& kin)
+      : kin_(kin),
+        spared_(kin.spared.begin(), kin.spared.end()),
+        self_(getpid()),
+        all_(AllProcesses()) {
+    spared_.insert(self_);
+    const auto own = std::ranges::find(all_, self_, &ProcessFacts::pid);
+    if (own != all_.end()) own_ = *own;
+    // A number that has a new owner names nobody whom we know: as long as somebody was left in the
+    // old one's session or group, the kernel did not give it away.
+    for (const Leader& leader : kin.leaders) {
+      const auto holder = std::ranges::find(all_, leader.pid, &ProcessFacts::pid);
+      const bool is_reused =
+          holder != all_.end() && leader.started != 0 && holder->started != leader.started;
+      if (!is_reused) leaders_.insert(leader.pid);
+    }
+  }
+
+  /// Somebody could not be asked.
+  bool is_unsure() const { return is_unsure_; }
+
+  std::vector<ProcessFacts> Run() {
+    for (const ProcessFacts& process : all_) {
+      if (IsRelated(process)) Choose(process);
+    }
+    ChooseDescendants();
+    // Last, and only for those about whom nothing is known: it takes the most time.
+    if (!kin_.marks.empty()) {
+      for (const ProcessFacts& process : all_) {
+        if (MayBeMarked(process) && IsMarked(process)) Choose(process);
+      }
+      ChooseDescendants();
+    }
+    std::vector<ProcessFacts> found;
+    for (const ProcessFacts& process : all_) {
+      if (chosen_.contains(process.pid) && !process.IsDead()) found.push_back(process);
+    }
+    return found;
+  }
+
+ private:
+  bool IsRelated(const ProcessFacts& process) const {
+    if (leaders_.contains(process.pid) || leaders_.contains(process.session) ||
+        leaders_.contains(process.group)) {
+      return true;
+    }
+    return kin_.adopted && process.parent == self_ && process.session != own_.session;
+  }
+
+  // Nobody can enter another's session, so what a worker has started is never in ours.
+  bool MayBeMarked(const ProcessFacts& process) const {
+    return !chosen_.contains(process.pid) && !spared_.contains(process.pid) &&
+           process.session != own_.session && process.started >= own_.started && !process.IsDead();
+  }
+
+  bool IsMarked(const ProcessFacts& process) {
+    if (process.state == 'D') {
+      is_unsure_ = true;
+      return false;
+    }
+    return CarriesMark(ReadUpTo(Concat("/proc/", process.pid, "/environ"), kEnvironmentBytesMax),
+                       kin_.marks);
+  }
+
+  void Choose(const ProcessFacts& process) {
+    if (!spared_.contains(process.pid)) chosen_.insert(process.pid);
+  }
+
+  void ChooseDescendants() {
+    for (size_t before = 0; before != chosen_.size();) {
+      before = chosen_.size();
+      for (const ProcessFacts& process : all_) {
+        if (chosen_.contains(process.parent)) Choose(process);
+      }
+    }
+  }
+
+  const Kinship& kin_;
+  std::unordered_set<pid_t> leaders_;
+  std::unordered_set<pid_t> spared_;
+  const pid_t self_;
+  const std::vector<ProcessFacts> all_;
+  ProcessFacts own_;
+  std::unordered_set<pid_t> chosen_;
+  bool is_unsure_ = false;
+};
+
+void KillHiddenGroups(const Kinship& kin) {
+  for (const Leader& leader : kin.leaders) {
+    if (leader.pid > 1 && leader.started == 0 && !FactsOf(leader.pid)) kill(-leader.pid, SIGKILL);
+  }
+}
+
+struct Found {
+  std::vector<ProcessFacts> processes;
+  bool is_unsure;
+};
+
+/// Stops all, and those that they have started meanwhile, until nobody new is found.
+Found Freeze(const Kinship& kin, SteadyClock::time_point give_up) {
+  std::set<std::pair<pid_t, uint64_t>> stopped;
+  while (true) {
+    KinSearch search(kin);
+    std::vector<ProcessFacts> found = search.Run();
+    bool news = false;
+    for (const ProcessFacts& process : found) {
+      if (!stopped.emplace(process.pid, process.started).second) continue;
+      SignalProcess(process, SIGSTOP);
+      news = true;
+    }
+    if (!news || SteadyClock::now() >= give_up) return {std::move(found), search.is_unsure()};
+  }
+}
+
+bool EndAll(const Kinship& kin, SteadyClock::time_point give_up) {
+  const SteadyClock::time_point enough = std::min(give_up, SteadyClock::now() + kUnsureMax);
+  // Who was found as somebody's child is not found again once its parent is dead, and may still be
+  // on its way.
+  std::map<pid_t, uint64_t> killed;  // by pid: when it was started
+  for (auto pause = 1ms;; pause = std::min(pause * 2, 20ms)) {
+    const auto [found, is_unsure] = Freeze(kin, give_up);
+    for (const ProcessFacts& process : found) {
+      SignalProcess(process, SIGKILL);
+      killed[process.pid] = process.started;
+    }
+    std::erase_if(killed, [](const auto& process) {
+      const std::optional<ProcessFacts> now = FactsOf(process.first);
+      return !now || now->started != process.second || now->IsDead();
+    });
+    const SteadyClock::time_point now = SteadyClock::now();
+    if (found.empty() && killed.empty() && (!is_unsure || now >= enough)) return true;
+    if (now >= give_up) return false;
+    Pause(pause);
+  }
+}
+
+}  // namespace
+
+std::optional<ProcessFacts> FactsOf(pid_t pid) {
+  return ParseStat(pid, ReadUpTo(Concat("/proc/", pid, "/stat"), 4096));
+}
+
+std::vector<ProcessFacts> AllProcesses() {
+  std::vector<ProcessFacts> all;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc"), &closedir);
+  if (folder == nullptr) return all;
+  while (const dirent* entry = readdir(folder.get())) {
+    pid_t pid = 0;
+    if (!ReadNumber(std::string_view(entry->d_name), pid)) continue;
+    if (const std::optional<ProcessFacts> facts = FactsOf(pid)) all.push_back(*facts);
+  }
+  return all;
+}
+
+void SignalProcess(const ProcessFacts& process, int signal) {
+  // By its number: the header of glibc 2.36 declares pidfd_open() as if it were C++.
+  const OwnedFd handle(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
+  if (!handle.is_open() && errno == ESRCH) return;
+  // The descriptor is of whoever has the pid now. If that one is who we mean, so is the descriptor.
+  const std::optional<ProcessFacts> now = FactsOf(process.pid);
+  if (!now || now->started != process.started) return;
+  if (handle.is_open()) {
+    syscall(SYS_pidfd_send_signal, handle.get(), signal, nullptr, 0);
+  } else {
+    kill(process.pid, signal);  // out of descriptors: better a small risk than a survivor
+  }
+}
+
+bool CarriesMark(std::string_view environment, const std::vector<std::string>& marks) {
+  while (!environment.empty()) {
+    std::string_view entry = environment.substr(0, environment.find('\0'));
+    environment.remove_prefix(std::min(entry.size() + 1, environment.size()));
+    if (!entry.starts_with(kMarkVariable)) continue;
+    entry.remove_prefix(kMarkVariable.size());
+    if (!entry.starts_with('=')) continue;
+    while (!entry.empty()) {
+      entry.remove_prefix(1);  // the sign before it
+      const std::string_view item = entry.substr(0, entry.find(','));
+      entry.remove_prefix(item.size());
+      const auto fits = [item](const std::string& mark) {
+        return mark.ends_with('.') ? item.starts_with(mark) : item == mark;
+      };
+      if (std::ranges::any_of(marks, fits)) return true;
+    }
+  }
+  return false;
+}
+
+std::vector<ProcessFacts> FindKin(const Kinship& kin) { return KinSearch(kin).Run(); }
+
+bool EndKin(const Kinship& kin, Duration limit) {
+  const SteadyClock::time_point give_up = SteadyClock::now() + limit;
+  KillHiddenGroups(kin);
+  // First those who are found without asking for anybody's environment, which could take long.
+  Kinship related = kin;
+  related.marks.clear();
+  const bool related_gone = EndAll(related, give_up);
+  return kin.marks.empty() ? related_gone : EndAll(kin, give_up);
+}
+
+}  // namespace muster

@@ -1,0 +1,31 @@
+#include "os/posix/temporary_file.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+
+#include "base/text.h"
+
+namespace muster {
+
+Result<std::string> MakeTemporaryFile(const std::string& prefix) {
+  std::error_code none;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(none);
+  if (none)
+    return Error{Code::kUnavailable, Concat("no folder for temporary files: ", none.message())};
+  std::string path = folder / (prefix + "XXXXXX");
+  const int fd = mkstemp(path.data());
+  if (fd < 0) {
+    const int number = errno;
+    return Error{Code::kUnavailable, Concat("no temporary file like '", path,
+                                            "': ", std::string_view(std::strerror(number)))};
+  }
+  close(fd);
+  return path;
+}
+
+}  // namespace muster

@@ -1,0 +1,255 @@
+#include "os/posix/worker_launch.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/text.h"
+#include "os/posix/forking.h"
+#include "os/posix/process_tree.h"
+
+namespace muster {
+
+namespace {
+
+constexpr int kReportFd = 3;      // in the new process
+constexpr int kCpusMax = 65'536;  // more than any kernel counts
+constexpr std::string_view kDefaultPath = "/bin:/usr/bin";
+
+enum FailedStep : int32_t { kCgroup, kStreams, kAffinity, kExec };
+
+struct Failure {
+  int32_t step = kExec;
+  int32_t number = 0;
+};
+
+std::string_view Why(int number) { return std::strerror(number); }
+
+bool IsDirectory(const std::string& path) {
+  struct stat facts {};
+  return stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
+Error CannotRun(const std::string& program, const std::string& path, int number) {
+  const auto error = [&program](Code code, std::string_view why) {
+    return Error{code, Concat("cannot run '", Printable(program), "': ", why)};
+  };
+  switch (number) {
+    case ENOENT:
+    case ENOTDIR:
+      if (access(path.c_str(), F_OK) == 0) {
+        return error(Code::kNotFound, "the interpreter that it asks for does not exist");
+      }
+      return error(Code::kNotFound, Why(number));
+    case EACCES:
+      return error(Code::kInvalid, IsDirectory(path) ? Why(EISDIR) : Why(number));
+    case EAGAIN:
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE:
+    case EIO:
+    case ETXTBSY:
+      return error(Code::kUnavailable, Why(number));
+    default:
+      return error(Code::kInvalid, Why(number));
+  }
+}
+
+Error CannotStart(std::string_view what) {
+  return Error{Code::kUnavailable, Concat("cannot start a worker: ", what, ": ", Why(errno))};
+}
+
+std::string_view SearchPath(const std::vector<std::string>& environment) {
+  constexpr std::string_view kName = "PATH=";
+  const auto entry = std::ranges::find_if(
+      environment, [&](const std::string& item) { return item.starts_with(kName); });
+  return entry == environment.end() ? kDefaultPath : std::string_view(*entry).substr(kName.size());
+}
+
+/// As execvpe() looks for a program, but before the fork, where there is time for it.
+Result<std::string> FindProgram(const std::string& program,
+                                const std::vector<std::string>& environment) {
+  if (program.find('/') != std::string::npos) return program;
+  std::optional<std::string> forbidden;
+  std::string_view folders = SearchPath(environment);
+  for (bool more = !program.empty(); more;) {
+    const size_t end = folders.find(':');
+    std::string path(folders.substr(0, end));
+    if (!path.empty()) path += '/';  // an empty folder is the current one
+    path += program;
+    if (access(path.c_str(), F_OK) == 0) {
+      if (faccessat(AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) == 0 && !IsDirectory(path))
+        return path;
+      if (!forbidden) forbidden = path;
+    }
+    more = end != std::string_view::npos;
+    if (more) folders.remove_prefix(end + 1);
+  }
+  if (forbidden) return CannotRun(program, *forbidden, EACCES);
+  return CannotRun(program, "", ENOENT);
+}
+
+std::vector<std::string> MarkedEnvironment(std::vector<std::string> environment,
+                                           const std::string& mark) {
+  const std::string name = Concat(kMarkVariable, "=");
+  for (std::string& entry : environment) {
+    if (!entry.starts_with(name)) continue;
+    entry += ',' + mark;  // we are somebody's worker ourselves: ours are theirs too
+    return environment;
+  }
+  environment.push_back(name + mark);
+  return environment;
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+bool HasZeroByte(const std::vector<std::string>& words) {
+  return std::ranges::any_of(
+      words, [](const std::string& word) { return word.find('\0') != std::string::npos; });
+}
+
+Result<OwnedFd> OpenOutput(const std::string& path) {
+  OwnedFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644));
+  if (file.is_open()) file = MoveTo(std::move(file), kReportFd);
+  if (file.is_open()) return file;
+  const bool passes = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOSPC ||
+                      errno == EIO || errno == EINTR;
+  return Error{
+      passes ? Code::kUnavailable : Code::kInvalid,
+      Concat("cannot write a worker's output to '", Printable(path, PATH_MAX), "': ", Why(errno))};
+}
+
+void Tell(int fd, FailedStep step) {
+  const Failure failure{.step = step, .number = errno};
+  [[maybe_unused]] const ssize_t told = write(fd, &failure, sizeof failure);
+}
+
+[[noreturn]] void Fail(FailedStep step) {
+  Tell(kReportFd, step);
+  _exit(127);
+}
+
+}  // namespace
+
+Result<WorkerLaunch> WorkerLaunch::Prepare(const WorkerCommand& command, const std::string& mark) {
+  if (command.arguments.empty()) return Error{Code::kInvalid, "no program to run"};
+  if (HasZeroByte(command.arguments) || HasZeroByte(command.environment)) {
+    return Error{Code::kInvalid, Concat("cannot run '", Printable(command.arguments[0]),
+                                        "': a zero byte in its arguments or environment")};
+  }
+  WorkerLaunch launch;
+  MUSTER_TRY(launch.path_, FindProgram(command.arguments[0], command.environment));
+  launch.arguments_ = command.arguments;
+  launch.environment_ = MarkedEnvironment(command.environment, mark);
+  launch.argument_pointers_ = Pointers(launch.arguments_);
+  launch.environment_pointers_ = Pointers(launch.environment_);
+  MUSTER_CHECK_OK(launch.PrepareAffinity(command.cpus));
+  MUSTER_CHECK_OK(launch.OpenOutputs(command));
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return CannotStart("pipe");
+  launch.report_ = OwnedFd(ends[0]);
+  launch.reporting_ = MoveTo(OwnedFd(ends[1]), kReportFd);
+  if (!launch.reporting_.is_open()) return CannotStart("pipe");
+  return launch;
+}
+
+Status WorkerLaunch::PrepareAffinity(const std::vector<int>& cpus) {
+  constexpr int kWordBits = CHAR_BIT * sizeof(unsigned long);
+  for (const int cpu : cpus) {
+    if (cpu < 0 || cpu >= kCpusMax) return Error{Code::kInvalid, Concat("there is no CPU ", cpu)};
+    const auto word = static_cast<size_t>(cpu / kWordBits);
+    if (cpu_mask_.size() <= word) cpu_mask_.resize(word + 1);
+    cpu_mask_[word] |= 1UL << (cpu % kWordBits);
+  }
+  return Ok();
+}
+
+Status WorkerLaunch::OpenOutputs(const WorkerCommand& command) {
+  if (!command.output_path.empty()) {
+    MUSTER_TRY(output_, OpenOutput(command.output_path));
+    output_fd_ = output_.get();
+  }
+  if (command.error_path.empty()) return Ok();
+  // One file for both has one place to write at; two would write over each other.
+  if (command.error_path != command.output_path) {
+    MUSTER_TRY(error_, OpenOutput(command.error_path));
+  }
+  error_fd_ = error_.is_open() ? error_.get() : output_fd_;
+  return Ok();
+}
+
+Result<pid_t> WorkerLaunch::Fork(int cgroup_members) {
+  const pid_t parent = getpid();
+  const AllSignalsBlocked quiet;
+  const pid_t pid = fork();
+  if (pid == 0) Become(parent, cgroup_members);
+  if (pid < 0) return CannotStart("fork");
+  reporting_.Close();
+  return pid;
+}
+
+// Between fork and exec: nothing here may wait for a lock that another thread held at the fork.
+void WorkerLaunch::Become(pid_t parent, int cgroup_members) const {
+  setsid();
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);  // it was already gone when we asked to be told
+  ResetSignals();
+  // It moves there itself, "0", before it has anything that would have to move with it. To be born
+  // there (CLONE_INTO_CGROUP) would be quicker, but newer kernels kill whoever is born into a group
+  // that has once been killed.
+  if (cgroup_members >= 0 && write(cgroup_members, "0", 1) != 1) Tell(reporting_.get(), kCgroup);
+  const bool in_place = (output_fd_ < 0 || dup2(output_fd_, STDOUT_FILENO) >= 0) &&
+                        (error_fd_ < 0 || dup2(error_fd_, STDERR_FILENO) >= 0);
+  const int number = errno;
+  if (reporting_.get() != kReportFd) dup3(reporting_.get(), kReportFd, O_CLOEXEC);
+  CloseFrom(kReportFd + 1);
+  errno = number;
+  if (!in_place) Fail(kStreams);
+  if (!cpu_mask_.empty() &&
+      sched_setaffinity(0, cpu_mask_.size() * sizeof(unsigned long),
+                        reinterpret_cast<const cpu_set_t*>(cpu_mask_.data())) != 0) {
+    Fail(kAffinity);
+  }
+  UnblockSignals();
+  execve(path_.c_str(), argument_pointers_.data(), environment_pointers_.data());
+  Fail(kExec);
+}
+
+Status WorkerLaunch::AwaitExec() {
+  Failure failure;
+  while (true) {
+    const ssize_t got = read(report_.get(), &failure, sizeof failure);
+    if (got < 0 && errno == EINTR) continue;
+    if (got != static_cast<ssize_t>(sizeof failure)) return Ok();
+    if (failure.step != kCgroup) break;
+    was_refused_by_cgroup_ = true;  // no reason not to run
+  }
+  if (failure.step == kStreams) {
+    errno = failure.number;
+    return CannotStart("its output");
+  }
+  if (failure.step == kAffinity) {
+    return Error{Code::kInvalid, Concat("cannot bind '", Printable(arguments_[0]),
+                                        "' to its CPUs: ", Why(failure.number))};
+  }
+  return CannotRun(arguments_[0], path_, failure.number);
+}
+
+}  // namespace muster

@@ -1,0 +1,58 @@
+// One start of a worker: fork and exec, with all that can be prepared prepared before the fork, and
+// a failure of the exec told to whoever asked for it.
+//
+// The thread that calls Fork() must live as long as the worker: the kernel sends the parent-death
+// signal when that thread ends, not when the process does.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "os/ports/worker_runner.h"
+#include "os/posix/owned_fd.h"
+
+namespace muster {
+
+class WorkerLaunch {
+ public:
+  /// Finds the program and opens the files for its output. `mark` is added to its environment.
+  /// kNotFound, kInvalid, kUnavailable.
+  static Result<WorkerLaunch> Prepare(const WorkerCommand& command, const std::string& mark);
+
+  /// Starts a process that leads its own session, in the cgroup whose folder is open as `cgroup`;
+  /// if that is refused, or -1, in ours. Once. kUnavailable.
+  Result<pid_t> Fork(int cgroup);
+
+  /// Waits until the program runs. Otherwise the process has ended or is about to, and is still to
+  /// be reaped. kNotFound, kInvalid, kUnavailable.
+  Status AwaitExec();
+
+  /// Known after AwaitExec(): it is not in the cgroup that it was to be in.
+  bool was_refused_by_cgroup() const { return was_refused_by_cgroup_; }
+
+ private:
+  WorkerLaunch() = default;
+
+  Status OpenOutputs(const WorkerCommand& command);
+  Status PrepareAffinity(const std::vector<int>& cpus);
+  [[noreturn]] void Become(pid_t parent, int cgroup_members) const;
+
+  std::string path_;  // of the program
+  std::vector<std::string> arguments_;
+  std::vector<std::string> environment_;
+  std::vector<char*> argument_pointers_;
+  std::vector<char*> environment_pointers_;
+  OwnedFd output_;
+  OwnedFd error_;
+  int output_fd_ = -1;  // -1: stays as it is
+  int error_fd_ = -1;
+  std::vector<unsigned long> cpu_mask_;
+  OwnedFd report_;     // of a failure; closed by a successful exec
+  OwnedFd reporting_;  // its other end
+  bool was_refused_by_cgroup_ = false;
+};
+
+}  // namespace muster

@@ -1,0 +1,61 @@
+// How many connections each peer address holds: who is asked to give way when descriptors run out.
+// Any thread.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "os/ports/transport.h"
+
+namespace muster {
+
+/// An IPv4 address is a group of its own; of an IPv6 address, the network of 64 bits that one
+/// machine may choose addresses from.
+PeerGroup GroupOf(const sockaddr_storage& address);
+/// "10.0.0.7", "2001:db8::/64".
+std::string ToString(const PeerGroup& group);
+
+class PeerShares {
+ public:
+  struct Largest {
+    PeerGroup from{};
+    size_t held = 0;
+    size_t total = 0;  ///< Of all addresses.
+  };
+
+  void Add(const PeerGroup& from);
+  void Remove(const PeerGroup& from);
+  /// The address that holds most connections.
+  Largest FindLargest() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<PeerGroup, size_t> held_;
+  std::set<std::pair<size_t, PeerGroup>> by_count_;
+  size_t total_ = 0;
+};
+
+/// One connection's place in the shares, as long as it lives.
+class PeerHold {
+ public:
+  PeerHold() = default;
+  PeerHold(std::shared_ptr<PeerShares> shares, const PeerGroup& from);
+  PeerHold(PeerHold&& other) noexcept = default;
+  PeerHold& operator=(PeerHold&&) = delete;
+  ~PeerHold();
+
+  const PeerGroup& from() const { return from_; }
+
+ private:
+  std::shared_ptr<PeerShares> shares_;  // null: counts nowhere
+  PeerGroup from_{};
+};
+
+}  // namespace muster

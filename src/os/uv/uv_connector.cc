@@ -1,0 +1,219 @@
+#include "os/uv/uv_connector.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "os/posix/address.h"
+#include "os/posix/pacing.h"
+#include "os/uv/uv_stream.h"
+
+namespace muster {
+
+namespace {
+
+using Addresses = std::vector<sockaddr_storage>;
+
+// A look-up and the sockets that are tried one after the other. Callbacks of libuv hold it, too: it
+// lives until the last of them has come, but tells nothing any more once it was called off.
+class Attempt : public std::enable_shared_from_this<Attempt> {
+ public:
+  Attempt(UvLoop& loop, Endpoint to, const ConnectOptions& options,
+          std::function<void(Result<StreamPtr>)> done)
+      : loop_(loop), to_(std::move(to)), options_(options), done_(std::move(done)) {}
+
+  void Begin() {
+    ends_ = loop_.Now() + options_.patience;
+    if (Result<Addresses> literal = ResolveLiteral(to_)) {
+      addresses_ = std::move(*literal);
+      // Never from inside Connect(): the caller does not have its attempt yet.
+      loop_.Post([self = shared_from_this()] { self->TryNext(); });
+    } else {
+      LookUp();
+    }
+  }
+
+  void CallOff() {
+    done_ = nullptr;
+    timer_.reset();
+    DropSocket();
+  }
+
+ private:
+  // --- The name
+
+  struct Question {
+    uv_getaddrinfo_t request{};
+    std::shared_ptr<Attempt> asker{};
+  };
+
+  void LookUp() {
+    auto question = std::make_unique<Question>();
+    question->request.data = question.get();
+    question->asker = shared_from_this();
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = AI_NUMERICSERV;
+    const std::string port = Concat(to_.port);
+    const int failure = uv_getaddrinfo(loop_.raw(), &question->request, &OnLookedUp,
+                                       to_.host.c_str(), port.c_str(), &hints);
+    if (failure != 0) {
+      loop_.Post([self = shared_from_this(), failure] { self->Fail(uv_strerror(failure)); });
+      return;
+    }
+    question.release();
+    SetTimer(options_.patience, "looking up the name took too long");
+  }
+
+  static void OnLookedUp(uv_getaddrinfo_t* request, int status, addrinfo* list) {
+    const std::unique_ptr<Question> question(static_cast<Question*>(request->data));
+    Attempt& self = *question->asker;
+    for (const addrinfo* item = list; item != nullptr; item = item->ai_next)
+      std::memcpy(&self.addresses_.emplace_back(), item->ai_addr, item->ai_addrlen);
+    uv_freeaddrinfo(list);
+    if (!self.done_) return;
+    self.timer_.reset();
+    if (status != 0) return self.Fail(uv_strerror(status));
+    std::ranges::stable_partition(self.addresses_, [](const sockaddr_storage& address) {
+      return address.ss_family == AF_INET6;
+    });
+    self.TryNext();
+  }
+
+  // --- The sockets
+
+  void TryNext() {
+    if (!done_) return;
+    if (next_ == addresses_.size()) return Fail(failure_.empty() ? "no address" : failure_);
+    const sockaddr_storage& address = addresses_[next_++];
+    fd_ = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd_ < 0) return Missed(errno);
+    const int on = 1;
+    setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    AvoidPacing(fd_);
+    if (options_.unanswered_max > 0s) {
+      const auto ms = static_cast<unsigned>(
+          std::chrono::ceil<std::chrono::milliseconds>(options_.unanswered_max).count());
+      setsockopt(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+    }
+    const socklen_t size =
+        address.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+    if (connect(fd_, reinterpret_cast<const sockaddr*>(&address), size) == 0) return Connected();
+    if (errno != EINPROGRESS) return Missed(errno);
+    AwaitAnswer();
+  }
+
+  void AwaitAnswer() {
+    watch_ = new Watch{.owner = shared_from_this()};
+    if (const int failure = uv_poll_init(loop_.raw(), &watch_->poll, fd_); failure != 0) {
+      delete std::exchange(watch_, nullptr);
+      return Missed(-failure);
+    }
+    watch_->poll.data = watch_;
+    uv_poll_start(&watch_->poll, UV_WRITABLE, [](uv_poll_t* poll, int, int) {
+      static_cast<Watch*>(poll->data)->owner->Answered();
+    });
+    const auto untried = static_cast<int64_t>(addresses_.size() - next_ + 1);
+    SetTimer(std::max<Duration>((ends_ - loop_.Now()) / untried, 1ms), "no answer");
+  }
+
+  void Answered() {
+    const auto self = shared_from_this();  // the watch may hold the last one
+    timer_.reset();
+    StopWatching();
+    int failure = 0;
+    socklen_t length = sizeof failure;
+    getsockopt(fd_, SOL_SOCKET, SO_ERROR, &failure, &length);
+    if (failure != 0) return Missed(failure);
+    Connected();
+  }
+
+  void Connected() {
+    StreamPtr stream = UvStream::Open(loop_, std::exchange(fd_, -1));
+    if (!stream) return Fail("libuv refuses the socket");
+    Finish(std::move(stream));
+  }
+
+  void Missed(int number) {
+    failure_ = Concat(ToString(addresses_[next_ - 1]), ": ", std::strerror(number));
+    DropSocket();
+    TryNext();
+  }
+
+  // --- The end
+
+  void SetTimer(Duration time, const char* what) {
+    timer_ = loop_.Every(time, [self = shared_from_this(), what] {
+      self->timer_.reset();
+      self->failure_ = Concat(self->to_.ToString(), ": ", what);
+      self->DropSocket();
+      if (self->addresses_.empty()) return self->Fail(self->failure_);
+      self->TryNext();
+    });
+  }
+
+  void Fail(std::string why) { Finish(Error{Code::kUnavailable, std::move(why)}); }
+
+  void Finish(Result<StreamPtr> result) {
+    timer_.reset();
+    if (auto done = std::exchange(done_, nullptr)) done(std::move(result));
+  }
+
+  void DropSocket() {
+    StopWatching();
+    if (fd_ >= 0) close(std::exchange(fd_, -1));
+  }
+
+  struct Watch {
+    uv_poll_t poll{};
+    std::shared_ptr<Attempt> owner{};
+  };
+
+  void StopWatching() {
+    if (watch_ == nullptr) return;
+    uv_poll_stop(&watch_->poll);
+    uv_close(reinterpret_cast<uv_handle_t*>(&std::exchange(watch_, nullptr)->poll),
+             [](uv_handle_t* handle) { delete static_cast<Watch*>(handle->data); });
+  }
+
+  UvLoop& loop_;
+  const Endpoint to_;
+  const ConnectOptions options_;
+  std::function<void(Result<StreamPtr>)> done_;
+  Instant ends_{};
+  Addresses addresses_;
+  size_t next_ = 0;
+  int fd_ = -1;
+  Watch* watch_ = nullptr;
+  std::unique_ptr<Timer> timer_;
+  std::string failure_;
+};
+
+class Handle final : public Connector::Attempt {
+ public:
+  explicit Handle(std::shared_ptr<muster::Attempt> attempt) : attempt_(std::move(attempt)) {}
+  ~Handle() override { attempt_->CallOff(); }
+
+ private:
+  std::shared_ptr<muster::Attempt> attempt_;
+};
+
+}  // namespace
+
+std::unique_ptr<Connector::Attempt> UvConnector::Connect(
+    const Endpoint& to, const ConnectOptions& options,
+    std::function<void(Result<StreamPtr>)> done) {
+  auto attempt = std::make_shared<muster::Attempt>(loop_, to, options, std::move(done));
+  attempt->Begin();
+  return std::make_unique<Handle>(std::move(attempt));
+}
+
+}  // namespace muster

@@ -1,0 +1,381 @@
+#include "os/uv/uv_listener.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <list>
+#include <utility>
+#include <vector>
+
+#include "base/assert.h"
+#include "base/limits.h"
+#include "base/text.h"
+#include "os/posix/address.h"
+#include "os/posix/owned_fd.h"
+#include "os/posix/pacing.h"
+#include "os/uv/peer_shares.h"
+#include "os/uv/uv_stream.h"
+
+namespace muster {
+
+namespace {
+
+Error SystemError(std::string_view what) {
+  const int number = errno;
+  return Error{number == EADDRINUSE ? Code::kConflict : Code::kUnavailable,
+               Concat(what, ": ", std::string_view(std::strerror(number)))};
+}
+
+void SetOption(int fd, int level, int name, int value) {
+  setsockopt(fd, level, name, &value,
+             sizeof value);  // best effort: none of them is needed to serve
+}
+
+Result<int> BindOne(const sockaddr_storage& address) {
+  const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return SystemError(Concat("socket for ", ToString(address)));
+  SetOption(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+  if (address.ss_family == AF_INET6) SetOption(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  const socklen_t size = address.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+    Error error = SystemError(Concat("bind to ", ToString(address)));
+    close(fd);
+    return error;
+  }
+  return fd;
+}
+
+std::vector<sockaddr_storage> AnyAddresses(uint16_t port) {
+  std::vector<sockaddr_storage> any(2);
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(any[0]);
+  v6.sin6_family = AF_INET6;
+  v6.sin6_port = htons(port);
+  auto& v4 = reinterpret_cast<sockaddr_in&>(any[1]);
+  v4.sin_family = AF_INET;
+  v4.sin_port = htons(port);
+  return any;
+}
+
+}  // namespace
+
+Result<ListeningSocket> ListeningSocket::Bind(const std::string& host, uint16_t port) {
+  std::vector<sockaddr_storage> addresses = AnyAddresses(port);
+  if (!host.empty()) {
+    // No deadline: a server that cannot resolve the address it was told to listen on has nothing
+    // else to do.
+    MUSTER_TRY(addresses, Resolve({host, port}, Instant{}, Instant::Never()));
+  }
+  Error failure{Code::kUnavailable, "no address"};
+  for (const sockaddr_storage& address : addresses) {
+    Result<int> fd = BindOne(address);
+    if (fd) return Listen(*fd);
+    // A port that is taken says more than a missing address family: keep that one.
+    if (failure.code != Code::kConflict) failure = std::move(fd).error();
+  }
+  return failure;
+}
+
+Result<ListeningSocket> ListeningSocket::Adopt(int fd, uint16_t port) {
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags < 0) return Error{Code::kInvalid, Concat("descriptor ", fd, " is not open")};
+  fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+  MUSTER_TRY(ListeningSocket socket, Listen(fd));
+  if (port != 0 && socket.port() != port) {
+    return Error{Code::kInvalid, Concat("the socket handed in is bound to port ", socket.port(),
+                                        ", but port ", port, " was asked for")};
+  }
+  return socket;
+}
+
+Result<ListeningSocket> ListeningSocket::Listen(int fd) {
+  ListeningSocket socket(fd, 0, "");  // owns fd from here on
+  // Accepted connections inherit these from the listener, which saves system calls for each.
+  SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  // A machine that vanished is noticed after 60 s + 3 x 20 s, so that its descriptor comes back.
+  SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, 60);
+  SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, 20);
+  SetOption(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+  AvoidPacing(fd);
+  sockaddr_storage bound{};
+  socklen_t size = sizeof bound;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0)
+    return SystemError("getsockname");
+  if (bound.ss_family != AF_INET && bound.ss_family != AF_INET6) {
+    return Error{Code::kInvalid, Concat("descriptor ", fd, " is not a TCP socket")};
+  }
+  // -1: as deep as the kernel allows (somaxconn); thousands of nodes connect in the same instant.
+  if (listen(fd, -1) != 0) return SystemError(Concat("listen on ", ToString(bound)));
+  socket.port_ = PortOf(bound);
+  socket.address_ = ToString(bound);
+  return socket;
+}
+
+ListeningSocket::ListeningSocket(ListeningSocket&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), port_(other.port_), address_(std::move(other.address_)) {}
+
+ListeningSocket::~ListeningSocket() {
+  if (fd_ >= 0) close(fd_);
+}
+
+int ListeningSocket::Release() { return std::exchange(fd_, -1); }
+
+namespace {
+
+// Where a node's first bytes come from far away, they need so long; nobody else should keep a
+// descriptor of the reserve for longer.
+constexpr Duration kExaminedFor = 250ms;
+constexpr Duration kExamination = 10ms;
+constexpr Duration kRestFor = 100ms;
+// The largest address is named when it becomes that, and again so much later.
+constexpr Duration kNamedAgain = 60s;
+
+size_t SpareDescriptors() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
+  return std::clamp<size_t>(limit.rlim_cur / 16, 1, kSpareDescriptorsMax);
+}
+
+}  // namespace
+
+// Descriptors are kept back by holding them: whatever else the process opens, these are there. A
+// quarter of them is for addresses other than the largest, the rest for sessions of any address.
+struct UvListener::Poll {
+  explicit Poll(size_t reserve) : spares_max(reserve) {}
+
+  uv_poll_t handle{};
+  int fd = -1;
+  LogSink log;
+  JudgeOpening judge;
+  uint64_t last_complaint = 0;
+  UvLoop* loop = nullptr;
+  std::unique_ptr<Timer> rest;  // while it runs, nobody is accepted
+  std::function<void(OpenSocket)> accept;
+  MakeRoom make_room;
+  const std::shared_ptr<PeerShares> shares = std::make_shared<PeerShares>();
+
+  const size_t spares_max;
+  const size_t kept_for_others = std::max<size_t>(1, spares_max / 4);
+  std::vector<OwnedFd> spares;
+  size_t awaited = 0;  // descriptors that were asked for and have not come back yet
+  Instant awaited_since{};
+  bool hopeless = false;  // the last time, none came back
+  PeerGroup named{};
+  Instant named_at{};
+
+  // Accepted into the reserve, and let in if their first bytes are worth it.
+  struct Visitor {
+    OwnedFd socket;
+    PeerGroup from;
+    Instant until;
+  };
+  std::list<Visitor> visitors;  // oldest first
+  std::unique_ptr<Timer> examination;
+
+  ~Poll() { close(fd); }
+
+  void AcceptAll() {
+    Refill();
+    while (true) {
+      sockaddr_storage from{};
+      const int peer = AcceptOne(from);
+      if (peer >= 0) {
+        Hand(OwnedFd(peer), GroupOf(from));
+      } else if (errno == EMFILE || errno == ENFILE) {
+        const Reserve used = AcceptIntoReserve();
+        if (used == Reserve::kNobodyThere) return;
+        if (used == Reserve::kEmpty) return Rest();
+      } else if (errno != EINTR && errno != ECONNABORTED) {
+        return;  // EAGAIN, or something that the next readiness will show again
+      }
+    }
+  }
+
+  int AcceptOne(sockaddr_storage& from) const {
+    socklen_t size = sizeof from;
+    return accept4(fd, reinterpret_cast<sockaddr*>(&from), &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  }
+
+  // Not even one descriptor to spare. Looking again at once would keep the loop busy for nothing.
+  void Rest() {
+    uv_poll_stop(&handle);
+    rest = loop->Every(RoomIsComing() ? kExamination : kRestFor, [this] {
+      rest.reset();
+      Listen();
+    });
+  }
+
+  void Listen() {
+    uv_poll_start(&handle, UV_READABLE,
+                  [](uv_poll_t* poll, int, int) { static_cast<Poll*>(poll->data)->AcceptAll(); });
+  }
+
+  void Hand(OwnedFd peer, const PeerGroup& from) {
+    struct Arrival {
+      OwnedFd socket;
+      PeerHold hold;
+    };
+    auto arrival = std::make_shared<Arrival>(std::move(peer), PeerHold(shares, from));
+    accept([arrival](Loop& chosen) {
+      return UvStream::Open(static_cast<UvLoop&>(chosen), arrival->socket.Release(),
+                            std::move(arrival->hold));
+    });
+  }
+
+  // ----------------------------------------------------------------------------------------------
+  // the reserve
+
+  // Before anybody is accepted: what has become free belongs to the reserve first.
+  void Refill() {
+    while (spares.size() < spares_max) {
+      OwnedFd spare(open("/dev/null", O_RDONLY | O_CLOEXEC));
+      if (!spare.is_open()) return;
+      spares.push_back(std::move(spare));
+      if (awaited > 0) --awaited;
+      hopeless = false;
+    }
+  }
+
+  enum class Reserve { kUsed, kNobodyThere, kEmpty };
+
+  // A peer that stayed in the backlog would keep the socket readable and this loop busy for
+  // nothing; one that is closed at once can try again later. Those already connected notice
+  // nothing, unless one address holds more than all others together.
+  Reserve AcceptIntoReserve() {
+    if (spares.empty()) Refill();
+    if (spares.empty()) return Reserve::kEmpty;
+    spares.pop_back();
+    sockaddr_storage address{};
+    OwnedFd peer(AcceptOne(address));
+    const bool nobody = !peer.is_open() && errno == EAGAIN;
+    if (peer.is_open()) Place(std::move(peer), GroupOf(address));
+    Refill();
+    return nobody ? Reserve::kNobodyThere : Reserve::kUsed;
+  }
+
+  void Place(OwnedFd peer, const PeerGroup& from) {
+    const PeerShares::Largest largest = shares->FindLargest();
+    Complain(largest);
+    if (Dominates(largest) && from != largest.from) {
+      AskForRoom(largest.from, false);
+      // The last descriptor serves to turn peers away.
+      if (!spares.empty() || RoomIsComing()) Hand(std::move(peer), from);
+      return;
+    }
+    // The last descriptors are for other addresses.
+    if (spares.size() < kept_for_others && !visitors.empty()) {
+      visitors.pop_front();
+      Refill();
+    }
+    if (spares.size() < kept_for_others) return;
+    visitors.push_back({std::move(peer), from, loop->Now() + kExaminedFor});
+    if (!examination) examination = loop->Every(kExamination, [this] { Examine(); });
+  }
+
+  static bool Dominates(const PeerShares::Largest& largest) {
+    return largest.held > largest.total / 2;
+  }
+
+  void AskForRoom(const PeerGroup& from, bool only_unused) {
+    const Instant now = loop->Now();
+    if (awaited > 0 && now - awaited_since >= kRestFor) {
+      hopeless = true;
+      awaited = 0;
+    }
+    const size_t lacking = spares_max - spares.size();
+    if (lacking <= awaited) return;
+    make_room(from, lacking - awaited, only_unused);
+    awaited = lacking;
+    awaited_since = now;
+  }
+
+  // Whether connections that nobody has used are to be closed.
+  bool AskForUnused() {
+    const PeerShares::Largest largest = shares->FindLargest();
+    if (!Dominates(largest)) return false;
+    AskForRoom(largest.from, true);
+    return !hopeless;
+  }
+
+  bool RoomIsComing() const { return awaited > 0 && !hopeless; }
+
+  // A look at what has come does not take it away: whoever is let in is served as if accepted now.
+  void Examine() {
+    const Instant now = loop->Now();
+    for (auto visitor = visitors.begin(); visitor != visitors.end();) {
+      char bytes[256];
+      const ssize_t count =
+          recv(visitor->socket.get(), bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
+      const bool waits = count < 0 && (errno == EAGAIN || errno == EINTR);
+      const Opening opening = waits        ? Opening::kIncomplete
+                              : count <= 0 ? Opening::kOther
+                                           : judge({bytes, static_cast<size_t>(count)});
+      if (opening == Opening::kIncomplete && now < visitor->until) {
+        ++visitor;
+        continue;
+      }
+      if (opening == Opening::kSession) {
+        Hand(std::move(visitor->socket), visitor->from);
+        if (spares.size() <= kept_for_others) AskForUnused();
+      } else if (opening == Opening::kRequest && AskForUnused() && spares.size() > spares_max / 2) {
+        Hand(std::move(visitor->socket), visitor->from);
+      }
+      visitor = visitors.erase(visitor);
+    }
+    Refill();
+    if (visitors.empty()) examination.reset();  // destroys this function: nothing follows
+  }
+
+  void Complain(const PeerShares::Largest& largest) {
+    if (!log) return;
+    const uint64_t now = uv_hrtime();
+    if (last_complaint == 0 || now - last_complaint > 1'000'000'000) {
+      last_complaint = now;
+      log(LogLevel::kError,
+          "out of file descriptors: new connections are turned away; raise 'ulimit -n'");
+    }
+    if (!Dominates(largest)) return;
+    if (largest.from == named && loop->Now() - named_at < kNamedAgain) return;
+    named = largest.from;
+    named_at = loop->Now();
+    log(LogLevel::kWarning,
+        Concat(ToString(largest.from), " holds ", largest.held, " of ", largest.total,
+               " connections: those of least use are closed when others need a descriptor"));
+  }
+};
+
+UvListener::UvListener(UvLoop& loop, ListeningSocket socket, JudgeOpening judge, LogSink log,
+                       size_t reserve)
+    : port_(socket.port()), poll_(new Poll(reserve > 0 ? reserve : SpareDescriptors())) {
+  MUSTER_ASSERT(loop.IsCurrent());
+  poll_->fd = socket.Release();
+  poll_->judge = std::move(judge);
+  poll_->log = std::move(log);
+  poll_->handle.data = poll_;
+  poll_->loop = &loop;
+  poll_->Refill();
+  MUSTER_ASSERT(uv_poll_init(loop.raw(), &poll_->handle, poll_->fd) == 0);
+}
+
+UvListener::~UvListener() {
+  poll_->rest.reset();
+  poll_->examination.reset();
+  poll_->visitors.clear();
+  uv_close(reinterpret_cast<uv_handle_t*>(&poll_->handle),
+           [](uv_handle_t* handle) { delete static_cast<Poll*>(handle->data); });
+}
+
+void UvListener::Start(std::function<void(OpenSocket open)> accept, MakeRoom make_room) {
+  poll_->accept = std::move(accept);
+  poll_->make_room = std::move(make_room);
+  poll_->Listen();
+}
+
+}  // namespace muster

@@ -1,0 +1,248 @@
+#include "os/uv/uv_loop.h"
+
+#include <sys/timerfd.h>
+
+#include <algorithm>
+#include <future>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "base/assert.h"
+#include "base/text.h"
+#include "os/posix/owned_fd.h"
+#include "os/posix/posix_clock.h"
+
+namespace muster {
+
+namespace {
+
+// A quarter of what a pipelining client can have in flight; large enough that big values take few
+// reads.
+constexpr size_t kReadBufferBytes = 64 * 1024;
+
+class UvTimer final : public Timer {
+ public:
+  UvTimer(uv_loop_t* loop, Duration period, std::function<void()> tick)
+      : shot_(new Shot{.tick = std::move(tick)}) {
+    const auto ms = static_cast<uint64_t>(std::max<int64_t>(
+        1, std::chrono::duration_cast<std::chrono::milliseconds>(period).count()));
+    uv_timer_init(loop, &shot_->handle);
+    shot_->handle.data = shot_;
+    uv_timer_start(
+        &shot_->handle,
+        [](uv_timer_t* handle) {
+          // The tick may destroy the timer, and with it the function that is running.
+          const std::function<void()> keep = static_cast<Shot*>(handle->data)->tick;
+          keep();
+        },
+        ms, ms);
+  }
+  ~UvTimer() override {
+    // libuv owns the handle until its close callback.
+    uv_close(reinterpret_cast<uv_handle_t*>(&shot_->handle),
+             [](uv_handle_t* handle) { delete static_cast<Shot*>(handle->data); });
+  }
+
+ private:
+  struct Shot {
+    uv_timer_t handle{};
+    std::function<void()> tick{};
+  };
+  Shot* shot_;
+};
+
+// A timer of the kernel's on CLOCK_BOOTTIME, which libuv has not.
+class UvAlarm final : public Timer {
+ public:
+  /// Null: no descriptor is left, or no memory for it.
+  static std::unique_ptr<UvAlarm> Open(UvLoop& loop, Instant when,
+                                       const std::function<void()>& ring) {
+    auto shot = std::make_unique<Shot>(
+        Shot{.loop = loop,
+             .clock = OwnedFd(timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC)),
+             .when = when,
+             .ring = ring});
+    if (!shot->clock.is_open()) return nullptr;
+    if (uv_poll_init(loop.raw(), &shot->handle, shot->clock.get()) != 0) return nullptr;
+    return std::unique_ptr<UvAlarm>(new UvAlarm(shot.release()));
+  }
+  ~UvAlarm() override {
+    uv_close(reinterpret_cast<uv_handle_t*>(&shot_->handle),
+             [](uv_handle_t* handle) { delete static_cast<Shot*>(handle->data); });
+  }
+
+ private:
+  struct Shot {
+    uv_poll_t handle{};
+    UvLoop& loop;
+    OwnedFd clock;
+    const Instant when;
+    const std::function<void()> ring;
+  };
+
+  explicit UvAlarm(Shot* shot) : shot_(shot) {
+    shot->handle.data = shot;
+    Set(*shot);
+    uv_poll_start(&shot->handle, UV_READABLE, [](uv_poll_t* handle, int, int) {
+      Shot& due = *static_cast<Shot*>(handle->data);
+      due.loop.CountSuspension();
+      // The loop's clock counts whole milliseconds, and may be one behind.
+      if (due.loop.Now() < due.when) return Set(due);
+      uv_poll_stop(handle);
+      // It may destroy the alarm, and with it the function that is running.
+      const std::function<void()> keep = due.ring;
+      keep();
+    });
+  }
+
+  // Relative: libraries that shift the wall clock take each absolute time for one of that clock.
+  static void Set(const Shot& shot) {
+    const Duration left = std::max<Duration>(shot.when - BootTime(), std::chrono::milliseconds(1));
+    const auto whole = std::chrono::duration_cast<std::chrono::seconds>(left);
+    itimerspec spec{};
+    spec.it_value.tv_sec = whole.count();
+    spec.it_value.tv_nsec = (left - whole).count();
+    MUSTER_ASSERT(timerfd_settime(shot.clock.get(), 0, &spec, nullptr) == 0);
+  }
+
+  Shot* shot_;
+};
+
+constexpr std::chrono::milliseconds kSuspendedLook{5};
+
+}  // namespace
+
+UvLoop::UvLoop() : read_buffer_(kReadBufferBytes) {}
+
+Result<std::unique_ptr<UvLoop>> UvLoop::Open() {
+  std::unique_ptr<UvLoop> loop(new UvLoop);
+  const auto failure = [](int status) {
+    return Error{Code::kUnavailable,
+                 Concat("no event loop: ", std::string_view(uv_strerror(status)))};
+  };
+  if (const int status = uv_loop_init(&loop->loop_); status != 0) return failure(status);
+  const int status = uv_async_init(&loop->loop_, &loop->wake_, [](uv_async_t* wake) {
+    static_cast<UvLoop*>(wake->data)->RunPosted();
+  });
+  if (status != 0) {
+    uv_loop_close(&loop->loop_);
+    return failure(status);
+  }
+  loop->wake_.data = loop.get();
+  uv_prepare_init(&loop->loop_, &loop->before_rest_);  // these two cannot fail
+  uv_prepare_start(&loop->before_rest_, [](uv_prepare_t* prepare) {
+    static_cast<UvLoop*>(prepare->data)->outbox_.Flush();
+  });
+  loop->before_rest_.data = loop.get();
+  loop->open_ = true;
+  return loop;
+}
+
+UvLoop::~UvLoop() {
+  if (!open_) return;
+  // Work that nobody ran may own streams and timers of this loop: it goes first, while they can
+  // still close.
+  std::vector<std::function<void()>> unrun;
+  {
+    const std::lock_guard lock(mutex_);
+    unrun.swap(posted_);
+  }
+  unrun.clear();
+  uv_close(reinterpret_cast<uv_handle_t*>(&wake_), nullptr);
+  uv_close(reinterpret_cast<uv_handle_t*>(&before_rest_), nullptr);
+  uv_run(&loop_, UV_RUN_DEFAULT);
+  MUSTER_ASSERT(uv_loop_close(&loop_) == 0);
+}
+
+void UvLoop::Run() {
+  thread_ = std::this_thread::get_id();
+  uv_run(&loop_, UV_RUN_DEFAULT);
+  thread_ = std::thread::id();
+}
+
+void UvLoop::Stop() {
+  Post([this] { uv_stop(&loop_); });
+}
+
+// libuv's time stands still while the machine is suspended, and so do its timers. What is compared
+// with Now(), leases above all, must not: the difference is looked up again and again, though not
+// in every turn of a busy loop.
+Instant UvLoop::Now() const {
+  const std::chrono::milliseconds turn(uv_now(&loop_));
+  if (turn - suspended_seen_at_ >= kSuspendedLook) {
+    suspended_seen_at_ = turn;
+    CountSuspension();
+  }
+  return Instant{turn + suspended_};
+}
+
+void UvLoop::CountSuspension() const {
+  // In this order: what passes between the two makes the difference too small for once, never
+  // too large for ever.
+  const Duration since_boot = BootTime().since_start;
+  const Duration awake = std::chrono::nanoseconds(uv_hrtime());
+  suspended_ = std::max(since_boot - awake, suspended_);
+}
+
+void UvLoop::Post(std::function<void()> work) {
+  {
+    const std::lock_guard lock(mutex_);
+    posted_.push_back(std::move(work));
+    if (posted_.size() > 1) return;  // somebody has knocked already
+  }
+  uv_async_send(&wake_);
+}
+
+void UvLoop::RunPosted() {
+  std::vector<std::function<void()>> work;
+  {
+    const std::lock_guard lock(mutex_);
+    work.swap(posted_);
+  }
+  for (const auto& run : work) run();
+}
+
+std::unique_ptr<Timer> UvLoop::Every(Duration period, std::function<void()> tick) {
+  MUSTER_ASSERT(IsCurrent());
+  return std::make_unique<UvTimer>(&loop_, period, std::move(tick));
+}
+
+std::unique_ptr<Timer> UvLoop::At(Instant when, std::function<void()> ring) {
+  MUSTER_ASSERT(IsCurrent());
+  if (auto alarm = UvAlarm::Open(*this, when, ring)) return alarm;
+  // A timer that does not count suspensions is better than none.
+  const Duration left = std::max<Duration>(when - Now(), Duration::zero());
+  return Every(left + std::chrono::milliseconds(1),
+               [spent = std::make_shared<bool>(false), ring = std::move(ring)] {
+                 if (!std::exchange(*spent, true)) ring();
+               });
+}
+
+UvThread::UvThread(std::unique_ptr<UvLoop> loop)
+    : loop_(std::move(loop)), thread_([this] { loop_->Run(); }) {}
+
+UvThread::~UvThread() {
+  loop_->Stop();
+  thread_.join();
+}
+
+Result<std::unique_ptr<UvThread>> UvThread::Open() {
+  MUSTER_TRY(std::unique_ptr<UvLoop> loop, UvLoop::Open());
+  try {
+    return std::unique_ptr<UvThread>(new UvThread(std::move(loop)));
+  } catch (const std::system_error& error) {
+    return Error{Code::kUnavailable, Concat("no thread for an event loop: ", error.what())};
+  }
+}
+
+void UvThread::RunAndWait(std::function<void()> work) {
+  std::promise<void> done;
+  loop_->Post([&] {
+    work();
+    done.set_value();
+  });
+  done.get_future().wait();
+}
+
+}  // namespace muster

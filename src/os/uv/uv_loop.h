@@ -1,0 +1,92 @@
+// libuv's event loop behind the Loop port.
+#pragma once
+
+#include <uv.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/result.h"
+#include "os/ports/loop.h"
+#include "os/uv/uv_outbox.h"
+
+namespace muster {
+
+class UvLoop final : public Loop {
+ public:
+  /// kUnavailable: out of descriptors, or of memory.
+  static Result<std::unique_ptr<UvLoop>> Open();
+  /// The loop must not be running. What is still open on it is closed.
+  ~UvLoop() override;
+  UvLoop(const UvLoop&) = delete;
+  UvLoop& operator=(const UvLoop&) = delete;
+
+  /// Turns on the calling thread, which becomes the loop's, until Stop().
+  void Run();
+  /// Ends Run() after the work posted so far. Any thread.
+  void Stop();
+
+  Instant Now() const override;
+  bool IsCurrent() const override { return std::this_thread::get_id() == thread_.load(); }
+  void Post(std::function<void()> work) override;
+  std::unique_ptr<Timer> Every(Duration period, std::function<void()> tick) override;
+  std::unique_ptr<Timer> At(Instant when, std::function<void()> ring) override;
+
+  /// Now() includes each suspension that ended before this call. Loop thread only.
+  void CountSuspension() const;
+
+  uv_loop_t* raw() { return &loop_; }
+
+  /// Of this loop's streams. Emptied before the loop rests.
+  UvOutbox& outbox() { return outbox_; }
+
+  /// Where every stream of this loop reads into: a read is consumed before the next one starts.
+  uv_buf_t read_buffer() {
+    return uv_buf_init(read_buffer_.data(), static_cast<unsigned>(read_buffer_.size()));
+  }
+
+ private:
+  UvLoop();
+  void RunPosted();
+
+  bool open_ = false;
+  uv_loop_t loop_;
+  uv_async_t wake_;
+  uv_prepare_t before_rest_;
+  UvOutbox outbox_;
+  std::vector<char> read_buffer_;
+  // By Now(), which only the loop's thread calls.
+  mutable std::chrono::milliseconds suspended_seen_at_ = std::chrono::milliseconds::min() / 2;
+  mutable Duration suspended_{};  // CLOCK_BOOTTIME less CLOCK_MONOTONIC, which is libuv's
+  std::atomic<std::thread::id> thread_;
+  std::mutex mutex_;
+  std::vector<std::function<void()>> posted_;  // guarded by mutex_
+};
+
+/// A UvLoop on a thread of its own. Destruction stops and joins it.
+class UvThread {
+ public:
+  /// kUnavailable: out of descriptors, memory or threads.
+  static Result<std::unique_ptr<UvThread>> Open();
+  ~UvThread();
+  UvThread(const UvThread&) = delete;
+  UvThread& operator=(const UvThread&) = delete;
+
+  UvLoop& loop() { return *loop_; }
+
+  /// Runs `work` on the loop and waits for it. Not from the loop itself.
+  void RunAndWait(std::function<void()> work);
+
+ private:
+  explicit UvThread(std::unique_ptr<UvLoop> loop);
+
+  std::unique_ptr<UvLoop> loop_;
+  std::thread thread_;
+};
+
+}  // namespace muster

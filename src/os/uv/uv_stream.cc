@@ -1,0 +1,218 @@
+#include "os/uv/uv_stream.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "base/assert.h"
+#include "os/posix/address.h"
+#include "os/posix/owned_fd.h"
+
+namespace muster {
+
+// libuv only says when the socket is ready. recv() and send() are shorter ways through the kernel
+// than the read() and write() of libuv's own streams, and nothing has to be allocated for a reply.
+struct UvStream::Socket final : UvOutbox::Sender {
+  Socket(UvLoop& owner, int descriptor) : loop(owner), fd(descriptor) {}
+
+  UvLoop& loop;
+  const int fd;
+  uv_poll_t poll{};
+  StreamHandler* handler = nullptr;  // null before Start and after the stream has been destroyed
+  bool reading = false;
+  int watched = 0;      // what libuv was asked to look for
+  std::string waiting;  // the network has not taken this yet,
+  size_t skip = 0;      // but it has what is before here
+  uint64_t taken = 0;
+  uint64_t received = 0;
+  Instant received_at{};
+  int failure = 0;  // of a send; told to the handler from the loop, never from inside Write()
+
+  uv_handle_t* handle() { return reinterpret_cast<uv_handle_t*>(&poll); }
+  size_t queued() const { return waiting.size() - skip; }
+  /// What the bytes that wait cost, those that were sent from the same buffer included.
+  size_t held() const { return queued() == 0 ? 0 : waiting.capacity(); }
+
+  void Watch() {
+    const int wanted = (reading ? UV_READABLE : 0) | (queued() > 0 ? UV_WRITABLE : 0);
+    if (wanted == watched || handler == nullptr) return;
+    watched = wanted;
+    if (wanted == 0) {
+      uv_poll_stop(&poll);
+      return;
+    }
+    uv_poll_start(&poll, wanted, [](uv_poll_t* ready, int status, int events) {
+      static_cast<Socket*>(ready->data)->OnReady(status, events);
+    });
+  }
+
+  // The handler may destroy the stream in any call; the socket lives until its handle is closed.
+  void OnReady(int status, int events) {
+    if (status < 0) return Lose();
+    if ((events & UV_WRITABLE) != 0) Drain();
+    if ((events & UV_READABLE) != 0 && handler != nullptr && reading) Read();
+  }
+
+  // Once: who has more to say is asked again in the next turn, after the others.
+  bool Read() {
+    const uv_buf_t buffer = loop.read_buffer();
+    const ssize_t count = recv(fd, buffer.base, buffer.len, MSG_DONTWAIT);
+    if (count > 0) {
+      received += static_cast<uint64_t>(count);
+      received_at = loop.Now();
+      handler->OnBytes({buffer.base, static_cast<size_t>(count)});
+      return true;
+    }
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    Closed(count == 0 ? "" : uv_strerror(-errno));
+    return false;
+  }
+
+  // Nothing follows.
+  void Closed(const char* why) {
+    uv_poll_stop(&poll);
+    std::exchange(handler, nullptr)->OnClosed(why);
+  }
+
+  // The connection was reset. What had come before is still there to be read.
+  void Lose() {
+    while (handler != nullptr && reading && Read()) {
+    }
+    if (handler != nullptr) Closed(uv_strerror(failure != 0 ? failure : UV_ECONNRESET));
+  }
+
+  void Drain() {
+    skip += SendNow(std::string_view(waiting).substr(skip));
+    if (failure != 0) return Closed(uv_strerror(failure));
+    if (queued() > 0) return Trim();
+    std::string().swap(waiting);
+    skip = 0;
+    Watch();
+    handler->OnDrained();
+  }
+
+  /// What was sent, and what was reserved, goes once it is more than what waits: a reader who is
+  /// slow with the last of a large reply must not cost all of it.
+  void Trim() {
+    if (waiting.capacity() / 2 <= queued()) return;
+    waiting = std::string(waiting, skip);
+    skip = 0;
+  }
+
+  size_t SendNow(std::string_view bytes) {
+    const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno != EAGAIN && errno != EINTR) Fail(-errno);
+    if (sent <= 0) return 0;
+    taken += static_cast<uint64_t>(sent);
+    return static_cast<size_t>(sent);
+  }
+
+  void Send(std::string_view bytes) override {
+    if (failure != 0) return;
+    if (queued() == 0) bytes.remove_prefix(SendNow(bytes));
+    if (bytes.empty() || failure != 0) return;
+    // What was sent goes before more comes: a peer that is always a little behind never empties it.
+    if (skip >= waiting.size() / 2) {
+      waiting.erase(0, skip);
+      skip = 0;
+    }
+    waiting += bytes;
+    Watch();
+  }
+
+  void Fail(int status) {
+    if (failure != 0) return;
+    failure = status;
+    // What makes a send fail usually ends the reading, too; shutting the socket down makes sure.
+    shutdown(fd, SHUT_RDWR);
+  }
+};
+
+StreamPtr UvStream::Open(UvLoop& loop, int fd, PeerHold hold) {
+  MUSTER_ASSERT(loop.IsCurrent());
+  OwnedFd owned(fd);
+  auto socket = std::make_unique<Socket>(loop, fd);
+  if (uv_poll_init(loop.raw(), &socket->poll, fd) != 0) return nullptr;
+  owned.Release();
+  socket->poll.data = socket.get();
+  socket->received_at = loop.Now();
+  return StreamPtr(new UvStream(socket.release(), std::move(hold)));
+}
+
+UvStream::~UvStream() {
+  Socket& socket = *socket_;
+  if (socket.loop.outbox().Holds(socket)) socket.loop.outbox().Flush();
+  socket.handler = nullptr;
+  // Now, not with the handle: that one stays until the turn ends, and a hundred connections may end
+  // in one turn.
+  std::string().swap(socket.waiting);
+  socket.skip = 0;
+  uv_close(socket.handle(), [](uv_handle_t* handle) { delete static_cast<Socket*>(handle->data); });
+  close(socket.fd);
+}
+
+void UvStream::Start(StreamHandler& handler) {
+  socket_->handler = &handler;
+  ResumeReading();
+}
+
+void UvStream::Write(std::string_view bytes) {
+  UvOutbox& outbox = socket_->loop.outbox();
+  // What cannot leave anyway is queued, and counted, at once.
+  const bool can_wait = socket_->queued() == 0 && bytes.size() <= UvOutbox::kLetterBytesMax;
+  if (can_wait) return outbox.Add(*socket_, bytes);
+  if (outbox.Holds(*socket_)) outbox.Flush();
+  socket_->Send(bytes);
+}
+
+void UvStream::WriteLarge(std::string& bytes) {
+  Socket& socket = *socket_;
+  UvOutbox& outbox = socket.loop.outbox();
+  if (outbox.Holds(socket)) outbox.Flush();
+  const bool direct = socket.queued() == 0 && socket.failure == 0;
+  const size_t sent = direct ? socket.SendNow(bytes) : 0;
+  if (!direct) {
+    socket.Send(bytes);
+  } else if (sent < bytes.size() && socket.failure == 0) {
+    socket.waiting = std::move(bytes);
+    socket.skip = sent;
+    socket.Trim();
+    socket.Watch();
+  }
+  bytes.clear();
+}
+
+StreamUse UvStream::use() const {
+  return {.from = hold_.from(),
+          .received_bytes = socket_->received,
+          .received_at = socket_->received_at};
+}
+size_t UvStream::queued_bytes() const { return socket_->held(); }
+uint64_t UvStream::taken_bytes() const { return socket_->taken; }
+
+void UvStream::PauseReading() {
+  socket_->reading = false;
+  socket_->Watch();
+}
+
+void UvStream::ResumeReading() {
+  socket_->reading = true;
+  socket_->Watch();
+}
+
+namespace {
+template <typename GetName>
+std::string NameOf(int fd, GetName* get_name) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (get_name(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return "a peer that is gone";
+  return ToString(address);
+}
+}  // namespace
+
+std::string UvStream::peer() const { return NameOf(socket_->fd, &getpeername); }
+std::string UvStream::local() const { return NameOf(socket_->fd, &getsockname); }
+
+}  // namespace muster

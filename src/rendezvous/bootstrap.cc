@@ -1,0 +1,125 @@
+#include "rendezvous/bootstrap.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "base/text.h"
+#include "muster/prefix_store.h"
+#include "muster/tcp_store.h"
+
+namespace muster {
+
+namespace {
+
+// Rank 0 publishes within a round trip or two. PyTorch's does so only when it starts
+// its server, not in every round: after this time the last address it gave is looked for.
+constexpr milliseconds kPatience{3000};
+constexpr milliseconds kPatienceWithTheSame{200};  // it has done so before
+constexpr milliseconds kKnock{1000};
+constexpr int64_t kRoundsBack = 256;
+constexpr int kKnocksMax = 3;  // at doors that stay closed, each for the time above
+
+// muster publishes in every round, and signs: what it published in an earlier one is not for this.
+constexpr std::string_view kSignature = "MUSTER_RANK_0";
+
+std::vector<std::string> KeysOf(const std::string& prefix) {
+  return {Concat(prefix, "/", RendezvousStoreInfo::kMasterAddrKey),
+          Concat(prefix, "/", RendezvousStoreInfo::kMasterPortKey)};
+}
+
+std::string SignatureOf(const std::string& prefix) { return Concat(prefix, "/", kSignature); }
+
+// Whether a store is served there now.
+bool Answers(const RendezvousStoreInfo& info, Surroundings& around) {
+  try {
+    TcpStore(info.master_addr, {.port = info.master_port, .timeout = kKnock}, around).Ping();
+    return true;
+  } catch (const InterruptedError&) {
+    throw;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+Bootstrap::Bootstrap(std::shared_ptr<Store> store, std::function<std::string(int64_t)> prefix_of,
+                     std::string local_addr, Surroundings& around)
+    : store_(std::move(store)),
+      prefix_of_(std::move(prefix_of)),
+      local_addr_(std::move(local_addr)),
+      around_(around),
+      clock_(around.clock()) {}
+
+bool Bootstrap::IsShared() {
+  const char* disabled = std::getenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE");
+  return disabled == nullptr || std::string_view(disabled) != "1";
+}
+
+RendezvousStoreInfo Bootstrap::Of(int64_t round, int64_t rank, const std::optional<Node>& first) {
+  return rank == 0 ? Publish(round) : Await(round, first);
+}
+
+RendezvousStoreInfo Bootstrap::Publish(int64_t round) {
+  uint16_t port = 0;  // not shared: worker 0 will serve, on a port that is free now
+  if (IsShared()) {
+    if (!server_) server_ = around_.ReservePort();
+    server_->Serve();
+    port = server_->port();
+  }
+  PrefixStore store(prefix_of_(round), store_);
+  store.Set(kSignature, local_addr_);
+  return RendezvousStoreInfo::Build(0, store, local_addr_, port);
+}
+
+RendezvousStoreInfo Bootstrap::Await(int64_t round, const std::optional<Node>& first) {
+  const Instant deadline = DeadlineAfter(clock_.Now(), store_->Timeout());
+  milliseconds patience = first && first == speaks_once_ ? kPatienceWithTheSame : kPatience;
+  while (true) {
+    try {
+      const auto left = std::chrono::duration_cast<milliseconds>(deadline - clock_.Now());
+      store_->Wait(KeysOf(prefix_of_(round)), std::clamp(left, milliseconds{1}, patience));
+      if (!store_->Check({SignatureOf(prefix_of_(round))})) speaks_once_ = first;
+      return Read(round);
+    } catch (const StoreTimeoutError&) {
+      if (const auto earlier = Earlier(round, first)) {
+        speaks_once_ = first;
+        return *earlier;
+      }
+      if (clock_.Now() >= deadline) {
+        throw RendezvousTimeoutError(
+            Concat("rank 0 of round ", round, " has not said where its store is (keys ",
+                   prefix_of_(round), "/MASTER_ADDR and /MASTER_PORT) within ",
+                   store_->Timeout().count(), " ms; is it still alive?"));
+      }
+      patience *= 2;
+    }
+  }
+}
+
+std::optional<RendezvousStoreInfo> Bootstrap::Earlier(int64_t round,
+                                                      const std::optional<Node>& first) {
+  int knocks = 0;
+  for (int64_t back = round - 1; back >= 0 && back >= round - kRoundsBack; --back) {
+    const std::string prefix = prefix_of_(back);
+    if (!store_->Check(KeysOf(prefix))) continue;
+    if (store_->Check({SignatureOf(prefix)})) continue;
+    RendezvousStoreInfo info = Read(back);
+    // Each publishes its own address. Another node's store may be alive, too: it was rank 0 while
+    // the present one was away, or has just been followed by one that is slow to publish.
+    if (first && info.master_addr != first->addr) continue;
+    if (Answers(info, around_)) return info;
+    if (++knocks == kKnocksMax) break;
+  }
+  return std::nullopt;
+}
+
+RendezvousStoreInfo Bootstrap::Read(int64_t round) {
+  PrefixStore store(prefix_of_(round), store_);
+  constexpr int64_t kNotTheFirst = 1;
+  return RendezvousStoreInfo::Build(kNotTheFirst, store, local_addr_);
+}
+
+}  // namespace muster

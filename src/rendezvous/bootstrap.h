@@ -1,0 +1,53 @@
+// How the nodes of a round learn where its workers find their store: rank 0 serves one and
+// publishes its address under the round's prefix, in every round.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "muster/rendezvous_handler.h"
+#include "os/ports/surroundings.h"
+#include "rendezvous/core/node.h"
+
+namespace muster {
+
+class Bootstrap {
+ public:
+  /// `prefix_of` gives the prefix of a round's keys in `store`.
+  Bootstrap(std::shared_ptr<Store> store, std::function<std::string(int64_t)> prefix_of,
+            std::string local_addr, Surroundings& around);
+
+  /// Whether workers use the agent's store: unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
+  static bool IsShared();
+
+  /// From now on: another connection to the same data.
+  void UseStore(std::shared_ptr<Store> store) { store_ = std::move(store); }
+
+  /// Blocks until the round's rank 0, which is `first` if that is known, has published.
+  /// RendezvousTimeoutError after the store's timeout; what the store throws.
+  RendezvousStoreInfo Of(int64_t round, int64_t rank, const std::optional<Node>& first);
+
+ private:
+  RendezvousStoreInfo Publish(int64_t round);
+  RendezvousStoreInfo Await(int64_t round, const std::optional<Node>& first);
+  /// What a PyTorch rank 0 published in an earlier round and will not publish again.
+  std::optional<RendezvousStoreInfo> Earlier(int64_t round, const std::optional<Node>& first);
+  RendezvousStoreInfo Read(int64_t round);
+
+  std::shared_ptr<Store> store_;
+  const std::function<std::string(int64_t)> prefix_of_;
+  const std::string local_addr_;
+  Surroundings& around_;
+  Clock& clock_;
+  std::optional<Node> speaks_once_;  ///< A rank 0 that has published without signing.
+  /// One port for all rounds: PyTorch's agents read it once. What the workers of one round leave in
+  /// the store is not there for those of the next.
+  std::unique_ptr<ReservedPort> server_;
+};
+
+}  // namespace muster

@@ -1,0 +1,35 @@
+#include "rendezvous/core/closed_runs.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/limits.h"
+
+namespace muster {
+
+void ClosedRuns::Add(std::string_view run_id, Instant until, Instant now) {
+  Expire(now);
+  const Instant second{std::chrono::ceil<std::chrono::seconds>(until.since_start)};
+  if (seconds_.empty() || seconds_.back().until != second) seconds_.push_back({second, 0});
+  ++seconds_.back().count;
+  fingerprints_.push_back(SipHash13(key_, run_id));
+  if (fingerprints_.size() > kClosedRunsMax) DropOldest(1);
+}
+
+bool ClosedRuns::Contains(std::string_view run_id, Instant now) {
+  Expire(now);
+  if (fingerprints_.empty()) return false;
+  return std::ranges::find(fingerprints_, SipHash13(key_, run_id)) != fingerprints_.end();
+}
+
+void ClosedRuns::Expire(Instant now) {
+  while (!seconds_.empty() && seconds_.front().until <= now) DropOldest(seconds_.front().count);
+}
+
+void ClosedRuns::DropOldest(size_t count) {
+  fingerprints_.erase(fingerprints_.begin(),
+                      fingerprints_.begin() + static_cast<std::ptrdiff_t>(count));
+  if ((seconds_.front().count -= count) == 0) seconds_.pop_front();
+}
+
+}  // namespace muster

@@ -1,0 +1,278 @@
+// The coordinator's sessions: who may speak, and whose message it is.
+#include <algorithm>
+#include <utility>
+
+#include "base/assert.h"
+#include "base/limits.h"
+#include "base/planted.h"
+#include "base/probe.h"
+#include "base/text.h"
+#include "rendezvous/core/coordinator.h"
+
+namespace muster {
+
+namespace {
+
+Push Refuse(SessionId session, const Hello& hello, Push::Refusal refusal, std::string why) {
+  return Refuse({.session = session, .token = hello.resume, .round = hello.round}, refusal,
+                std::move(why));
+}
+
+std::string NoRoom() {
+  return "this server has no memory left for more runs and nodes (an eighth of store_bytes_max)";
+}
+
+}  // namespace
+
+// As measured, with their places in sets and in the state of the round.
+uint64_t Coordinator::CostOf(const std::string& run_id) { return 1'500 + 3 * run_id.size(); }
+uint64_t Coordinator::CostOf(const Node& node, const std::string& label) {
+  return 700 + 4 * node.addr.size() + label.size();
+}
+
+Coordinator::Run& Coordinator::NewRun(const std::string& id, Instant now) {
+  Run& run = runs_[id];
+  bytes_ += CostOf(id);
+  run.id = id;
+  run.serial = ++made_;
+  run.generation = {server_generation_, NewToken()};
+  if (Planted(Bug::kGenerationReused)) run.generation = {1, 1};
+  if (closed_runs_.Contains(id, now)) {
+    run.state.closed = true;
+    run.state.closed_by = "a node of an earlier job of this name";
+  }
+  return run;
+}
+
+Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Instant now,
+                                      Pushes& out) {
+  const auto refuse = [&](Push::Refusal refusal, std::string why) {
+    out.push_back(Refuse(session, hello, refusal, std::move(why)));
+    return nullptr;
+  };
+  if (hello.run_id.empty()) {
+    return refuse(Push::Refusal::kSettings,
+                  "the run id is empty: it names the rendezvous and must not be");
+  }
+  const RunSettings& wanted = hello.settings;
+  if (std::string why = wanted.Impossible(); !why.empty())
+    return refuse(Push::Refusal::kSettings, std::move(why));
+  const std::string& addr = hello.node.addr;
+  if (addr.empty() || addr.size() > kNodeAddressBytesMax || Printable(addr, addr.size()) != addr) {
+    return refuse(Push::Refusal::kSettings,
+                  Concat("the address '", Printable(addr, 64),
+                         "' of the node must be printable UTF-8 of at most ",
+                         HumanBytes(kNodeAddressBytesMax)));
+  }
+  auto found = runs_.find(hello.run_id);
+  if (found == runs_.end()) {
+    EvictEnded(now);
+    if (runs_.size() >= options_.runs_max) {
+      return refuse(Push::Refusal::kLimit,
+                    Concat("this server has ", runs_.size(), " runs already, its limit"));
+    }
+    if (bytes_ + CostOf(hello.run_id) + CostOf(hello.node, hello.label) > options_.bytes_max) {
+      return refuse(Push::Refusal::kLimit, NoRoom());
+    }
+    NewRun(hello.run_id, now);
+    found = runs_.find(hello.run_id);
+  }
+  Run& run = found->second;
+  if (run.members.empty() && !run.state.closed) {
+    run.settings = wanted;
+    run.settings_of = hello.node.ToString();
+    run.rules = wanted.RulesOf(run.id);
+  }
+  if (wanted == run.settings || run.state.closed) return &run;
+  return refuse(Push::Refusal::kSettings,
+                Concat("node '", hello.node.ToString(), "' and node '", run.settings_of,
+                       "' of run '", Printable(run.id),
+                       "' have been told different things: ", wanted.Against(run.settings)));
+}
+
+void Coordinator::Open(SessionId session, const Hello& hello, Instant now, Pushes& out) {
+  MUSTER_ASSERT(!seats_.contains(session));
+  Run* run = RunFor(hello, session, now, out);
+  if (run == nullptr) return;
+  const auto known = run->members.find(hello.node);
+  if (known != run->members.end()) {
+    Member& member = known->second;
+    if (hello.resume != 0 && hello.resume == member.token) {
+      Resume(*run, member, session, now, out);
+      return Reschedule(*run, now);
+    }
+    if (member.session) {
+      MUSTER_PROBE("a node was refused, for its old self was still there");
+      out.push_back(Refuse(
+          session, hello, Push::Refusal::kIdentity,
+          Concat("node '", hello.node.ToString(), "' of run '", Printable(run->id),
+                 "' has a session already: two nodes cannot be one. If they are two (with the "
+                 "same address and process id), give them a --local-addr each")));
+      return;
+    }
+    MUSTER_PROBE("a node started anew while its old self had its grace");
+    Lose(*run, {{&member, "it started anew"}}, now, out);
+  }
+  if (run->members.size() >= options_.nodes_per_run_max) {
+    out.push_back(Refuse(session, hello, Push::Refusal::kLimit,
+                         Concat("run '", Printable(run->id), "' has ", run->members.size(),
+                                " nodes already, the limit of this server")));
+    return;
+  }
+  if (bytes_ + CostOf(hello.node, hello.label) > options_.bytes_max) {
+    out.push_back(Refuse(session, hello, Push::Refusal::kLimit, NoRoom()));
+    return;
+  }
+  OpenAnew(*run, session, hello, now, out);
+  Reschedule(*run, now);
+}
+
+void Coordinator::OpenAnew(Run& run, SessionId session, const Hello& hello, Instant now,
+                           Pushes& out) {
+  Member& member = run.members[hello.node];
+  member.node = hello.node;
+  member.serial = ++made_;
+  member.label = hello.label;
+  bytes_ += CostOf(member.node, member.label);
+  member.bootstrap_port = hello.bootstrap_port;
+  member.token = NewToken();
+  if (!hello.server_addr.empty() && !IsLoopback(hello.server_addr))
+    run.server_addr = hello.server_addr;
+  // Rounds only grow, for every node, also where the server has been restarted. A claim counts up
+  // to a limit, so that nobody can use the numbers up.
+  if (hello.round + 1 > run.round_floor) MUSTER_PROBE("a node knew a later round than the server");
+  run.round_floor = std::max(run.round_floor, std::min(hello.round + 1, kClaimedRoundMax));
+  if (!run.state.complete) run.state.round = std::max(run.state.round, run.round_floor);
+  Attach(run, member, session, now);
+  Tell(run, member, {.kind = Push::Kind::kOpened, .addr = member.node.addr}, out);
+}
+
+void Coordinator::Resume(Run& run, Member& member, SessionId session, Instant now, Pushes& out) {
+  if (member.session) MUSTER_PROBE("a session was taken up again before the server missed it");
+  if (member.joining) MUSTER_PROBE("a session was taken up again by a node that was joining");
+  // The old connection may not have noticed yet that it is one.
+  Tell(run, member,
+       {.kind = Push::Kind::kEnded, .why = "the node has taken up its session elsewhere"}, out);
+  Detach(run, member);
+  Attach(run, member, session, now);
+  ++member.incarnation;
+  TellAnew(run, member, out);
+}
+
+void Coordinator::TellAnew(const Run& run, const Member& member, Pushes& out) {
+  Tell(run, member, {.kind = Push::Kind::kOpened, .resumed = true, .addr = member.node.addr}, out);
+  TellState(run, member, out);
+  const bool is_in = run.state.complete && run.state.participants.contains(member.node);
+  if (is_in && run.fallen.count > 0)
+    MUSTER_PROBE("a node was told on its return whom it had missed");
+  if (is_in && run.fallen.count > 0) Tell(run, member, run.fallen.ToPush(), out);
+  if (is_in)  // also that nobody waits any more
+    Tell(run, member, {.kind = Push::Kind::kNodesWaiting, .count = run.told_waiting}, out);
+  if (run.state.closed)
+    TellClosed(run, member, out, run.state.redundancy_list.contains(member.node));
+}
+
+void Coordinator::Attach(Run& run, Member& member, SessionId session, Instant now) {
+  member.session = session;
+  member.seen_at = now;
+  member.quiet = run.by_silence.insert(run.by_silence.end(), &member);
+  seats_[session] = {&run, &member};
+}
+
+void Coordinator::Detach(Run& run, Member& member) {
+  if (member.session) {
+    seats_.erase(*member.session);
+    run.by_silence.erase(member.quiet);
+    member.session.reset();
+  } else {
+    run.broken.erase({member.grace_ends, member.serial, &member});
+  }
+}
+
+std::optional<Coordinator::Seat> Coordinator::Speaker(const SessionKey& key, Instant now,
+                                                      Pushes& out) {
+  auto seat = seats_.find(key.session);
+  if (Planted(Bug::kFencingIgnored)) {
+    seat = std::ranges::find_if(
+        seats_, [&](const auto& each) { return each.second.member->token == key.token; });
+  }
+  if (seat == seats_.end() && Planted(Bug::kStaleKeepAlive)) {
+    for (auto& [session, other] : seats_) {
+      if (other.member->token == key.token) other.member->seen_at = now;
+    }
+  }
+  if (seat == seats_.end()) {
+    MUSTER_PROBE("a message came through a session that was over");
+    out.push_back(Refuse(key, Push::Refusal::kPast,
+                         "this session is over: its node is lost, or speaks through another one"));
+    return std::nullopt;
+  }
+  auto [run, member] = seat->second;
+  const bool is_of_now = member->token == key.token && member->incarnation == key.incarnation;
+  if (!is_of_now && !Planted(Bug::kFencingIgnored)) {
+    out.push_back(
+        Refuse(key, Push::Refusal::kPast,
+               Concat("the message is of another session of node '", member->node.ToString(),
+                      "', or of the time before this one was taken up again")));
+    return std::nullopt;
+  }
+  member->seen_at = now;
+  run->by_silence.splice(run->by_silence.end(), run->by_silence, member->quiet);
+  return seat->second;
+}
+
+void Coordinator::Disconnect(SessionId session, Instant now) {
+  const auto seat = seats_.find(session);
+  if (seat == seats_.end()) return;
+  auto [run, member] = seat->second;
+  Detach(*run, *member);
+  member->grace_ends = options_.judges_silence ? now + run->settings.grace : now;
+  if (!Planted(Bug::kGraceForever))
+    run->broken.insert({member->grace_ends, member->serial, member});
+  Reschedule(*run, now);
+}
+
+void Coordinator::Adopt(const AdoptedRun& adopted, Instant now, Pushes& out) {
+  MUSTER_ASSERT(Find(adopted.id) == nullptr);
+  Run& run = NewRun(adopted.id, now);
+  run.settings = adopted.settings;
+  run.settings_of = adopted.settings_of;
+  run.rules = run.settings.RulesOf(run.id);
+  run.first_addr = adopted.first_addr;
+  run.first_port = adopted.first_port;
+  run.completed_round = adopted.round;
+  run.round_floor = adopted.round + 1;
+  RendezvousState& state = run.state;
+  state.closed = adopted.closed;
+  state.closed_by = adopted.closed_by;
+  state.complete = !adopted.members.empty();
+  state.round = state.complete ? adopted.round : run.round_floor;
+  if (state.complete) state.completion = {.round = adopted.round, .world_size = adopted.world_size};
+  for (const AdoptedRun::Member& each : adopted.members) {
+    Member& member = run.members[each.node];
+    member.node = each.node;
+    member.serial = ++made_;
+    member.label = each.label;
+    bytes_ += CostOf(member.node, member.label);
+    member.bootstrap_port = each.bootstrap_port;
+    member.token = NewToken();
+    member.place = Place{.round = adopted.round, .rank = each.rank};
+    state.participants[each.node] = each.rank;
+    state.last_heartbeats[each.node] = WallTime{};
+    if (each.session) {
+      Attach(run, member, *each.session, now);
+    } else {
+      MUSTER_ETCD_PROBE("a member was lost while nobody led");
+      member.grace_ends = now;
+      run.broken.insert({now, member.serial, &member});
+    }
+  }
+  for (const auto& [node, member] : run.members) TellAnew(run, member, out);
+  Reschedule(run, now);
+}
+
+// What is due can only be later now. That is found out when it would have been due: nine of ten
+// messages are keep-alives.
+void Coordinator::KeepAlive(SessionKey key, Instant now, Pushes& out) { Speaker(key, now, out); }
+
+}  // namespace muster

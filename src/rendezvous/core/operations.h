@@ -1,0 +1,77 @@
+// The four operations of a node: join, exit, close, keep-alive. Each looks at what the node knows
+// and says what to do next; nothing is changed here. The tables in operations.cc are the protocol,
+// one row a branch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/time.h"
+#include "rendezvous/core/node.h"
+#include "rendezvous/core/observation.h"
+#include "rendezvous/core/rules.h"
+#include "rendezvous/core/state.h"
+
+namespace muster {
+
+enum class Action {
+  kKeepAlive,
+  kAddToParticipants,
+  kAddToWaitList,
+  kAddToRedundancyList,
+  kRemoveFromParticipants,
+  kRemoveFromWaitList,
+  kRemoveFromRedundancyList,
+  kMarkComplete,
+  kMarkClosed,
+  kRestore,        ///< Others took this node for dead: it puts itself back where it was.
+  kSync,           ///< Nothing to do now: look again later.
+  kErrorClosed,    ///< The operation has failed: closed.
+  kErrorTimeout,   ///< ... or too late.
+  kErrorGraceful,  ///< A spare is no longer needed: leave without a fuss.
+  kFinish,
+};
+
+/// A node's place in a complete round, as it was told when it joined.
+struct Place {
+  int64_t round = 0;
+  int64_t rank = 0;
+};
+
+/// Everything a decision depends on.
+struct Outlook {
+  const RendezvousState& state;
+  const Observation& observed;
+  const Node& self;
+  const RendezvousRules& rules;
+  Instant now;
+  Instant deadline;  ///< Of the operation.
+  std::optional<Place> place{};
+};
+
+struct Decision {
+  Action action;
+  std::string reason;                  ///< "last call expired with 3 of 4 nodes"
+  Instant wake_at = Instant::Never();  ///< Of kSync: by then, look again even if nothing changed.
+};
+
+Decision DecideJoin(const Outlook& outlook);
+Decision DecideExit(const Outlook& outlook);
+/// Of a join that its caller no longer wants: the node goes from wherever it is.
+Decision DecideGiveUp(const Outlook& outlook);
+Decision DecideClose(const Outlook& outlook);
+Decision DecideKeepAlive(const Outlook& outlook);
+
+/// Whether the others have gone on without a node that was at `place`: into another round, with
+/// somebody else at its rank, or in another document.
+bool LeftBehind(const RendezvousState& state, const Node& self, const Place& place);
+
+/// Whether this node's heartbeat is old enough to be renewed. Never, if it has none.
+bool HeartbeatDue(const Outlook& outlook);
+
+/// Time after the join deadline in which a node still takes itself out, rather than leave that to
+/// its silence.
+inline constexpr Duration kRollbackWindow = 5s;
+
+}  // namespace muster

@@ -1,0 +1,110 @@
+#include "rendezvous/core/rank_policy.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+namespace muster {
+
+namespace {
+
+constexpr std::array<std::pair<RankPolicy, std::string_view>, 4> kNames = {{
+    {RankPolicy::kNatural, "natural"},
+    {RankPolicy::kText, "text"},
+    {RankPolicy::kStable, "stable"},
+    {RankPolicy::kLabel, "label"},
+}};
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+// The run of digits at the beginning of `text`, and what it is worth written without leading zeros.
+std::pair<size_t, std::string_view> DigitsOf(std::string_view text) {
+  size_t end = 0;
+  while (end < text.size() && IsDigit(text[end])) ++end;
+  const size_t zeros = std::min(text.substr(0, end).find_first_not_of('0'), end);
+  return {end, text.substr(zeros, end - zeros)};
+}
+
+bool NodeBefore(const Node& a, const Node& b) {
+  if (a.addr != b.addr) return NaturalLess(a.addr, b.addr);
+  return std::tie(a.pid, a.local_id) < std::tie(b.pid, b.local_id);
+}
+
+bool Before(RankPolicy policy, const Candidate& a, const Candidate& b) {
+  if (policy == RankPolicy::kText) return a.node < b.node;
+  if (policy == RankPolicy::kLabel && a.label != b.label) return NaturalLess(a.label, b.label);
+  return NodeBefore(a.node, b.node);
+}
+
+// Candidates in the order of the policy, by their index.
+std::vector<size_t> Sorted(RankPolicy policy, std::span<const Candidate> candidates) {
+  std::vector<size_t> order(candidates.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(
+      order, [&](size_t a, size_t b) { return Before(policy, candidates[a], candidates[b]); });
+  return order;
+}
+
+}  // namespace
+
+std::optional<RankPolicy> ParseRankPolicy(std::string_view word) {
+  for (const auto& [policy, name] : kNames) {
+    if (word == name) return policy;
+  }
+  return std::nullopt;
+}
+
+std::string_view Name(RankPolicy policy) {
+  for (const auto& [one, name] : kNames) {
+    if (one == policy) return name;
+  }
+  return "";
+}
+
+std::vector<int64_t> AssignRanks(RankPolicy policy, std::span<const Candidate> candidates) {
+  const std::vector<size_t> order = Sorted(policy, candidates);
+  std::vector<int64_t> ranks(candidates.size(), -1);
+  std::vector<bool> taken(candidates.size(), false);
+  if (policy == RankPolicy::kStable) {
+    for (const size_t index : order) {
+      const auto before = candidates[index].rank_before;
+      if (!before || *before < 0 || *before >= std::ssize(candidates)) continue;
+      if (taken[static_cast<size_t>(*before)]) continue;
+      taken[static_cast<size_t>(*before)] = true;
+      ranks[index] = *before;
+    }
+  }
+  size_t next = 0;
+  for (const size_t index : order) {
+    if (ranks[index] >= 0) continue;
+    while (taken[next]) ++next;
+    ranks[index] = static_cast<int64_t>(next++);
+  }
+  return ranks;
+}
+
+bool NaturalLess(std::string_view a, std::string_view b) {
+  std::string_view x = a;
+  std::string_view y = b;
+  while (!x.empty() && !y.empty()) {
+    if (IsDigit(x.front()) && IsDigit(y.front())) {
+      const auto [x_end, x_value] = DigitsOf(x);
+      const auto [y_end, y_value] = DigitsOf(y);
+      if (x_value.size() != y_value.size()) return x_value.size() < y_value.size();
+      if (x_value != y_value) return x_value < y_value;
+      x.remove_prefix(x_end);
+      y.remove_prefix(y_end);
+      continue;
+    }
+    if (x.front() != y.front())
+      return static_cast<unsigned char>(x.front()) < static_cast<unsigned char>(y.front());
+    x.remove_prefix(1);
+    y.remove_prefix(1);
+  }
+  if (x.empty() != y.empty()) return x.empty();
+  return a < b;  // they differ in leading zeros at most
+}
+
+}  // namespace muster

@@ -1,0 +1,52 @@
+#include "rendezvous/core/run_settings.h"
+
+#include <chrono>
+
+#include "base/text.h"
+
+namespace muster {
+
+RendezvousRules RunSettings::RulesOf(const std::string& run_id) const {
+  return {.run_id = run_id,
+          .min_nodes = min_nodes,
+          .max_nodes = max_nodes,
+          .timeout = {.last_call = last_call},
+          .keep_alive_interval = keep_alive_interval,
+          .keep_alive_max_attempt = keep_alive_max_attempt};
+}
+
+std::string RunSettings::Impossible() const {
+  if (min_nodes < 1 || max_nodes < min_nodes)
+    return Concat("a round of ", min_nodes, " to ", max_nodes, " nodes cannot be");
+  if (last_call < 0s) return Concat("a last call of ", Milliseconds(last_call), " ms cannot be");
+  if (keep_alive_interval <= 0s || keep_alive_interval > kKeepAliveMax) {
+    return Concat("keep-alives every ", Milliseconds(keep_alive_interval),
+                  " ms cannot be: above 0, at most a day");
+  }
+  if (keep_alive_max_attempt < 1 || keep_alive_max_attempt > kAttemptsMax) {
+    return Concat("keep_alive_max_attempt ", keep_alive_max_attempt, " cannot be: 1 to ",
+                  kAttemptsMax);
+  }
+  if (grace < 0s || grace > kGraceMax)
+    return Concat("a grace of ", Milliseconds(grace), " ms cannot be: at most an hour");
+  return "";
+}
+
+std::string RunSettings::Against(const RunSettings& other) const {
+  std::string out;
+  const auto compare = [&out](std::string_view name, auto mine, auto theirs) {
+    if (mine != theirs)
+      out += Concat(out.empty() ? "" : ", ", name, " ", mine, " against ", theirs);
+  };
+  compare("min_nodes", min_nodes, other.min_nodes);
+  compare("max_nodes", max_nodes, other.max_nodes);
+  compare("last_call in ms", Milliseconds(last_call), Milliseconds(other.last_call));
+  compare("keep_alive_interval in ms", Milliseconds(keep_alive_interval),
+          Milliseconds(other.keep_alive_interval));
+  compare("keep_alive_max_attempt", keep_alive_max_attempt, other.keep_alive_max_attempt);
+  compare("grace in ms", Milliseconds(grace), Milliseconds(other.grace));
+  compare("rank policy", Name(policy), Name(other.policy));
+  return out;
+}
+
+}  // namespace muster

@@ -1,0 +1,74 @@
+// Words in which the machine's tests are written.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include "rendezvous/core/operations.h"
+#include "rendezvous/core/rules.h"
+#include "rendezvous/core/state.h"
+#include "rendezvous/core/transitions.h"
+
+namespace muster::testing {
+
+inline constexpr Instant kStart{1000s};
+inline constexpr WallTime kNoon{1'700'000'000'000'000};
+
+inline Node Named(const std::string& name) { return {.addr = name, .pid = 1, .local_id = 0}; }
+
+inline RendezvousRules MinMax(int64_t min, int64_t max) {
+  return {.run_id = "run", .min_nodes = min, .max_nodes = max};
+}
+
+/// A state with these members, each with a heartbeat. Ranks as in a complete round.
+inline RendezvousState With(std::initializer_list<const char*> members) {
+  RendezvousState state;
+  int64_t rank = 0;
+  for (const char* member : members) {
+    state.participants[Named(member)] = rank++;
+    state.last_heartbeats[Named(member)] = kNoon;
+  }
+  return state;
+}
+
+inline RendezvousState Complete(RendezvousState state) {
+  state.complete = true;
+  return state;
+}
+
+inline RendezvousState Waiting(RendezvousState state, const char* name) {
+  state.wait_list.insert(Named(name));
+  state.last_heartbeats[Named(name)] = kNoon;
+  return state;
+}
+
+inline RendezvousState Spare(RendezvousState state, const char* name) {
+  state.redundancy_list.insert(Named(name));
+  state.last_heartbeats[Named(name)] = kNoon;
+  return state;
+}
+
+/// One node's view: it saw `state` first at kStart. Its operation's deadline is kStart + 100 s.
+struct View {
+  RendezvousState state;
+  RendezvousRules rules;
+  Node self = Named("a");
+  std::optional<Place> place{};
+
+  template <typename Decide>
+  Action At(Duration after, Decide decide) const {
+    Observation observed;
+    observed.See(state, kStart);
+    return decide(Outlook{.state = state,
+                          .observed = observed,
+                          .self = self,
+                          .rules = rules,
+                          .now = kStart + after,
+                          .deadline = kStart + 100s,
+                          .place = place})
+        .action;
+  }
+  Action Join(Duration after = 0s) const { return At(after, DecideJoin); }
+};
+
+}  // namespace muster::testing

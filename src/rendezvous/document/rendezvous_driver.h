@@ -1,0 +1,116 @@
+// The shared-document driver: runs a node's operations on a document that it shares with others.
+//
+// Sync, decide, apply, sync again, until the decision is final. It never hurries: a lost write and
+// a look that showed nothing new are followed by a pause, drawn at random so that nodes do not move
+// in step, and sized by how many others are likely to be at it, too.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+#include "base/prng.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "rendezvous/core/node.h"
+#include "rendezvous/core/operations.h"
+#include "rendezvous/core/rules.h"
+#include "rendezvous/document/shared_document.h"
+
+namespace muster {
+
+/// What the driver tells whoever is interested. Called on the thread that runs the operation.
+struct DriverHooks {
+  std::function<void(Action action, const RendezvousState& after)> on_action{};
+  std::function<void(bool stored)> on_write{};
+};
+
+/// What a waiting node knows: the machine's snapshot for people.
+struct WaitSnapshot {
+  RendezvousState state;
+  std::set<Node> quiet;                   ///< Have missed a heartbeat, and are not yet given up.
+  std::optional<Instant> last_call_ends;  ///< As this node sees it.
+  Instant deadline = Instant::Never();
+  std::string reason;
+};
+
+/// One operation at a time; Snapshot() from any thread.
+///
+/// Where the backend can, waiting nodes are woken: by the news "<round>/MUSTER_COMPLETE" when a
+/// round is complete, "<round>/MUSTER_OVER" when its last member has left, both when the rendezvous
+/// is closed. PyTorch's agents announce nothing, so everybody looks from time to time, too.
+class RendezvousDriver {
+ public:
+  RendezvousDriver(SharedDocument& document, StateBackend& backend, Node self,
+                   const RendezvousRules& rules, Clock& clock, uint64_t seed, DriverHooks hooks);
+
+  /// The final decision: kFinish, or one of the errors. Backend errors are returned as such;
+  /// kInterrupted (base/interruption.h): of a join or an exit, the node is out of it all the same.
+  Result<Decision> Join(Instant deadline);
+  Result<Decision> Exit(Instant deadline);
+  /// `reason` is told to everybody, under this node's name.
+  Result<Decision> Close(std::string_view reason);
+  /// `place`: where this node believes to be.
+  Result<Decision> KeepAlive(std::optional<Place> place);
+
+  const Node& self() const { return self_; }
+  /// A pause before the first contact, so that a fleet started in one instant does not arrive in
+  /// one.
+  Duration FirstDelay();
+
+  /// Round, whether it is complete, participants, waiters.
+  using Shape = std::tuple<int64_t, bool, size_t, size_t>;
+
+  /// Of the operation that waits now, or waited last; null before the first look and after
+  /// Forget().
+  std::shared_ptr<const WaitSnapshot> Snapshot() const;
+  void Forget();
+
+ private:
+  using Decide = Decision (*)(const Outlook&);
+  struct Operation {
+    Decide decide;
+    Instant deadline;
+    std::optional<Place> place{};
+    std::string closed_by{};
+    int lost_in_a_row = 0;
+    int looks_in_vain = 0;
+    Shape shape{};
+    std::string heard{};  ///< The last news that came.
+  };
+
+  Result<Decision> Run(Operation operation);
+  /// Takes the node out of wherever it is, if the backend lets it; others notice by themselves,
+  /// too.
+  void GiveUp();
+  void Perform(Action action, Operation& operation);
+  /// Wakes those who wait for what the write that was just stored brought about.
+  void AnnounceChange(int64_t round_before, bool complete_before, bool closed_before);
+  /// Uniform in [0, longest].
+  Duration Draw(Duration longest);
+  void PauseAfterLoss(Operation& operation);
+  void PauseUntilNextLook(const Decision& decision, Operation& operation);
+  int64_t Missing() const;
+  void Publish(const Outlook& outlook, const Decision& decision);
+
+  SharedDocument& document_;
+  StateBackend& backend_;
+  const Node self_;
+  const RendezvousRules& rules_;
+  Clock& clock_;
+  Prng prng_;
+  int64_t last_round_ = -1;  // that this node was in
+  const DriverHooks hooks_;
+  Duration write_time_ = 1ms;  ///< Of the last write: what one turn at the document takes here.
+  Duration read_time_ = 100us;
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<const WaitSnapshot> snapshot_;
+};
+
+}  // namespace muster

@@ -1,0 +1,78 @@
+#include "rendezvous/event_recorder.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "base/text.h"
+
+namespace muster {
+
+namespace {
+
+// The sink of the process. The flag says whether there is one, so that nobody takes the lock to
+// learn that there is none.
+struct ProcessSink {
+  std::atomic<bool> present = false;
+  std::mutex mutex;  // guards the pointer; never held while the sink is called
+  std::shared_ptr<const RendezvousEventSink> sink;
+};
+
+ProcessSink& TheProcessSink() {
+  // Never destroyed: a keep-alive may report something while the process ends.
+  static ProcessSink& sink = *std::make_unique<ProcessSink>().release();
+  return sink;
+}
+
+}  // namespace
+
+void SetRendezvousEventSink(RendezvousEventSink sink) {
+  auto next = sink ? std::make_shared<const RendezvousEventSink>(std::move(sink)) : nullptr;
+  ProcessSink& process = TheProcessSink();
+  const std::lock_guard lock(process.mutex);
+  process.present.store(next != nullptr, std::memory_order_relaxed);
+  process.sink.swap(next);
+  // The old sink goes with `next`, after the lock: what it owns may report events in its turn.
+}
+
+EventRecorder::EventRecorder(RendezvousEventSink own, std::string run_id,
+                             std::function<EventOrigin()> origin)
+    : own_(std::move(own)), run_id_(std::move(run_id)), origin_(std::move(origin)) {}
+
+bool EventRecorder::enabled() const {
+  // Relaxed: the flag only saves work, the sink itself is read under its lock.
+  return own_ != nullptr || TheProcessSink().present.load(std::memory_order_relaxed);
+}
+
+void EventRecorder::Deliver(Draft draft) const {
+  RendezvousEvent event{.name = Concat(draft.name.first, draft.name.last),
+                        .run_id = run_id_,
+                        .message = std::move(draft.message),
+                        .hostname = "",
+                        .node_state = draft.state,
+                        .rank = draft.rank,
+                        .error_trace = std::move(draft.error_trace)};
+  if (const Node* node = draft.node.get()) {
+    event.hostname = node->addr;
+    event.pid = node->pid;
+    event.local_id = node->local_id;
+  } else if (origin_) {
+    EventOrigin origin = origin_();
+    event.hostname = std::move(origin.hostname);
+    event.pid = origin.pid;
+  }
+  if (event.node_state == NodeState::kFailed && event.error_trace.empty()) {
+    event.error_trace = Concat(event.name, ": ", event.message);
+  }
+  if (own_) return own_(event);
+
+  std::shared_ptr<const RendezvousEventSink> sink;
+  {
+    ProcessSink& process = TheProcessSink();
+    const std::lock_guard lock(process.mutex);
+    sink = process.sink;
+  }
+  if (sink != nullptr) (*sink)(event);  // it may have gone since we looked
+}
+
+}  // namespace muster

@@ -1,0 +1,114 @@
+// Where the parts of a rendezvous report what they do: builds events and hands them to a sink, or
+// does nothing at all when there is none. Any thread. Nothing here throws: a rendezvous does not
+// fail for the sake of its log.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "muster/rendezvous_events.h"
+#include "rendezvous/core/node.h"
+
+namespace muster {
+
+/// Whom an event is from, where there is no node (yet).
+struct EventOrigin {
+  std::string hostname;
+  int64_t pid = 0;
+};
+
+/// The node that an event is about, or none, without a copy of it: made from a Node, an optional
+/// one or std::nullopt, and used up within the call.
+class EventNode {
+ public:
+  EventNode(std::nullopt_t) {}                   // NOLINT: implicit
+  EventNode(const Node& node) : node_(&node) {}  // NOLINT: implicit
+  EventNode(const std::optional<Node>& node) : node_(node ? &*node : nullptr) {}  // NOLINT
+
+  const Node* get() const { return node_; }
+
+ private:
+  const Node* node_ = nullptr;
+};
+
+/// An event's name in two parts, put together only if somebody listens.
+struct EventName {
+  EventName(const char* whole) : last(whole) {}  // NOLINT: implicit
+  EventName(std::string_view group, std::string_view its_last) : first(group), last(its_last) {}
+
+  std::string_view first{};
+  std::string_view last;
+};
+
+class EventRecorder {
+ public:
+  /// `own` null: the sink of the process, as it is at the time of each event. `origin` is asked
+  /// only when an event without a node is delivered, for finding a machine's full name can take
+  /// long.
+  EventRecorder(RendezvousEventSink own, std::string run_id,
+                std::function<EventOrigin()> origin = nullptr);
+
+  /// Whether anybody listens. Cheap: without a sink of its own, one atomic load.
+  bool enabled() const;
+
+  /// Something happened. `make` returns the message and is called only if somebody listens, as in
+  /// all of these. Of a failure rather use the one below.
+  template <typename MakeMessage>
+  void Record(EventName name, NodeState state, EventNode node, MakeMessage&& make) const {
+    if (!enabled()) return;
+    Quietly([&] { Deliver({.name = name, .state = state, .node = node, .message = make()}); });
+  }
+
+  /// The node is in a round, and this is its rank there.
+  template <typename MakeMessage>
+  void RecordJoined(EventName name, EventNode node, int64_t rank, MakeMessage&& make) const {
+    if (!enabled()) return;
+    Quietly([&] { Deliver({.name = name, .node = node, .message = make(), .rank = rank}); });
+  }
+
+  /// Something failed. `make_trace` returns what failed, and where, as far as is known; if it
+  /// returns nothing, the event's name and message take its place.
+  template <typename MakeMessage, typename MakeTrace>
+  void RecordFailure(EventName name, EventNode node, MakeMessage&& make,
+                     MakeTrace&& make_trace) const {
+    if (!enabled()) return;
+    Quietly([&] {
+      Deliver({.name = name,
+               .state = NodeState::kFailed,
+               .node = node,
+               .message = make(),
+               .error_trace = make_trace()});
+    });
+  }
+
+ private:
+  struct Draft {
+    EventName name;
+    NodeState state = NodeState::kRunning;
+    EventNode node;
+    std::string message;
+    std::optional<int64_t> rank{};
+    std::string error_trace{};
+  };
+
+  template <typename Report>
+  static void Quietly(Report&& report) {
+    try {
+      report();
+    } catch (...) {
+      // A sink that throws, or no memory for a message: the rendezvous matters more.
+    }
+  }
+
+  void Deliver(Draft draft) const;
+
+  const RendezvousEventSink own_;
+  const std::string run_id_;
+  const std::function<EventOrigin()> origin_;
+};
+
+}  // namespace muster

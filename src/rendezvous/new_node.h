@@ -1,0 +1,15 @@
+// The name of a node: address, process id and a number that no other node of the process has.
+#pragma once
+
+#include <string>
+
+#include "os/ports/surroundings.h"
+#include "rendezvous/core/node.h"
+
+namespace muster {
+
+/// Another node of the process each time. std::invalid_argument for an address that others could
+/// not read.
+Node NewNode(Surroundings& around, const std::string& addr);
+
+}  // namespace muster

@@ -1,0 +1,93 @@
+#include "rendezvous/option_readers.h"
+
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <stdexcept>
+
+#include "base/text.h"
+#include "base/trim.h"
+#include "rendezvous/core/rank_policy.h"
+
+namespace muster {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr double kSecondsMax = 100.0 * 365 * 24 * 3600;
+constexpr size_t kTextBytesMax = 1024;
+
+std::optional<double> ToNumber(const ConfigValue& value) {
+  if (const auto* number = std::get_if<int64_t>(&value)) return static_cast<double>(*number);
+  if (const auto* number = std::get_if<double>(&value)) return *number;
+  const auto* text = std::get_if<std::string>(&value);
+  if (text == nullptr) return std::nullopt;
+  const std::string_view digits = Trim(*text);
+  double number = 0;
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (failure != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+void TakeSeconds(const RendezvousParameters& parameters, std::string_view key,
+                 milliseconds& setting) {
+  const auto given = parameters.Get(key);
+  if (!given) return;
+  const std::optional<double> seconds = ToNumber(*given);
+  if (!seconds || !(*seconds >= 0 && *seconds <= kSecondsMax)) {
+    throw std::invalid_argument(Concat("Rendezvous option '", key,
+                                       "' is not a time. Allowed: seconds, also fractions, from 0 "
+                                       "to a hundred years."));
+  }
+  setting = milliseconds(std::llround(*seconds * 1000));
+}
+
+void TakeText(const RendezvousParameters& parameters, std::string_view key, std::string& setting) {
+  const auto given = parameters.Get(key);
+  if (!given) return;
+  if (const auto* text = std::get_if<std::string>(&*given)) {
+    setting = *text;
+  } else if (const auto* number = std::get_if<int64_t>(&*given)) {
+    setting = Concat(*number);
+  } else {
+    throw std::invalid_argument(Concat("Rendezvous option '", key, "' is not a text."));
+  }
+}
+
+void MustBe(bool right, std::string_view what, int64_t found, std::string_view allowed) {
+  if (right) return;
+  throw std::invalid_argument(
+      Concat("The rendezvous ", what, " is ", found, ". Allowed: ", allowed, "."));
+}
+
+void MustBePrintable(const std::string& text, std::string_view what) {
+  if (text.size() <= kTextBytesMax && Printable(text, text.size()) == text) return;
+  throw std::invalid_argument(Concat("the ", what, " '", Printable(text, 64),
+                                     "' must be printable UTF-8 of at most ",
+                                     HumanBytes(kTextBytesMax)));
+}
+
+void MustBeRunId(const std::string& run_id) {
+  if (run_id.empty()) {
+    throw std::invalid_argument(
+        "The run id of the rendezvous is empty. Allowed: any other text, the same on all nodes.");
+  }
+  MustBePrintable(run_id, "run id");
+}
+
+void MustBeRankPolicy(const std::string& word) {
+  if (ParseRankPolicy(word)) return;
+  throw std::invalid_argument(Concat("The rank policy '", Printable(word),
+                                     "' does not exist. Allowed: natural, text, stable, label."));
+}
+
+void MustBePossible(const RunSettings& settings, const std::string& run_id) {
+  const std::string why = settings.Impossible();
+  if (!why.empty())
+    throw std::invalid_argument(Concat("The rendezvous '", run_id, "': ", why, "."));
+}
+
+}  // namespace muster

@@ -1,0 +1,56 @@
+// Options of a rendezvous as handlers read them: std::invalid_argument says what is wrong.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "muster/rendezvous_parameters.h"
+#include "rendezvous/core/run_settings.h"
+
+namespace muster {
+
+/// Seconds, also fractions.
+void TakeSeconds(const RendezvousParameters& parameters, std::string_view key,
+                 std::chrono::milliseconds& setting);
+void TakeText(const RendezvousParameters& parameters, std::string_view key, std::string& setting);
+
+void MustBe(bool right, std::string_view what, int64_t found, std::string_view allowed);
+/// A run id, or a label.
+void MustBePrintable(const std::string& text, std::string_view what);
+/// A run id that there is.
+void MustBeRunId(const std::string& run_id);
+void MustBeRankPolicy(const std::string& word);
+
+/// What the nodes of "muster" and of "etcd" are told alike, and how long they are to wait.
+template <typename Options>
+void TakeRoundOptions(const RendezvousParameters& parameters, Options& options) {
+  options.run_id = parameters.run_id;
+  options.local_addr = parameters.local_addr;
+  options.min_nodes = parameters.min_nodes;
+  options.max_nodes = parameters.max_nodes;
+  TakeSeconds(parameters, "join_timeout", options.join_timeout);
+  TakeSeconds(parameters, "last_call_timeout", options.last_call);
+  TakeSeconds(parameters, "close_timeout", options.close_timeout);
+  TakeSeconds(parameters, "keep_alive_interval", options.keep_alive_interval);
+  TakeText(parameters, "rank_policy", options.rank_policy);
+  TakeText(parameters, "label", options.label);
+  options.keep_alive_max_attempt =
+      parameters.GetAsInt("keep_alive_max_attempt").value_or(options.keep_alive_max_attempt);
+}
+
+template <typename Options>
+void MustBeRoundOptions(const Options& options) {
+  MustBeRunId(options.run_id);
+  MustBePrintable(options.label, "label");
+  MustBe(options.join_timeout.count() > 0, "join_timeout in ms", options.join_timeout.count(),
+         "above 0");
+  MustBe(options.close_timeout.count() > 0, "close_timeout in ms", options.close_timeout.count(),
+         "above 0");
+  MustBeRankPolicy(options.rank_policy);
+}
+/// What nobody can have meant.
+void MustBePossible(const RunSettings& settings, const std::string& run_id);
+
+}  // namespace muster

@@ -1,0 +1,136 @@
+#include "rendezvous/session/session_hub.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "base/limits.h"
+
+namespace muster {
+
+namespace {
+// A server that did not get to look for so long did not hear what was said, either. Shorter stops
+// are part of a busy server's life, and must not make the dead look alive for ever.
+constexpr Duration kStoodStill = 250ms;
+
+SessionId IdOf(ClientId client) { return SessionId{static_cast<uint64_t>(client)}; }
+}  // namespace
+
+SessionHub::SessionHub(const CoordinatorOptions& options, size_t loops, Clock& clock,
+                       std::function<size_t(ClientId)> loop_of,
+                       std::function<void(size_t loop)> knock)
+    : clock_(clock),
+      loop_of_(std::move(loop_of)),
+      knock_(std::move(knock)),
+      ticked_at_(clock.Now().since_start),
+      coordinator_(options),
+      mailboxes_(loops) {}
+
+template <typename Work>
+Pushes SessionHub::Turn(size_t loop, const Work& work) {
+  Pushes mine;
+  Pushes decided;
+  std::vector<size_t> to_knock;
+  std::vector<ScopeChange> scopes;
+  {
+    const std::lock_guard lock(mutex_);
+    // Read here, not before: another loop's turn in between would be in the future.
+    work(clock_.Now(), decided);
+    mine.swap(mailboxes_[loop]);
+    for (Push& push : decided) {
+      const size_t its = loop_of_(static_cast<ClientId>(push.to));
+      if (its == loop) {
+        mine.push_back(std::move(push));
+        continue;
+      }
+      // A mailbox that already holds something has been knocked for.
+      if (mailboxes_[its].empty()) to_knock.push_back(its);
+      mailboxes_[its].push_back(std::move(push));
+    }
+    next_due_ = coordinator_.NextDue().since_start;
+    scopes = coordinator_.TakeScopeChanges();
+  }
+  for (const ScopeChange& change : scopes) keeper_(change);
+  for (const size_t its : to_knock) knock_(its);
+  return mine;
+}
+
+void SessionHub::Obey(Coordinator& coordinator, SessionId session,
+                      const wire::SessionRequest& request, Instant now, Pushes& out) {
+  using Kind = wire::SessionRequest::Kind;
+  const SessionKey key{.session = session,
+                       .token = request.token,
+                       .incarnation = request.incarnation,
+                       .round = request.round};
+  switch (request.kind) {
+    case Kind::kOpen:
+      return coordinator.Open(session, request.hello, now, out);
+    case Kind::kJoin:
+      return coordinator.Join(key, request.join_timeout, now, out);
+    case Kind::kLeave:
+      return coordinator.Leave(key, now, out);
+    case Kind::kClose:
+      return coordinator.Close(key, request.reason, now, out);
+    case Kind::kKeepAlive:
+      return coordinator.KeepAlive(key, now, out);
+    case Kind::kStatus:
+      return;
+  }
+}
+
+Pushes SessionHub::Handle(size_t loop, ClientId client, const wire::SessionRequest& request) {
+  return Turn(
+      loop, [&](Instant now, Pushes& out) { Obey(coordinator_, IdOf(client), request, now, out); });
+}
+
+Pushes SessionHub::Disconnect(size_t loop, ClientId client) {
+  return Turn(loop, [&](Instant now, Pushes&) { coordinator_.Disconnect(IdOf(client), now); });
+}
+
+Pushes SessionHub::Collect(size_t loop) {
+  return Turn(loop, [](Instant, Pushes&) {});
+}
+
+bool SessionHub::BeginTicking() {
+  if (ticks_.exchange(true)) return false;
+  ticked_at_ = clock_.Now().since_start;
+  return true;
+}
+
+Pushes SessionHub::Tick(size_t loop) {
+  const Duration looked_at = clock_.Now().since_start;
+  const Duration gap = looked_at - ticked_at_.exchange(looked_at);
+  if (gap <= kStoodStill && looked_at < next_due_.load()) return {};
+  return Turn(loop, [&](Instant now, Pushes& out) {
+    if (gap > kStoodStill) coordinator_.Excuse(gap, now);
+    coordinator_.Tick(now, out);
+  });
+}
+
+void SessionHub::Inspect(const std::function<void(const Coordinator&)>& look) {
+  const std::lock_guard lock(mutex_);
+  look(coordinator_);
+}
+
+SessionHub::StatusPage SessionHub::Status(const wire::SessionRequest& request) {
+  const std::lock_guard lock(mutex_);
+  const Instant now = clock_.Now();
+  StatusPage page;
+  if (!request.run_id.empty()) {
+    const size_t names = std::min<size_t>(request.names_max, kStatusNamesMax);
+    if (auto report = coordinator_.Report(request.run_id, names, now))
+      page.runs.push_back(std::move(*report));
+    return page;
+  }
+  page.runs = coordinator_.Reports(request.after, kStatusRunsMax + 1, now);
+  page.more = page.runs.size() > kStatusRunsMax;
+  if (page.more) page.runs.pop_back();
+  return page;
+}
+
+bool SessionHub::IsInUse(std::string_view run_id) {
+  const std::lock_guard lock(mutex_);
+  return coordinator_.IsInUse(run_id);
+}
+
+}  // namespace muster

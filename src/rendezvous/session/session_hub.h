@@ -1,0 +1,82 @@
+// One coordinator, shared by several loops.
+//
+// As with the store machine: a loop runs a request under the hub's lock, no system call. What is
+// decided for sessions of other loops goes into their mailboxes, and every loop empties its mailbox
+// whenever it holds the lock: a session hears everything in the order in which it was decided.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/spinning_mutex.h"
+#include "base/time.h"
+#include "os/ports/clock.h"
+#include "rendezvous/core/coordinator.h"
+#include "rendezvous/wire/session_codec.h"
+#include "store/core/client_id.h"
+
+namespace muster {
+
+/// How often somebody should call Tick(): far more often than anything that is waited for.
+inline constexpr Duration kSessionTick = 10ms;
+
+class SessionHub {
+ public:
+  /// `loop_of` tells where a client's connection lives; `knock(loop)` asks that loop to call
+  /// Collect() soon. It is called without the lock, from any loop's thread.
+  SessionHub(const CoordinatorOptions& options, size_t loops, Clock& clock,
+             std::function<size_t(ClientId)> loop_of, std::function<void(size_t loop)> knock);
+
+  /// Who keeps the keys of rounds: is told which scopes are in use, by any loop's thread, without
+  /// the lock. Before the first request.
+  void TellScopesTo(std::function<void(const ScopeChange&)> keeper) { keeper_ = std::move(keeper); }
+
+  // Each of these returns what is to be told now to sessions of the calling loop, in order.
+
+  /// Any request of a node but kStatus.
+  Pushes Handle(size_t loop, ClientId client, const wire::SessionRequest& request);
+  Pushes Disconnect(size_t loop, ClientId client);
+  Pushes Tick(size_t loop);  ///< After BeginTicking(), every kSessionTick.
+  Pushes Collect(size_t loop);
+
+  /// Whether the caller's loop is to tick: one of them does, for all.
+  bool BeginTicking();
+  /// Has Collect() called soon, on this loop.
+  void Knock(size_t loop) { knock_(loop); }
+
+  /// Shows the coordinator to `look`, between two turns.
+  void Inspect(const std::function<void(const Coordinator&)>& look);
+
+  /// How runs stand: one of them with its nodes, or (an empty id) those after `after`, without.
+  struct StatusPage {
+    std::vector<RunReport> runs{};
+    bool more = false;
+  };
+  StatusPage Status(const wire::SessionRequest& request);
+
+  /// Whether the coordinator has nodes of this run.
+  bool IsInUse(std::string_view run_id);
+
+ private:
+  template <typename Work>
+  Pushes Turn(size_t loop, const Work& work);
+  static void Obey(Coordinator& coordinator, SessionId session, const wire::SessionRequest& request,
+                   Instant now, Pushes& out);
+
+  Clock& clock_;
+  const std::function<size_t(ClientId)> loop_of_;
+  const std::function<void(size_t)> knock_;
+  std::function<void(const ScopeChange&)> keeper_;
+  std::atomic<Duration> next_due_{Duration::max()};
+  std::atomic<Duration> ticked_at_;
+  std::atomic<bool> ticks_ = false;
+  SpinningMutex mutex_;
+  Coordinator coordinator_;        // guarded by mutex_
+  std::vector<Pushes> mailboxes_;  // guarded by mutex_, one per loop
+};
+
+}  // namespace muster

@@ -1,0 +1,316 @@
+#include "rendezvous/session/session_link.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <variant>
+
+#include "base/assert.h"
+#include "base/planted.h"
+#include "base/probe.h"
+#include "base/text.h"
+
+namespace muster {
+
+namespace {
+
+using Said = wire::SessionRequest::Kind;
+
+constexpr Duration kFirstPause = 20ms;
+constexpr Duration kLongestPause = 1s;
+// A session that ended sooner than this may end so again and again.
+constexpr Duration kLasted = 1s;
+
+// Whole milliseconds, as it travels; a join without time would be refused before it is heard.
+Duration Rounded(Duration time) {
+  return std::max<Duration>(std::chrono::ceil<std::chrono::milliseconds>(time), 1ms);
+}
+
+// How long another node with our name may be ourselves, before we started anew.
+Duration ForgottenAfter(const RunSettings& settings) {
+  return settings.dead_after() + settings.grace + 1s;
+}
+
+}  // namespace
+
+SessionLink::SessionLink(Loop& loop, Connector& connector, SessionLinkOptions options,
+                         RendezvousLinkOwner& owner)
+    : loop_(loop), connector_(connector), options_(std::move(options)), owner_(owner) {}
+
+SessionLink::~SessionLink() { MUSTER_ASSERT(loop_.IsCurrent()); }
+
+void SessionLink::Start() {
+  MUSTER_ASSERT(step_ == Step::kIdle);
+  Connect();
+}
+
+// ----------------------------------------------------------------------------------------------
+// the connection
+
+void SessionLink::Connect() {
+  step_ = Step::kConnecting;
+  attempt_ = connector_.Connect(
+      options_.server,
+      {.patience = options_.attempt_max, .unanswered_max = options_.hello.settings.dead_after()},
+      [this](Result<StreamPtr> stream) { OnConnected(std::move(stream)); });
+}
+
+void SessionLink::OnConnected(Result<StreamPtr> stream) {
+  attempt_.reset();
+  if (!stream) return GiveUp(stream.error().message);
+  stream_ = std::move(*stream);
+  stream_->Start(*this);
+  timer_ = loop_.Every(options_.attempt_max,
+                       [this] { GiveUp("it accepts connections, but does not answer"); });
+  Greet();
+}
+
+void SessionLink::Disconnect() {
+  attempt_.reset();
+  timer_.reset();
+  stream_.reset();
+  input_.clear();
+  report_.reset();
+}
+
+void SessionLink::GiveUp(const std::string& why) {
+  const bool was_open = step_ == Step::kOpen;
+  const bool lasted = was_open && loop_.Now() - opened_at_ >= kLasted;
+  Disconnect();
+  step_ = Step::kResting;
+  if (!was_open) ask_first_ = true;
+  if (lasted) {
+    backoff_.reset();
+    Connect();  // at once: the grace for coming back is short
+  } else {
+    if (!backoff_) backoff_.emplace(kFirstPause, kLongestPause, options_.seed);
+    timer_ = loop_.Every(backoff_->Next(), [this] {
+      timer_.reset();
+      Connect();
+    });
+  }
+  owner_.OnTrouble(why);
+}
+
+void SessionLink::Stop() {
+  Disconnect();
+  step_ = Step::kStopped;
+}
+
+void SessionLink::OnClosed(const std::string& why) {
+  GiveUp(why.empty() ? "the server has closed the connection" : why);
+}
+
+void SessionLink::OnBytes(std::string_view bytes) {
+  bytes_ += bytes.size();
+  const bool whole = input_.empty();
+  if (!whole) {
+    input_ += bytes;
+    bytes = input_;
+  }
+  const Result<size_t> done = Consume(bytes);
+  if (!stream_) return;  // what was said has ended this connection
+  if (!done) return GiveUp(done.error().message);
+  if (whole) {
+    input_.assign(bytes.substr(*done));
+  } else {
+    input_.erase(0, *done);
+  }
+}
+
+// ----------------------------------------------------------------------------------------------
+// what we say
+
+void SessionLink::Greet() {
+  const std::string bytes = wire::SessionGreeting(ask_first_);
+  step_ = Step::kAsking;
+  stream_->Write(bytes);
+  bytes_ += bytes.size();
+  ++messages_;
+  if (!ask_first_) Introduce();
+}
+
+void SessionLink::Introduce() {
+  step_ = Step::kOpening;
+  Say({.kind = Said::kOpen, .token = token_, .hello = options_.hello});
+}
+
+void SessionLink::Say(wire::SessionRequest request) {
+  request.incarnation = request.kind == Said::kOpen ? 0 : incarnation_;
+  request.round = round_;
+  std::string frame;
+  wire::AppendSessionFrame(frame, request);
+  stream_->Write(frame);
+  bytes_ += frame.size();
+  ++messages_;
+}
+
+void SessionLink::SayJoin() {
+  Say({.kind = Said::kJoin, .token = token_, .join_timeout = Rounded(join_->until - loop_.Now())});
+}
+
+void SessionLink::Join(Duration timeout) {
+  join_ = Wish{timeout, loop_.Now() + timeout};
+  if (is_open()) SayJoin();
+  if (step_ == Step::kStopped && !plain_) {
+    refused_since_.reset();
+    Connect();
+  }
+}
+
+void SessionLink::Leave() {
+  join_.reset();
+  leave_ = true;
+  if (is_open()) Say({.kind = Said::kLeave, .token = token_});
+}
+
+void SessionLink::Abandon() {
+  MUSTER_PROBE("a join was given up without an answer");
+  join_.reset();
+  leave_ = true;
+  if (is_open()) GiveUp("it did not answer in time");
+}
+
+void SessionLink::Close(std::string reason) {
+  close_ = std::move(reason);
+  if (is_open()) Say({.kind = Said::kClose, .token = token_, .reason = *close_});
+}
+
+void SessionLink::AskHowItStands(uint32_t names_max) {
+  if (!is_open()) return;
+  Say({.kind = Said::kStatus,
+       .token = token_,
+       .run_id = options_.hello.run_id,
+       .names_max = names_max});
+}
+
+// ----------------------------------------------------------------------------------------------
+// what we hear
+
+Result<size_t> SessionLink::Consume(std::string_view bytes) {
+  size_t done = 0;
+  while (stream_ && done < bytes.size()) {
+    if (step_ == Step::kAsking) {
+      ++messages_;
+      if (bytes[done++] != wire::kSessionsSpoken) {
+        Stop();
+        plain_ = true;
+        owner_.OnPlainServer();
+        return done;
+      }
+      Introduce();
+      continue;
+    }
+    MUSTER_TRY(const size_t size, wire::SessionFrameSize(bytes.substr(done)));
+    if (size == 0 || bytes.size() - done < size) break;
+    MUSTER_TRY(auto reply, wire::ReadSessionReply(bytes.substr(done, size)));
+    done += size;
+    ++messages_;
+    if (const auto* push = std::get_if<Push>(&reply)) {
+      Heed(*push);
+    } else {
+      Heed(std::move(std::get<wire::StatusPart>(reply)));
+    }
+  }
+  return done;
+}
+
+void SessionLink::Heed(const Push& push) {
+  using Kind = Push::Kind;
+  if (push.kind == Kind::kOpened) return Opened(push);
+  if (push.kind == Kind::kRefused) return Refused(push);
+  if (push.token != token_ || push.incarnation != incarnation_) return;  // of another time
+  switch (push.kind) {
+    case Kind::kComplete:
+      if (push.generation == generation_ && push.round <= round_ &&
+          !Planted(Bug::kStalePushAccepted)) {
+        MUSTER_PROBE("a node was told again of a round that it knew");
+        return;  // said again after a break; its owner has heard it, or had given up
+      }
+      round_ = push.round;
+      generation_ = push.generation;
+      if (!join_) MUSTER_PROBE("a place came too late, and was given back");
+      if (!join_) return Say({.kind = Said::kLeave, .token = token_});  // it came too late
+      join_.reset();
+      leave_ = false;  // that was about what came before
+      break;
+    case Kind::kTimedOut:
+      join_.reset();
+      break;
+    case Kind::kClosed:
+      join_.reset();
+      close_.reset();
+      break;
+    case Kind::kSpare:
+      if (join_) join_->until = Instant::Never();  // a spare waits without limit
+      break;
+    case Kind::kAdmitted:
+    case Kind::kWaiting:
+      if (join_ && join_->until == Instant::Never()) join_->until = loop_.Now() + join_->timeout;
+      break;
+    case Kind::kLeft:
+      leave_ = false;
+      break;
+    case Kind::kEnded:
+      token_ = 0;  // the connection ends, too, and with the next one all begins anew
+      break;
+    default:
+      break;
+  }
+  owner_.OnPush(push);
+}
+
+void SessionLink::Opened(const Push& push) {
+  if (push.version < wire::kSessionVersionOldest || push.version > wire::kSessionVersion) {
+    return GiveUp(Concat("it wants to speak version ", push.version,
+                         " of the session protocol, which was not offered"));
+  }
+  token_ = push.token;
+  incarnation_ = push.incarnation;
+  options_.hello.node.addr = push.addr;  // and stays, whichever way the next connection comes
+  step_ = Step::kOpen;
+  opened_at_ = loop_.Now();
+  ask_first_ = false;
+  refused_since_.reset();
+  timer_ = loop_.Every(options_.hello.settings.keep_alive_interval,
+                       [this] { Say({.kind = Said::kKeepAlive, .token = token_}); });
+  if (join_ && join_->until == Instant::Never()) join_->until = loop_.Now() + join_->timeout;
+  if (leave_ && push.resumed) MUSTER_PROBE("a node left with its next connection");
+  if (leave_ && push.resumed) Say({.kind = Said::kLeave, .token = token_});
+  leave_ = leave_ && push.resumed;
+  if (join_) SayJoin();  // maybe for the second time: that changes nothing
+  if (close_) MUSTER_PROBE("a node closed with its next connection");
+  if (close_) Say({.kind = Said::kClose, .token = token_, .reason = *close_});
+  owner_.OnPush(push);
+}
+
+void SessionLink::Refused(const Push& push) {
+  if (step_ == Step::kOpen) {
+    leave_ = false;  // there was nothing to be left
+    return owner_.OnPush(push);
+  }
+  const Instant now = loop_.Now();
+  if (!refused_since_) refused_since_ = now;
+  const bool passes = push.refusal == Push::Refusal::kLimit ||
+                      (push.refusal == Push::Refusal::kIdentity &&
+                       now - *refused_since_ < ForgottenAfter(options_.hello.settings));
+  if (passes) return GiveUp(push.why);
+  Stop();
+  owner_.OnPush(push);
+}
+
+void SessionLink::Heed(wire::StatusPart part) {
+  using Kind = wire::StatusPart::Kind;
+  switch (part.kind) {
+    case Kind::kRun:
+      report_ = std::move(part.run);
+      return;
+    case Kind::kMember:
+      if (report_) report_->members.push_back(std::move(part.member));
+      return;
+    case Kind::kDone:
+      return owner_.OnReport(std::exchange(report_, std::nullopt));
+  }
+}
+
+}  // namespace muster

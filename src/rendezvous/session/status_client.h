@@ -1,0 +1,38 @@
+// Asks a server how its runs stand. Blocks, within its deadlines.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/endpoint.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "os/ports/dialer.h"
+#include "rendezvous/core/run_report.h"
+
+namespace muster {
+
+class StatusClient {
+ public:
+  /// kUnavailable, kTimeout: nobody there. kProtocol: a server without a coordinator.
+  static Result<StatusClient> Connect(Dialer& dialer, const Endpoint& server, Instant deadline);
+
+  /// One run with its nodes, or nothing if there is no such run; an empty id: all, without them.
+  Result<std::vector<RunReport>> Ask(const std::string& run_id, Instant deadline);
+
+ private:
+  explicit StatusClient(std::unique_ptr<BlockingStream> stream) : stream_(std::move(stream)) {}
+  /// Of the runs after the last one that is there; whether there are others.
+  Result<bool> AskForMore(const std::string& run_id, std::vector<RunReport>& runs,
+                          Instant deadline);
+  /// The bytes of the next message.
+  Result<std::string> NextFrame(Instant deadline);
+  Status ReceiveMore(Instant deadline);
+
+  std::unique_ptr<BlockingStream> stream_;
+  std::string input_;
+};
+
+}  // namespace muster

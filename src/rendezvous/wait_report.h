@@ -1,0 +1,18 @@
+// From what the driver saw to what a person reads.
+#pragma once
+
+#include <optional>
+
+#include "muster/rendezvous_handler.h"
+#include "rendezvous/core/run_report.h"
+#include "rendezvous/document/rendezvous_driver.h"
+
+namespace muster {
+
+WaitReport ReportOn(const WaitSnapshot& snapshot, const Node& self, const RendezvousRules& rules,
+                    Instant now);
+
+/// `self`: through whose eyes, if it is a node of the run.
+WaitReport ReportOn(const RunReport& run, const std::optional<Node>& self = std::nullopt);
+
+}  // namespace muster

@@ -1,0 +1,29 @@
+// Appends to a pickle: opcodes with their operands, and copies of values that were read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "rendezvous/wire/pickle_tree.h"
+
+namespace muster::wire {
+
+inline void AppendOp(std::string& out, PickleOp op) { out += static_cast<char>(op); }
+
+/// UTF-8; less than 4 GiB.
+void AppendText(std::string& out, std::string_view text);
+
+/// In the shortest form, as Python writes it.
+void AppendNumber(std::string& out, int64_t number);
+
+/// Appends opcodes that make the same value again, wherever they are put: without the memo, so that
+/// what was shared is written again at each place. Since few bytes can thus stand for endlessly
+/// many, `budget` says how many may still be appended, and counts down. Numbers and texts keep the
+/// very form they came in. kProtocol: the budget is spent, or the value is nested too deep (or in
+/// itself).
+Status AppendCopy(std::string& out, const PickleTree& tree, PickleId id, size_t& budget);
+
+}  // namespace muster::wire

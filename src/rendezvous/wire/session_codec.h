@@ -1,0 +1,82 @@
+// The messages of a session between a node and the coordinator, as bytes. docs/protocol.md has them
+// in words and in hex.
+//
+// Both ways: the opcode, a u32 size, and so many bytes of body. A body starts with its kind;
+// integers are little-endian, texts a u16 size and UTF-8 bytes. A message that is longer, shorter
+// or otherwise than its kind is refused.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+#include "rendezvous/core/coordinator.h"
+
+namespace muster::wire {
+
+/// Far above PyTorch's, which end a connection at the first opcode that they do not know.
+inline constexpr uint8_t kSessionOpcode = 0xA0;
+using muster::kSessionVersion;
+using muster::kSessionVersionOldest;
+/// A key that no client can make (theirs start with '/'). Every muster server has it, whatever
+/// versions it speaks; its last word is that of the first one, and stays.
+inline constexpr std::string_view kSessionKey = "muster/session/1";
+/// What a server answers to the greeting that asks for sessions, if it has them.
+inline constexpr char kSessionsSpoken = 0;
+/// Larger frames are not read: a label and an address of a KiB each, and room for what is to come.
+inline constexpr uint32_t kSessionFrameBytesMax = 16 * 1024;
+
+/// What a node says, or whoever asks how things stand.
+struct SessionRequest {
+  enum class Kind : uint8_t { kOpen, kJoin, kLeave, kClose, kKeepAlive, kStatus };
+
+  Kind kind = Kind::kKeepAlive;
+  uint64_t token = 0;                 ///< Of the session; kOpen: of the one to be taken up again.
+  uint32_t incarnation = 0;           ///< Of the session; kOpen: 0.
+  int64_t round = -1;                 ///< The last one that the node was in; -1: none.
+  uint8_t version = kSessionVersion;  ///< kOpen: the highest that the node speaks,
+  uint8_t version_oldest = kSessionVersionOldest;  ///< and the lowest.
+  Hello hello{};            ///< kOpen; empty where there is no version in common.
+  Duration join_timeout{};  ///< kJoin; whole milliseconds.
+  std::string reason{};     ///< kClose.
+  std::string run_id{};     ///< kStatus; empty: all runs, without their nodes,
+  std::string after{};      ///< from the one after this on: an answer has a limited number.
+  uint32_t names_max = 0;   ///< kStatus: nodes to be named, of each role.
+
+  /// kOpen: whether node and server can understand each other.
+  bool IsUnderstood() const {
+    return version >= kSessionVersionOldest && version_oldest <= kSessionVersion;
+  }
+};
+
+/// Part of the answer to kStatus: for each run its head, then its members, then kDone.
+struct StatusPart {
+  enum class Kind : uint8_t { kRun = 64, kMember = 65, kDone = 66 };
+
+  Kind kind = Kind::kDone;
+  RunReport run{};        ///< kRun; without members.
+  MemberReport member{};  ///< kMember.
+  bool more = false;      ///< kDone: of runs that follow, ask again.
+};
+
+/// What a connection starts with: VALIDATE, and if `ask`, a CHECK for the key above.
+std::string SessionGreeting(bool ask);
+
+void AppendSessionFrame(std::string& out, const SessionRequest& request);
+void AppendSessionFrame(std::string& out, const Push& push);
+/// All parts of the answer. `more`: runs follow that are not in it.
+void AppendStatus(std::string& out, const std::vector<RunReport>& runs, bool more);
+
+/// The size of the frame that `bytes` begin with; 0 while that cannot be known; kProtocol for what
+/// is no frame.
+Result<size_t> SessionFrameSize(std::string_view bytes);
+
+/// Of one whole frame. kProtocol, saying what is wrong.
+Result<SessionRequest> ReadSessionRequest(std::string_view frame);
+/// What a server says.
+Result<std::variant<Push, StatusPart>> ReadSessionReply(std::string_view frame);
+
+}  // namespace muster::wire

@@ -1,0 +1,240 @@
+#include "muster/store_server.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "base/limits.h"
+#include "base/siphash.h"
+#include "base/text.h"
+#include "os/posix/entropy.h"
+#include "os/posix/memory.h"
+#include "os/posix/posix_clock.h"
+#include "os/uv/uv_listener.h"
+#include "os/uv/uv_loop.h"
+#include "rendezvous/session/session_hub.h"
+#include "rendezvous/wire/session_codec.h"
+#include "server/store_hub.h"
+#include "server/store_service.h"
+#include "store/throw.h"
+
+namespace muster {
+
+namespace {
+
+LogSink ToSink(const StoreServerOptions& options) {
+  if (!options.log) return nullptr;
+  return [log = options.log](LogLevel level, std::string_view line) {
+    log(level >= LogLevel::kWarning, line);
+  };
+}
+
+StoreServiceOptions ServiceOptions(const StoreServerOptions& options) {
+  return {.request = {.key_bytes_max = options.key_bytes_max,
+                      .value_bytes_max = options.value_bytes_max,
+                      .keys_max = options.keys_per_request_max,
+                      .request_bytes_max = options.request_bytes_max},
+          .queued_reply_bytes_max = options.queued_reply_bytes_max,
+          .handshake_max = options.handshake_max,
+          .stall_max = options.stall_max};
+}
+
+ListeningSocket BindOrThrow(const StoreServerOptions& options) {
+  Result<ListeningSocket> socket = options.listen_fd >= 0
+                                       ? ListeningSocket::Adopt(options.listen_fd, options.port)
+                                       : ListeningSocket::Bind(options.host, options.port);
+  if (socket) return std::move(*socket);
+  if (socket.error().code == Code::kInvalid) throw StoreError(socket.error().message);
+  throw NetworkError(Concat(
+      "The server socket has failed to listen on any local network address. port: ", options.port,
+      ": ", socket.error().message));
+}
+
+uint64_t StoreBytesMax(const StoreServerOptions& options) {
+  return options.store_bytes_max > 0 ? options.store_bytes_max
+                                     : std::max(UsableMemory() / 4, kStoreBytesLeast);
+}
+
+CoordinatorOptions CoordinatorOptionsOf(const StoreServerOptions& options) {
+  return {.runs_max = options.runs_max,
+          .nodes_per_run_max = options.nodes_per_run_max,
+          .bytes_max = std::max(StoreBytesMax(options) / 8, kSessionBytesLeast),
+          .ended_kept = options.run_kept_max,
+          .entropy = RandomFromKernel,
+          .has_store = true};
+}
+
+/// Whether they are those of a node, which asks for sessions or opens one, or of another client.
+Opening JudgeBytes(std::string_view bytes) {
+  const std::string asks = wire::SessionGreeting(true);
+  const std::string opens = wire::SessionGreeting(false) + static_cast<char>(wire::kSessionOpcode);
+  if (bytes.starts_with(asks) || bytes.starts_with(opens)) return Opening::kSession;
+  if (asks.starts_with(bytes) || opens.starts_with(bytes)) return Opening::kIncomplete;
+  return bytes.starts_with(wire::SessionGreeting(false)) ? Opening::kRequest : Opening::kOther;
+}
+
+/// Of this process: nobody outside can know which keys collide.
+SipKey MakeSecret() { return {RandomFromKernel(), RandomFromKernel()}; }
+
+size_t ThreadCount(const StoreServerOptions& options) {
+  if (options.threads > 0) return static_cast<size_t>(options.threads);
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+}  // namespace
+
+void StoreServerOptions::Validate() const {
+  const auto positive = [](uint64_t value, std::string_view name, uint64_t most) {
+    if (value == 0 || value > most) {
+      throw std::invalid_argument(
+          Concat("StoreServerOptions::", name, " is ", value, ", allowed: 1 to ", most));
+    }
+  };
+  constexpr uint64_t kFrame = 4ull << 30;  // a write of libuv's is counted in 32 bits
+  positive(key_bytes_max, "key_bytes_max", kFrame - 1);
+  positive(value_bytes_max, "value_bytes_max", kFrame - 1);
+  positive(keys_per_request_max, "keys_per_request_max", kFrame - 1);
+  positive(request_bytes_max, "request_bytes_max", 64 * kFrame);
+  positive(reply_bytes_max, "reply_bytes_max", kFrame / 2);
+  positive(queued_reply_bytes_max, "queued_reply_bytes_max", kFrame / 4);
+  if (store_bytes_max != 0 && store_bytes_max < kStoreBytesLeast) {
+    throw std::invalid_argument(Concat("StoreServerOptions::store_bytes_max is ", store_bytes_max,
+                                       ", allowed: 0 (a quarter of the memory) or at least ",
+                                       kStoreBytesLeast));
+  }
+  positive(static_cast<uint64_t>(std::max<int64_t>(0, handshake_max.count())), "handshake_max",
+           kFrame);
+  positive(static_cast<uint64_t>(std::max<int64_t>(0, stall_max.count())), "stall_max", kFrame);
+  positive(runs_max, "runs_max", kFrame);
+  positive(nodes_per_run_max, "nodes_per_run_max", kFrame);
+  positive(static_cast<uint64_t>(std::max<int64_t>(0, run_kept_max.count())), "run_kept_max",
+           kFrame);
+  if (threads < 0 || threads > 1024) {
+    throw std::invalid_argument(
+        Concat("StoreServerOptions::threads is ", threads, ", allowed: 0 (one per core) to 1024"));
+  }
+}
+
+struct StoreServer::Impl {
+  Impl(const StoreServerOptions& options, ListeningSocket socket)
+      : port(socket.port()),
+        address(socket.address()),
+        hub({.reply_bytes_max = options.reply_bytes_max,
+             .reserved_key = wire::kSessionKey,
+             .hash_secret = MakeSecret()},
+            StoreBytesMax(options), ThreadCount(options),
+            [this](size_t loop) { Knock(loop, &StoreService::Collect); }),
+        sessions(CoordinatorOptionsOf(options), ThreadCount(options), clock, &StoreHub::LoopOf,
+                 [this](size_t loop) { Knock(loop, &StoreService::CollectPushes); }) {
+    KeepScopes(sessions, hub);
+    const size_t count = ThreadCount(options);
+    services.resize(count);
+    for (size_t i = 0; i < count; ++i) threads.push_back(ValueOrThrow(UvThread::Open()));
+    for (size_t i = 0; i < count; ++i) {
+      threads[i]->RunAndWait([&] {
+        services[i] = std::make_unique<StoreService>(threads[i]->loop(), hub, sessions, i,
+                                                     ServiceOptions(options), ToSink(options));
+      });
+    }
+    threads[0]->RunAndWait([&] {
+      refill = threads[0]->loop().Every(1s, [this, log = ToSink(options)] {
+        if (reserve.Refill() && log) {
+          log(LogLevel::kError,
+              Concat("out of memory with ", HumanBytes(hub.account().used()),
+                     " of clients: the limit of all of it (store_bytes_max) is lowered to ",
+                     HumanBytes(hub.account().limit())));
+        }
+      });
+      listener = std::make_unique<UvListener>(threads[0]->loop(), std::move(socket), &JudgeBytes,
+                                              ToSink(options), options.descriptor_reserve);
+      listener->Start([this](Listener::OpenSocket open) { HandOut(std::move(open)); },
+                      [this](const PeerGroup& from, size_t connections, bool only_unused) {
+                        MakeRoom(next_loop % threads.size(), threads.size(), from, connections,
+                                 only_unused);
+                      });
+    });
+  }
+
+  ~Impl() {
+    threads[0]->RunAndWait([&] {
+      listener.reset();
+      refill.reset();
+    });
+    for (size_t i = 0; i < threads.size(); ++i) {
+      threads[i]->RunAndWait([&] { services[i].reset(); });
+    }
+    threads.clear();
+  }
+
+  // New connections go round: all loops serve about as many.
+  void HandOut(Listener::OpenSocket open) {
+    const size_t loop = next_loop++ % threads.size();
+    threads[loop]->loop().Post([this, loop, open = std::move(open)] {
+      if (!services[loop]) return;
+      try {
+        StreamPtr stream = open(threads[loop]->loop());
+        if (stream) services[loop]->Adopt(std::move(stream));
+      } catch (const std::bad_alloc&) {
+        // There is no memory for another one: it is closed, and those that are served stay.
+      }
+    });
+  }
+
+  // Of one loop's connections, as far as there are any; then of the next one's.
+  void MakeRoom(size_t loop, size_t loops_left, PeerGroup from, size_t wanted, bool only_unused) {
+    if (wanted == 0 || loops_left == 0) return;
+    threads[loop]->loop().Post([this, loop, loops_left, from, wanted, only_unused] {
+      if (!services[loop]) return;
+      const size_t closed = services[loop]->CloseLeastUsed(from, wanted, only_unused);
+      MakeRoom((loop + 1) % threads.size(), loops_left - 1, from, wanted - closed, only_unused);
+    });
+  }
+
+  void Knock(size_t loop, void (StoreService::*collect)()) {
+    threads[loop]->loop().Post([this, loop, collect] {
+      if (services[loop]) (*services[loop].*collect)();
+    });
+  }
+
+  const uint16_t port;
+  const std::string address;
+  PosixClock clock;
+  StoreHub hub;
+  MemoryReserve reserve{hub.account()};
+  SessionHub sessions;
+  std::vector<std::unique_ptr<StoreService>> services;  // each touched by its own loop only
+  std::vector<std::unique_ptr<UvThread>> threads;
+  std::unique_ptr<Timer> refill;
+  std::unique_ptr<UvListener> listener;
+  size_t next_loop = 0;  // the listener's loop only
+};
+
+StoreServer::StoreServer(const StoreServerOptions& options) {
+  options.Validate();
+  impl_ = std::make_unique<Impl>(options, BindOrThrow(options));
+}
+
+StoreServer::~StoreServer() = default;
+
+std::shared_ptr<StoreServer> StoreServer::Shared(const StoreServerOptions& options) {
+  // A table for the process is what "multi-tenant" means to PyTorch's users; it holds nothing
+  // alive.
+  static std::mutex mutex;
+  static std::map<uint16_t, std::weak_ptr<StoreServer>> servers;
+  const std::lock_guard lock(mutex);
+  if (options.port != 0) {
+    if (auto running = servers[options.port].lock()) return running;
+  }
+  auto server = std::make_shared<StoreServer>(options);
+  servers[server->port()] = server;
+  return server;
+}
+
+uint16_t StoreServer::port() const { return impl_->port; }
+std::string StoreServer::address() const { return impl_->address; }
+
+}  // namespace muster

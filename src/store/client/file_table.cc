@@ -1,0 +1,235 @@
+#include "store/client/file_table.h"
+
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/limits.h"
+#include "base/text.h"
+
+namespace muster {
+
+namespace {
+
+// User keys carry a '/', so that they can never be mistaken for these or for a deletion.
+constexpr std::string_view kUsers = "refcount/";
+constexpr std::string_view kLeft = "cleanup/";
+constexpr std::string_view kDeletion = "-";
+// The longest key that a cut record is believed to have. Text taken for a length is at least 150
+// million, in UTF-16 some 2 million.
+constexpr uint32_t kCutKeyBytesMax = 1024 * 1024;
+
+std::string FileKey(std::string_view key) { return Concat('/', key); }
+
+void AppendRecord(std::string& out, std::string_view key, std::string_view value) {
+  AppendInt<uint32_t>(out, static_cast<uint32_t>(key.size()));
+  out += key;
+  AppendInt<uint32_t>(out, static_cast<uint32_t>(value.size()));
+  out += value;
+}
+
+// Takes one length-prefixed field off the front; nullopt if it is not all there.
+std::optional<std::string_view> TakeField(std::string_view& bytes) {
+  if (bytes.size() < 4) return std::nullopt;
+  const auto size = LoadInt<uint32_t>(bytes.data());
+  if (bytes.size() - 4 < size) return std::nullopt;
+  const std::string_view field = bytes.substr(4, size);
+  bytes.remove_prefix(4 + size);
+  return field;
+}
+
+bool IsRecordKey(std::string_view key) {
+  return key.starts_with('/') || key.starts_with("-/") || key == kUsers || key == kLeft;
+}
+
+// Whether `bytes`, too few for a record, can be the beginning of one. What follows whole records
+// may be cut anywhere; a file that holds nothing else must show that it is a FileStore's, or we
+// would cut off somebody's letter. Its first record counts the users, so that is no loss.
+bool CanBeCutRecord(std::string_view bytes, bool is_first) {
+  std::string users_size;
+  AppendInt<uint32_t>(users_size, static_cast<uint32_t>(kUsers.size()));
+  if (bytes.size() <= 4 && is_first) return users_size.starts_with(bytes);
+  if (bytes.size() < 4) return true;
+  const auto size = LoadInt<uint32_t>(bytes.data());
+  bytes.remove_prefix(4);
+  if (bytes.size() >= size) return IsRecordKey(bytes.substr(0, size));
+  if (size > kCutKeyBytesMax) return false;
+  // The whole key would be longer than what is there of it.
+  const auto can_become = [&](std::string_view key) {
+    return key.size() == size && key.starts_with(bytes);
+  };
+  return bytes.starts_with('/') || bytes.starts_with("-/") || can_become(kUsers) ||
+         can_become(kLeft) || bytes.empty() || (bytes == kDeletion && size >= 2);
+}
+
+}  // namespace
+
+Result<FileTable::Open> FileTable::OpenFresh(SharedFiles::Lock lock, SharedFiles::Missing missing,
+                                             Instant deadline) {
+  MUSTER_TRY(Open file, files_.Open(path_, lock, missing, deadline));
+  MUSTER_CHECK_OK(Replay(*file, lock));
+  return file;
+}
+
+Status FileTable::Replay(LockedFile& file, SharedFiles::Lock lock) {
+  MUSTER_TRY(const uint64_t size, file.Size());
+  if (file.identity() != identity_ || size < replayed_) {  // another file has taken the name
+    entries_.clear();
+    replayed_ = 0;
+    identity_ = file.identity();
+  }
+  if (size == replayed_) return Ok();
+  MUSTER_TRY(const std::string bytes, file.ReadFrom(replayed_));
+  std::string_view rest = bytes;
+  while (!rest.empty()) {
+    const uint64_t start = replayed_;
+    const std::string_view record = rest;
+    const auto key = TakeField(rest);
+    const auto value = key ? TakeField(rest) : std::nullopt;
+    if (value ? !IsRecordKey(*key) : !CanBeCutRecord(record, start == 0)) {
+      return Error{Code::kProtocol, Concat(path_, " is not a FileStore file: at byte ", start,
+                                           " stands '", Printable(record, 40), "'")};
+    }
+    if (!value) {
+      // We hold the lock, so nobody is writing: a writer died here. The next one starts over where
+      // it began.
+      if (lock == SharedFiles::Lock::kExclusive) return file.Truncate(start);
+      return Ok();
+    }
+    if (key->starts_with(kDeletion)) {
+      entries_.erase(std::string(key->substr(1)));
+    } else {
+      entries_.insert_or_assign(std::string(*key), std::string(*value));
+    }
+    replayed_ += record.size() - rest.size();
+  }
+  return Ok();
+}
+
+Status FileTable::Write(LockedFile& file, const std::string& key, std::string_view value) {
+  constexpr uint64_t kFieldMax = UINT32_MAX;
+  if (key.size() > kFieldMax || value.size() > kFieldMax) {
+    return Error{Code::kInvalid,
+                 Concat(path_, ": a key or value of over 4 GiB cannot be stored in a file")};
+  }
+  std::string record;
+  AppendRecord(record, key, value);
+  MUSTER_CHECK_OK(file.Append(record));
+  replayed_ += record.size();
+  entries_.insert_or_assign(key, std::string(value));
+  return Ok();
+}
+
+Result<int64_t> FileTable::AddRaw(LockedFile& file, const std::string& key, int64_t delta) {
+  int64_t current = 0;
+  if (const auto entry = entries_.find(key); entry != entries_.end() && !entry->second.empty()) {
+    MUSTER_TRY(current, ParseCounter(entry->second));
+  }
+  const auto sum =
+      static_cast<int64_t>(static_cast<uint64_t>(current) + static_cast<uint64_t>(delta));
+  MUSTER_CHECK_OK(Write(file, key, Concat(sum)));
+  return sum;
+}
+
+Status FileTable::Enter(Instant deadline) {
+  MUSTER_TRY(const Open file,
+             OpenFresh(SharedFiles::Lock::kExclusive, SharedFiles::Missing::kCreate, deadline));
+  MUSTER_CHECK_OK(AddRaw(*file, std::string(kUsers), 1));
+  return Ok();
+}
+
+Status FileTable::Leave(int world_size, Instant deadline) {
+  Result<Open> file =
+      OpenFresh(SharedFiles::Lock::kExclusive, SharedFiles::Missing::kFail, deadline);
+  if (!file) return file.error().code == Code::kNotFound ? Ok() : Status(file.error());
+  MUSTER_TRY(const int64_t left, AddRaw(**file, std::string(kLeft), 1));
+  MUSTER_TRY(const int64_t users, AddRaw(**file, std::string(kUsers), -1));
+  if (users == 0 && world_size >= 0 && left >= world_size) files_.Remove(path_);
+  return Ok();
+}
+
+Status FileTable::Set(std::string_view key, std::string_view value, Instant deadline) {
+  MUSTER_TRY(const Open file,
+             OpenFresh(SharedFiles::Lock::kExclusive, SharedFiles::Missing::kCreate, deadline));
+  return Write(*file, FileKey(key), value);
+}
+
+Result<int64_t> FileTable::Add(std::string_view key, int64_t delta, Instant deadline) {
+  MUSTER_TRY(const Open file,
+             OpenFresh(SharedFiles::Lock::kExclusive, SharedFiles::Missing::kCreate, deadline));
+  return AddRaw(*file, FileKey(key), delta);
+}
+
+Result<std::string> FileTable::CompareSet(std::string_view key, std::string_view expected,
+                                          std::string_view desired, Instant deadline) {
+  MUSTER_TRY(const Open file,
+             OpenFresh(SharedFiles::Lock::kExclusive, SharedFiles::Missing::kCreate, deadline));
+  const std::string file_key = FileKey(key);
+  const auto entry = entries_.find(file_key);
+  if (entry == entries_.end() && !expected.empty()) return std::string(expected);
+  if (entry != entries_.end() && entry->second != expected) return entry->second;
+  MUSTER_CHECK_OK(Write(*file, file_key, desired));
+  return std::string(desired);
+}
+
+Status FileTable::Append(std::string_view key, std::string_view suffix, Instant deadline) {
+  MUSTER_TRY(const Open file,
+             OpenFresh(SharedFiles::Lock::kExclusive, SharedFiles::Missing::kCreate, deadline));
+  const std::string file_key = FileKey(key);
+  const auto entry = entries_.find(file_key);
+  return Write(*file, file_key,
+               Concat(entry == entries_.end() ? std::string() : entry->second, suffix));
+}
+
+Status FileTable::Delete(std::string_view key, Instant deadline) {
+  MUSTER_TRY(const Open file,
+             OpenFresh(SharedFiles::Lock::kExclusive, SharedFiles::Missing::kFail, deadline));
+  const std::string file_key = FileKey(key);
+  std::string record;
+  AppendRecord(record, Concat(kDeletion, file_key), "");
+  MUSTER_CHECK_OK(file->Append(record));
+  replayed_ += record.size();
+  entries_.erase(file_key);
+  return Ok();
+}
+
+Result<std::string> FileTable::Get(std::string_view key, Instant deadline) {
+  MUSTER_TRY(const Open file,
+             OpenFresh(SharedFiles::Lock::kShared, SharedFiles::Missing::kFail, deadline));
+  const auto entry = entries_.find(FileKey(key));
+  if (entry == entries_.end()) return Error{Code::kNotFound, Printable(key)};
+  return entry->second;
+}
+
+Result<bool> FileTable::Has(std::span<const std::string> keys, Instant deadline) {
+  MUSTER_TRY(const Open file,
+             OpenFresh(SharedFiles::Lock::kShared, SharedFiles::Missing::kFail, deadline));
+  for (const std::string& key : keys) {
+    if (!entries_.contains(FileKey(key))) return false;
+  }
+  return true;
+}
+
+Status FileTable::RemovePresent(std::vector<std::string>& keys, Instant deadline) {
+  MUSTER_TRY(const Open file,
+             OpenFresh(SharedFiles::Lock::kShared, SharedFiles::Missing::kFail, deadline));
+  std::erase_if(keys, [this](const std::string& key) { return entries_.contains(FileKey(key)); });
+  return Ok();
+}
+
+Result<int64_t> FileTable::Count(Instant deadline) {
+  MUSTER_TRY(const Open file,
+             OpenFresh(SharedFiles::Lock::kShared, SharedFiles::Missing::kFail, deadline));
+  return static_cast<int64_t>(entries_.size());
+}
+
+Result<std::vector<std::string>> FileTable::ListKeys(Instant deadline) {
+  MUSTER_TRY(const Open file,
+             OpenFresh(SharedFiles::Lock::kShared, SharedFiles::Missing::kFail, deadline));
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : entries_) {
+    if (key.starts_with('/')) keys.push_back(key.substr(1));
+  }
+  return keys;
+}
+
+}  // namespace muster

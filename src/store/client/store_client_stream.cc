@@ -1,0 +1,235 @@
+// What a StoreClient sends and receives, whatever the operation.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/interruption.h"
+#include "base/text.h"
+#include "store/client/store_client.h"
+#include "store/wire/request_reader.h"
+
+namespace muster {
+
+namespace {
+
+constexpr size_t kReceiveBytes = 4 * 1024;  // larger values are received where they belong
+
+std::string Milliseconds(StoreClient::Timeout timeout) { return Concat(timeout.count(), "ms"); }
+
+StoreClient::Timeout InterruptionGrace(const StoreClientOptions& options) {
+  return std::min(options.answer_grace,
+                  std::chrono::duration_cast<StoreClient::Timeout>(kInterruptionGrace));
+}
+
+}  // namespace
+
+StoreClient::Call StoreClient::Begin(Op op, Timeout timeout) {
+  const Instant now = clock_.Now();
+  return {op, timeout, now, DeadlineAfter(now, timeout)};
+}
+
+Status StoreClient::Judge(const Request& request) const {
+  const auto check = [&](std::string_view what, std::string_view bytes,
+                         uint64_t allowed) -> Status {
+    if (bytes.size() <= allowed) return Ok();
+    return Error{Code::kInvalid, Concat(Name(request.op), ": ", what, " of ", bytes.size(),
+                                        " bytes, limit ", allowed, ": ", Printable(bytes, 40))};
+  };
+  MUSTER_CHECK_OK(check("key", request.key, options_.key_bytes_max));
+  MUSTER_CHECK_OK(check("value", request.value, options_.value_bytes_max));
+  MUSTER_CHECK_OK(check("expected value", request.expected, options_.value_bytes_max));
+  for (const std::string_view key : request.keys)
+    MUSTER_CHECK_OK(check("key", key, options_.key_bytes_max));
+  for (const std::string_view value : request.values) {
+    MUSTER_CHECK_OK(check("value", value, options_.value_bytes_max));
+  }
+  if (request.keys.size() > kKeysPerRequestMax) {
+    return Error{Code::kInvalid, Concat(Name(request.op), ": ", request.keys.size(),
+                                        " keys, limit ", kKeysPerRequestMax, ": split the call")};
+  }
+  const uint64_t total = wire::RequestBytes(request);
+  if (total > options_.request_bytes_max) {
+    return Error{Code::kInvalid,
+                 Concat(Name(request.op), ": ", total, " bytes in ", request.keys.size(),
+                        " keys and their values, limit ", options_.request_bytes_max,
+                        " for one request: split the call")};
+  }
+  return Ok();
+}
+
+Status StoreClient::Send(const Call& call, const Request& request, const Request* also) {
+  MUSTER_CHECK_OK(Judge(request));
+  if (broken_) {
+    return Error{Code::kUnavailable,
+                 Concat("the connection to ", server_.ToString(), " was lost earlier: ", *broken_)};
+  }
+  std::string bytes;
+  wire::AppendRequest(bytes, request);
+  if (also != nullptr) wire::AppendRequest(bytes, *also);
+  Status sent = stream_->Send(bytes, call.deadline);
+  if (sent) return sent;
+  if (sent.error().code == Code::kInterrupted) {
+    // How much of it the server has, nobody knows.
+    Error why =
+        InterruptedIn(call, Concat("sending ", Name(call.op), ": the connection is given up"));
+    return Break(std::move(why));
+  }
+  return Break(
+      sent.error().code == Code::kTimeout
+          ? Error{Code::kUnavailable, Concat(Name(call.op), ": the server took no bytes for ",
+                                             Milliseconds(call.timeout))}
+          : sent.error());
+}
+
+Error StoreClient::InterruptedIn(const Call& call, std::string_view waiting_for) const {
+  return Interrupted(call.began, clock_.Now(),
+                     Concat(waiting_for, " (server ", server_.ToString(), ")"));
+}
+
+Status StoreClient::AwaitStop(const Call& call, std::string_view what, std::string_view names) {
+  char answer = 0;
+  if (input_at_ < input_.size())
+    return Break({Code::kProtocol, "bytes came that nobody asked for"});
+  const Result<size_t> in_time = stream_->Receive({&answer, 1}, call.deadline);
+  if (in_time && answer == 0) return Ok();
+  if (in_time)
+    return Break({Code::kProtocol,
+                  Concat(Name(call.op), " was answered with byte ", static_cast<uint8_t>(answer))});
+  const Code code = in_time.error().code;
+  if (code != Code::kTimeout && code != Code::kInterrupted) return Break(in_time.error());
+  if (code == Code::kTimeout) {
+    MUSTER_TRY(const bool cancelled, Cancel(options_.answer_grace));
+    if (!cancelled) return Ok();
+    return Error{code, Concat(Late(call, what, names), " (server ", server_.ToString(), ")")};
+  }
+  const ScopedUninterrupted once;
+  Error why = InterruptedIn(
+      call, Concat(call.op == Op::kBarrier ? "waiting at the barrier, " : "waiting for ", names));
+  const Result<bool> cancelled = Cancel(InterruptionGrace(options_));
+  if (!cancelled) return Error{code, Concat(why.message, "; ", cancelled.error().message)};
+  if (!*cancelled) return Ok();
+  return why;
+}
+
+Result<bool> StoreClient::Cancel(std::chrono::milliseconds grace) {
+  const Instant now = clock_.Now();
+  const Call cancel{Op::kCancelWait, grace, now, DeadlineAfter(now, grace)};
+  MUSTER_CHECK_OK(Send(cancel, {.op = Op::kCancelWait}));
+  MUSTER_TRY(uint8_t first, ReadByte(cancel));
+  // The answer and the cancel crossed: the wait did succeed, and only its news came late.
+  const bool crossed = first == 0;
+  if (crossed) {
+    MUSTER_TRY(first, ReadByte(cancel));
+  }
+  if (first != 1)
+    return Break({Code::kProtocol, Concat("CANCEL_WAIT was answered with byte ", first)});
+  return !crossed;
+}
+
+Status StoreClient::ReadExactly(char* into, size_t count, const Call& call) {
+  Instant deadline = call.deadline;
+  std::optional<ScopedUninterrupted> once;
+  while (count > 0) {
+    if (input_at_ < input_.size()) {
+      const size_t part = std::min(count, input_.size() - input_at_);
+      std::memcpy(into, input_.data() + input_at_, part);
+      input_at_ += part;
+      into += part;
+      count -= part;
+      continue;
+    }
+    const bool direct = count >= kReceiveBytes;
+    input_.clear();
+    input_at_ = 0;
+    if (!direct) input_.resize(kReceiveBytes);
+    Result<size_t> got =
+        stream_->Receive(direct ? std::span(into, count) : std::span(input_), deadline);
+    if (!direct) input_.resize(got ? *got : 0);
+    if (!got && got.error().code == Code::kInterrupted) {
+      // What the server owes at once is about to come, and may be worth having: an element, say.
+      once.emplace();
+      deadline = std::min(deadline, clock_.Now() + InterruptionGrace(options_));
+      continue;
+    }
+    if (!got && got.error().code == Code::kTimeout && once) {
+      return Break(InterruptedIn(call, Concat("waiting for the reply to ", Name(call.op),
+                                              ", which may have happened: the connection is "
+                                              "given up")));
+    }
+    if (!got && got.error().code == Code::kTimeout) {
+      return Break({Code::kUnavailable,
+                    Concat("no reply to ", Name(call.op), " from ", server_.ToString(), " within ",
+                           Milliseconds(call.timeout), ": the connection is given up")});
+    }
+    if (!got) {
+      ended_by_peer_ = true;
+      return Break(got.error());
+    }
+    if (direct) {
+      into += *got;
+      count -= *got;
+    }
+  }
+  return Ok();
+}
+
+Result<uint8_t> StoreClient::ReadByte(const Call& call) {
+  char byte = 0;
+  MUSTER_CHECK_OK(ReadExactly(&byte, 1, call));
+  return static_cast<uint8_t>(byte);
+}
+
+Result<int64_t> StoreClient::ReadNumber(const Call& call) {
+  char raw[8];
+  MUSTER_CHECK_OK(ReadExactly(raw, sizeof raw, call));
+  return LoadInt<int64_t>(raw);
+}
+
+Result<std::string> StoreClient::ReadBlob(const Call& call) {
+  uint64_t left = options_.reply_bytes_max;
+  return ReadBlob(call, left);
+}
+
+Result<std::vector<std::string>> StoreClient::ReadBlobs(size_t count, const Call& call) {
+  uint64_t left = options_.reply_bytes_max;
+  std::vector<std::string> blobs;
+  blobs.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    MUSTER_TRY(std::string blob, ReadBlob(call, left));
+    blobs.push_back(std::move(blob));
+  }
+  return blobs;
+}
+
+Result<std::string> StoreClient::ReadBlob(const Call& call, uint64_t& left) {
+  MUSTER_TRY(const int64_t announced, ReadNumber(call));
+  const auto size = static_cast<uint64_t>(announced);
+  if (size > left) {
+    const uint64_t before = options_.reply_bytes_max - left;
+    const uint64_t total = size > UINT64_MAX - before ? UINT64_MAX : before + size;
+    return Break({Code::kProtocol,
+                  Concat(Name(call.op), ": the peer announces a reply of ", HumanBytes(total),
+                         ", limit ", HumanBytes(options_.reply_bytes_max))});
+  }
+  left -= size;
+  // Grows with what arrives, not with what was promised.
+  constexpr uint64_t kStep = 4u << 20;
+  std::string value;
+  while (value.size() < size) {
+    const size_t at = value.size();
+    value.resize(std::min<uint64_t>(size, at + kStep));
+    MUSTER_CHECK_OK(ReadExactly(value.data() + at, value.size() - at, call));
+  }
+  return value;
+}
+
+Error StoreClient::Break(Error error) {
+  if (!broken_) broken_ = error.message;
+  stream_.reset();
+  if (error.code != Code::kProtocol && error.code != Code::kInterrupted)
+    error.code = Code::kUnavailable;
+  return error;
+}
+
+}  // namespace muster

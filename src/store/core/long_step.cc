@@ -1,0 +1,116 @@
+#include "store/core/long_step.h"
+
+#include <algorithm>
+
+#include "base/limits.h"
+
+namespace muster {
+
+bool LongStep::Add(std::string_view key, std::string_view value) {
+  const bool is_large = value.size() > kSmallValueBytes;
+  if (!account_.HasRoomFor(key.size() + value.size() + sizeof(OwnedKey))) return false;
+  const HashedKey hashed = hasher_(key);
+  if (op_ == Op::kMultiSet) {
+    set_.Add(hashed, is_large ? Value(MakePiece(value, account_)) : Value(value));
+    charge_.Set(charge_.bytes() + set_.heap_bytes_of_last());
+    if (is_large) piece_bytes_ += value.size();
+  } else {
+    keys_.push_back({std::string(key), hashed.hash});
+    charge_.Set(charge_.bytes() + sizeof(OwnedKey) + HeapBytes(keys_.back().text));
+  }
+  return true;
+}
+
+std::span<const HashedKey> LongStep::NextPiece() {
+  // The machine has what it needs of the last ones: their memory serves for the next.
+  for (size_t i = done_ - piece_.size(); i < done_; ++i) {
+    charge_.Set(charge_.bytes() - HeapBytes(keys_[i].text));
+    std::string().swap(keys_[i].text);
+  }
+  piece_.clear();
+  const size_t end = std::min(done_ + kKeysPerPiece, keys_.size());
+  for (; done_ < end; ++done_) piece_.push_back({keys_[done_].text, keys_[done_].hash});
+  return piece_;
+}
+
+bool LongStep::Finish(const Reply& reply) {
+  reply_ = reply;
+  return true;
+}
+
+bool LongStep::Advance(StoreMachine& machine, Instant now, const Take& take, Released& released) {
+  if (!begun_) machine.GiveUpReservation(client_, now, released);
+  switch (op_) {
+    case Op::kMultiSet:
+      return AdvanceSet(machine, now, released);
+    case Op::kWait:
+      return AdvanceWait(machine, now);
+    case Op::kMultiGet:
+      return AdvanceGet(machine, take);
+    case Op::kListKeys:
+      return AdvanceList(machine, take);
+    default:
+      break;
+  }
+  begun_ = true;
+  if (!machine.AreThere(NextPiece())) return Finish(Reply::Of(Reply::Kind::kNotReady));
+  return done_ == keys_.size() && Finish(Reply::Of(Reply::Kind::kReady));
+}
+
+bool LongStep::AdvanceWait(StoreMachine& machine, Instant now) {
+  if (!begun_) {
+    const Reply begun = machine.BeginWait(client_);
+    if (begun.kind == Reply::Kind::kRefused) return Finish(begun);
+    begun_ = true;
+  }
+  const bool knew_queue = queue_.has_value();
+  const Reply added = machine.AddToWait(client_, NextPiece(), queue_);
+  if (added.kind == Reply::Kind::kRefused) return Finish(added);
+  if (queue_ && !knew_queue) {
+    queue_name_ = queue_->text;
+    queue_->text = queue_name_;
+  }
+  return done_ == keys_.size() && Finish(machine.EndWait(client_, queue_, now));
+}
+
+bool LongStep::AdvanceSet(StoreMachine& machine, Instant now, Released& released) {
+  if (!begun_) {
+    begun_ = !machine.Prepare(set_, kKeysPerPiece, now);
+    return false;
+  }
+  if (!committed_) {
+    machine.Commit(set_);
+    committed_ = true;
+    return false;
+  }
+  return !machine.Settle(set_, kKeysPerPiece, released) && Finish(Reply::None());
+}
+
+bool LongStep::AdvanceGet(StoreMachine& machine, const Take& take) {
+  begun_ = true;
+  bool taken = true;
+  machine.ForEachValue(NextPiece(), [&](const ValueView& value) { taken = taken && take(value); });
+  if (!taken) return Finish(Reply::Refused(Reply::Why::kTooMuch));
+  return done_ == keys_.size() && Finish(Reply::Of(Reply::Kind::kValues));
+}
+
+bool LongStep::AdvanceList(StoreMachine& machine, const Take& take) {
+  begun_ = true;
+  bool taken = true;
+  // Several small shards, or one large one.
+  size_t keys = 0;
+  while (keys < kKeysPerPiece && done_ < StoreMachine::kShards) {
+    machine.ForEachKey(done_++, [&](const ValueView& key) {
+      taken = taken && take(key);
+      ++keys;
+    });
+  }
+  if (!taken) return Finish(Reply::Refused(Reply::Why::kTooMuch));
+  return done_ == StoreMachine::kShards && Finish(Reply::Of(Reply::Kind::kKeys));
+}
+
+bool LongStep::Abandon(StoreMachine& machine, Released& released) {
+  return machine.Settle(set_, kKeysPerPiece, released);
+}
+
+}  // namespace muster

@@ -1,0 +1,268 @@
+// The store machine: the key space, its queues, and the clients parked in WAIT and BARRIER.
+//
+// A request and the time go in; the reply comes out, and with it the clients whose waiting is over.
+// No I/O, no clock, no thread: the driver serialises calls and sends what comes out. HashStore and
+// StoreServer both drive this one machine.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/limits.h"
+#include "base/memory_account.h"
+#include "base/time.h"
+#include "store/core/client_id.h"
+#include "store/core/key_table.h"
+#include "store/core/queues.h"
+#include "store/core/request.h"
+#include "store/core/scopes.h"
+#include "store/core/value.h"
+#include "store/core/waiters.h"
+
+namespace muster {
+
+struct StoreMachineOptions {
+  uint64_t reply_bytes_max =
+      kReplyBytesMax;  ///< Largest value APPEND may grow, largest multi-value reply.
+  uint64_t waited_keys_max = kWaitedKeysMax;  ///< Keys named by all parked waits together.
+  Duration reservation_max = 1s;      ///< How long a queue element is kept for a released client.
+  bool empty_counts_as_zero = false;  ///< ADD on an empty value: HashStore says 0, TCPStore closes.
+  /// CHECK finds this key, and nothing else does: how a server is asked for what it can do besides.
+  std::string_view reserved_key{};
+  /// How long keys of a scope that nobody has opened are kept.
+  Duration stray_scope_kept = 60s;
+  /// Of the hashes of keys: a secret of the process, where strangers choose the keys.
+  SipKey hash_secret{};
+  /// Where all that the machine holds is counted, and bounded; null: not at all. Outlives it.
+  MemoryAccount* account = nullptr;
+};
+
+/// What the machine holds, as counts; for metrics and tests.
+struct StoreMachineStats {
+  size_t keys = 0;
+  size_t queues = 0;
+  size_t parked_clients = 0;
+  size_t waited_keys = 0;
+  size_t scopes = 0;
+  bool operator==(const StoreMachineStats&) const = default;
+};
+
+class StoreMachine {
+ public:
+  /// A key in the table.
+  struct Entry : KeyNode<Entry>, Scopes::Member {
+    Entry(const HashedKey& name, Value stored)
+        : KeyNode(name), Member(Kind::kEntry), value(std::move(stored)) {}
+
+    Value value;
+    uint32_t pins = 0;       // sets that are staged for it; it stays in the table meanwhile
+    bool is_there = false;   // it has a value
+    bool owes_wake = false;  // it came to be in a set, and those who wait for it do not know yet
+  };
+
+  explicit StoreMachine(const StoreMachineOptions& options = {});
+  ~StoreMachine();
+
+  /// Executes one request for `client`. Clients whose wait it ended are appended to `released`
+  /// (`client` itself, too, if it was parked and made its own key). Views in the reply are valid
+  /// until the next call.
+  Reply Step(ClientId client, const Request& request, Instant now, Released& released);
+
+  /// The client is gone: its wait and its reservation are forgotten, which may release others.
+  void Drop(ClientId client, Instant now, Released& released);
+
+  /// Ends reservations that have lasted too long, and deletes keys of scopes that nobody has opened
+  /// in time. Cheap when there are none; call it every second or so. True: there is more to do, it
+  /// was enough for one step.
+  bool Expire(Instant now, Released& released);
+
+  /// A live run uses the scope (store/core/scopes.h): its keys stay until it is dropped.
+  void OpenScope(std::string_view scope) { scopes_.Open(scope); }
+
+  /// Deletes at most so many keys and queues of the scope; true: more are left. When none are, the
+  /// scope is forgotten. Who waits for a deleted key goes on waiting.
+  bool DropScope(std::string_view scope, size_t keys_max);
+
+  /// Whether the client waits in WAIT or BARRIER.
+  bool IsParked(ClientId client) const;
+
+  StoreMachineStats Stats() const;
+  const KeyHasher& hasher() const { return hasher_; }
+
+  /// Large values, and whole queues, that steps have taken out of use. They end with the next step,
+  /// unless somebody takes them first to destroy them while nobody waits.
+  struct Garbage {
+    std::vector<Value> values;
+    std::vector<Queues::Elements> queues;
+    bool empty() const { return values.empty() && queues.empty(); }
+  };
+  Garbage TakeGarbage() { return std::exchange(garbage_, Garbage()); }
+  bool has_garbage() const { return !garbage_.empty(); }
+
+  // --- A request on many keys in pieces, each a short step (store/core/long_step.h)
+
+  /// As the beginning of any request but QUEUE_POP.
+  void GiveUpReservation(ClientId client, Instant now, Released& released);
+  /// Whether all are there, as CHECK.
+  bool AreThere(std::span<const HashedKey> keys) const;
+  /// As MULTI_GET: gives the value of each, empty where there is none.
+  template <typename Take>
+  void ForEachValue(std::span<const HashedKey> keys, Take take) const {
+    for (const HashedKey& key : keys) {
+      const Entry* entry = Find(key);
+      take(entry == nullptr ? ValueView() : entry->value.view());
+    }
+  }
+  /// As LIST_KEYS, from one of kShards.
+  static constexpr size_t kShards = 256;
+  template <typename Take>
+  void ForEachKey(size_t shard, Take take) const {
+    entries_.VisitShard(shard, [&](const Entry& entry) {
+      if (entry.is_there) take(ValueView(entry.key));
+    });
+  }
+
+  /// As WAIT: Begin, Add as often as need be, End, which may answer kStopWaiting. A refusal leaves
+  /// the client parked, to be dropped.
+  Reply BeginWait(ClientId client);
+  Reply AddToWait(ClientId client, std::span<const HashedKey> keys,
+                  std::optional<HashedKey>& queue);
+  Reply EndWait(ClientId client, const std::optional<HashedKey>& queue, Instant now);
+
+  /// Keys and values of a MULTI_SET that is prepared in pieces, done in one step, and settled in
+  /// pieces. Made without the machine. What is prepared must be settled, done or not.
+  class StagedSet {
+   public:
+    StagedSet();
+    ~StagedSet();
+    void Add(const HashedKey& key, Value value);
+    size_t size() const { return made_.size(); }
+    /// What the last one has allocated, but for its pieces.
+    size_t heap_bytes_of_last() const;
+
+   private:
+    friend class StoreMachine;
+    std::vector<std::unique_ptr<Entry>> made_;  // null once it is in the table
+    std::vector<Entry*> places_;                // where each goes, once it is prepared
+    std::vector<Value> values_;
+    size_t settled_ = 0;
+  };
+  /// True: more is to be prepared, or to be settled.
+  bool Prepare(StagedSet& set, size_t keys_max, Instant now);
+  void Commit(StagedSet& set);
+  bool Settle(StagedSet& set, size_t keys_max, Released& released);
+
+ private:
+  /// What a request brings to be stored.
+  struct Given {
+    std::string_view bytes;
+    const Piece* piece = nullptr;
+    bool is_small() const { return bytes.size() <= kSmallValueBytes; }
+  };
+
+  Reply Set(const Request& request, Released& released);
+  Reply CompareSet(const Request& request, Released& released);
+  Reply DeleteKey(const Request& request, Released& released);
+  Reply Get(const Request& request) const;
+  Reply Add(const Request& request, Released& released);
+  Reply Check(const Request& request) const;
+  Reply Wait(ClientId client, const Request& request, Instant now);
+  Reply Cancel(ClientId client);
+  Reply Append(const Request& request, Released& released);
+  Reply MultiGet(const Request& request);
+  Reply MultiSet(const Request& request, Released& released);
+  Reply QueuePush(const Request& request, Instant now, Released& released);
+  Reply QueuePop(ClientId client, const Request& request, Instant now, Released& released);
+  Reply ListKeys();
+  Reply Barrier(ClientId client, const Request& request, Released& released);
+
+  /// Null if it is not there.
+  Entry* Find(const HashedKey& key) const {
+    Entry* entry = entries_.Find(key);
+    return entry != nullptr && entry->is_there ? entry : nullptr;
+  }
+  /// Creates or overwrites, waking waiters if the key is new. False: no room.
+  bool Store(const HashedKey& key, const Given& given, Released& released);
+  bool Create(const HashedKey& key, const Given& given, Released& released);
+  bool Overwrite(Entry& entry, const Given& given);
+  /// The same without asking for room.
+  void Put(const HashedKey& key, Value value, Released& released);
+  void Replace(Entry& entry, Value& value);
+  Value ValueOf(const Given& given);
+  /// Nothing if there is no room.
+  std::optional<Value> MakeValue(const Given& given);
+  Entry& Link(std::unique_ptr<Entry> made);
+  void MakeThere(Entry& entry);
+  /// Tells those who wait, if they do not know yet.
+  void Wake(Entry& entry, Released& released);
+  void Erase(Entry& entry);
+  void Unpin(Entry& entry);
+  void EraseMember(Scopes::Member& member);
+  void Discard(Value value);
+  void Charge(size_t before, size_t after);
+  HashedKey KeyOf(const Request& request) const {
+    return {request.key, request.hash != 0 ? request.hash : hasher_.Hash(request.key)};
+  }
+  HashedKey KeyAt(const Request& request, size_t index) const {
+    const std::string_view key = request.keys[index];
+    return {key, request.hashes.empty() ? hasher_.Hash(key) : request.hashes[index]};
+  }
+  /// The stored counter; 0 where there is none (null). Otherwise why the value cannot be counted.
+  Reply ReadCounter(const Entry* entry) const;
+  bool StoreCounter(Entry* entry, const HashedKey& key, int64_t value, Released& released);
+  Reply GiveValue(const ValueView& value) const;
+  /// Gives free elements of a queue to those parked on it, oldest first.
+  void OfferElements(const HashedKey& key, Instant now, Released& released);
+  void LeaveBarrier(ClientId client);
+
+  const StoreMachineOptions options_;
+  const KeyHasher hasher_;
+  MemoryAccount own_account_;
+  MemoryAccount& account_;
+  size_t charged_ = 0;  // for entries
+  Garbage garbage_;
+  Instant now_{};  // of the step under way
+  Scopes scopes_;  // outlives its members
+  KeyTable<Entry> entries_;
+  size_t keys_ = 0;  // entries that are there
+  Queues queues_;
+  Waiters waiters_;
+  // Barrier participants are kept apart from waiters: a SET on the key must not let them through
+  // early.
+  using Arrivals = std::list<ClientId>;  // oldest first; anyone may leave in any order
+  struct BarrierLine : KeyNode<BarrierLine> {
+    BarrierLine(const HashedKey& name, MemoryAccount& account)
+        : KeyNode(name), charge(account, AllocatedBytes(sizeof(BarrierLine)) + HeapBytes(key)) {}
+    Arrivals arrivals;
+    const muster::Charge charge;
+  };
+  struct BarrierPlace {
+    // In the list of its line, and in the table of clients.
+    static constexpr size_t kBytes =
+        AllocatedBytes(3 * sizeof(void*)) + AllocatedBytes(7 * sizeof(void*));
+    BarrierPlace(BarrierLine& of, Arrivals::iterator at, MemoryAccount& account)
+        : line(&of), arrival(at), charge(account, kBytes) {}
+    BarrierLine* line;
+    Arrivals::iterator arrival;
+    const muster::Charge charge;
+  };
+  static size_t BarrierBytes(const HashedKey& key) {
+    return AllocatedBytes(sizeof(BarrierLine)) + AllocatedBytes(key.text.size() + 1) +
+           BarrierPlace::kBytes;
+  }
+  KeyTable<BarrierLine> barriers_;
+  std::unordered_map<ClientId, BarrierPlace> at_barrier_;
+  // Memory behind the views of the latest reply.
+  Value reply_value_;
+  std::vector<ValueView> reply_values_;
+};
+
+}  // namespace muster

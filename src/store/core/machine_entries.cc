@@ -1,0 +1,238 @@
+// How values come to lie in the store, and requests on many keys in pieces.
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/assert.h"
+#include "store/core/machine.h"
+
+namespace muster {
+
+namespace {
+// Of the steps of a staged set, so that the next entries are on their way from memory.
+constexpr size_t kLookAhead = 8;
+}  // namespace
+
+// --- Entries
+
+void StoreMachine::Charge(size_t before, size_t after) {
+  if (before == after) return;
+  charged_ += after - before;
+  account_.Change(before, after);
+}
+
+void StoreMachine::Discard(Value value) {
+  if (value.is_large()) garbage_.values.push_back(std::move(value));
+}
+
+Value StoreMachine::ValueOf(const Given& given) {
+  if (given.is_small()) return Value(given.bytes);
+  return Value(given.piece != nullptr ? *given.piece : MakePiece(given.bytes, account_));
+}
+
+std::optional<Value> StoreMachine::MakeValue(const Given& given) {
+  if (given.piece == nullptr && !account_.HasRoomFor(given.bytes.size())) return std::nullopt;
+  return ValueOf(given);
+}
+
+StoreMachine::Entry& StoreMachine::Link(std::unique_ptr<Entry> made) {
+  Entry& entry = entries_.Insert(std::move(made));
+  Charge(0, AllocatedBytes(sizeof(Entry)) + HeapBytes(entry.key) + entry.value.heap_bytes());
+  return entry;
+}
+
+void StoreMachine::MakeThere(Entry& entry) {
+  entry.is_there = true;
+  ++keys_;
+  if (entry.scope == nullptr) scopes_.Join(entry, entry.key, now_);
+}
+
+bool StoreMachine::Store(const HashedKey& key, const Given& given, Released& released) {
+  Entry* entry = Find(key);
+  // Nobody can be parked on a key that exists.
+  return entry != nullptr ? Overwrite(*entry, given) : Create(key, given, released);
+}
+
+bool StoreMachine::Create(const HashedKey& key, const Given& given, Released& released) {
+  if (!account_.HasRoomFor(AllocatedBytes(sizeof(Entry)) + key.text.size() +
+                           (given.piece == nullptr ? given.bytes.size() : 0))) {
+    return false;
+  }
+  Put(key, ValueOf(given), released);
+  return true;
+}
+
+bool StoreMachine::Overwrite(Entry& entry, const Given& given) {
+  if (entry.value.AssignInPlace(given.bytes)) return true;
+  if (given.is_small() && !entry.value.is_large()) {
+    const size_t before = entry.value.heap_bytes();
+    if (given.bytes.size() > entry.value.small().capacity() &&
+        !account_.HasRoomFor(given.bytes.size())) {
+      return false;
+    }
+    entry.value.Assign(given.bytes);
+    Charge(before, entry.value.heap_bytes());
+    return true;
+  }
+  std::optional<Value> value = MakeValue(given);
+  if (!value) return false;
+  Replace(entry, *value);
+  Discard(std::move(*value));
+  return true;
+}
+
+void StoreMachine::Put(const HashedKey& key, Value value, Released& released) {
+  Entry* entry = entries_.Find(key);
+  if (entry == nullptr) {
+    entry = &Link(std::make_unique<Entry>(key, std::move(value)));
+  } else {
+    Replace(*entry, value);
+    Discard(std::move(value));
+    if (entry->is_there) return;
+  }
+  MakeThere(*entry);
+  waiters_.Created(key, released);
+}
+
+// The old value comes back in `value`.
+void StoreMachine::Replace(Entry& entry, Value& value) {
+  Charge(entry.value.heap_bytes(), value.heap_bytes());
+  std::swap(entry.value, value);
+}
+
+void StoreMachine::Wake(Entry& entry, Released& released) {
+  if (std::exchange(entry.owes_wake, false)) waiters_.Created(entry.hashed(), released);
+}
+
+void StoreMachine::Erase(Entry& entry) {
+  scopes_.Leave(entry);
+  if (std::exchange(entry.is_there, false)) --keys_;
+  entry.owes_wake = false;
+  Value none;
+  Replace(entry, none);
+  Discard(std::move(none));
+  ++entry.pins;
+  Unpin(entry);
+}
+
+void StoreMachine::Unpin(Entry& entry) {
+  if (--entry.pins > 0 || entry.is_there) return;
+  scopes_.Leave(entry);
+  Charge(AllocatedBytes(sizeof(Entry)) + HeapBytes(entry.key) + entry.value.heap_bytes(), 0);
+  entries_.Remove(entry);
+}
+
+void StoreMachine::EraseMember(Scopes::Member& member) {
+  if (member.kind == Scopes::Member::Kind::kEntry) return Erase(static_cast<Entry&>(member));
+  Queues::Elements elements = queues_.Delete(member);
+  garbage_.queues.push_back(std::move(elements));
+}
+
+// --- Requests on many keys
+
+bool StoreMachine::AreThere(std::span<const HashedKey> keys) const {
+  for (const HashedKey& key : keys) {
+    const bool is_there = Find(key) != nullptr || queues_.Length(key) > 0 ||
+                          (!key.text.empty() && key.text == options_.reserved_key);
+    if (!is_there) return false;
+  }
+  return true;
+}
+
+void StoreMachine::GiveUpReservation(ClientId client, Instant now, Released& released) {
+  if (const auto freed = queues_.Unreserve(client)) OfferElements(freed->hashed(), now, released);
+}
+
+Reply StoreMachine::BeginWait(ClientId client) {
+  if (IsParked(client)) return Reply::Refused(Reply::Why::kAlreadyParked);
+  waiters_.Begin(client);
+  return Reply::None();
+}
+
+Reply StoreMachine::AddToWait(ClientId client, std::span<const HashedKey> keys,
+                              std::optional<HashedKey>& queue) {
+  std::vector<HashedKey> missing;
+  size_t bytes = 0;
+  for (const HashedKey& key : keys) {
+    if (Find(key) != nullptr) continue;
+    if (!queues_.HasFree(key)) {
+      missing.push_back(key);
+      bytes += Waiters::BytesFor(key);
+    } else if (!queue) {
+      queue = key;
+    }
+  }
+  if (waiters_.waited_keys() + missing.size() > options_.waited_keys_max) {
+    return Reply::Refused(Reply::Why::kTooMuch);
+  }
+  if (!account_.HasRoomFor(bytes)) return Reply::Refused(Reply::Why::kNoRoom);
+  waiters_.Add(client, missing);
+  return Reply::None();
+}
+
+Reply StoreMachine::EndWait(ClientId client, const std::optional<HashedKey>& queue, Instant now) {
+  const bool has_element = queue && queues_.HasFree(*queue);
+  // The element that was there when it was looked for has gone to somebody else.
+  if (queue && !has_element && Find(*queue) == nullptr) waiters_.Add(client, {&*queue, 1});
+  if (!waiters_.End(client)) return Reply::None();
+  if (has_element) queues_.Reserve(client, *queue, now);
+  return Reply::Of(Reply::Kind::kStopWaiting);
+}
+
+StoreMachine::StagedSet::StagedSet() = default;
+StoreMachine::StagedSet::~StagedSet() { MUSTER_ASSERT(settled_ == places_.size()); }
+
+void StoreMachine::StagedSet::Add(const HashedKey& key, Value value) {
+  made_.push_back(std::make_unique<Entry>(key, Value()));
+  values_.push_back(std::move(value));
+}
+
+size_t StoreMachine::StagedSet::heap_bytes_of_last() const {
+  return AllocatedBytes(sizeof(Entry)) + HeapBytes(made_.back()->key) + sizeof(Value) +
+         values_.back().heap_bytes() + 2 * sizeof(void*);
+}
+
+bool StoreMachine::Prepare(StagedSet& set, size_t keys_max, Instant now) {
+  now_ = now;
+  if (set.places_.empty()) set.places_.reserve(set.made_.size());
+  const size_t end = std::min(set.places_.size() + keys_max, set.made_.size());
+  for (size_t i = set.places_.size(); i < end; ++i) {
+    Entry* entry = entries_.Find(set.made_[i]->hashed());
+    if (entry == nullptr) {
+      entry = &Link(std::move(set.made_[i]));
+      scopes_.Join(*entry, entry->key, now_);
+    }
+    ++entry->pins;
+    set.places_.push_back(entry);
+  }
+  return end < set.made_.size();
+}
+
+void StoreMachine::Commit(StagedSet& set) {
+  MUSTER_ASSERT(set.places_.size() == set.made_.size() && set.settled_ == 0);
+  for (size_t i = 0; i < set.places_.size(); ++i) {
+    if (i + kLookAhead < set.places_.size()) {
+      __builtin_prefetch(set.places_[i + kLookAhead], 1);
+      __builtin_prefetch(reinterpret_cast<const char*>(set.places_[i + kLookAhead]) + 64, 1);
+    }
+    Entry& entry = *set.places_[i];
+    Replace(entry, set.values_[i]);
+    if (entry.is_there) continue;
+    MakeThere(entry);
+    entry.owes_wake = true;
+  }
+}
+
+bool StoreMachine::Settle(StagedSet& set, size_t keys_max, Released& released) {
+  const size_t end = std::min(set.settled_ + keys_max, set.places_.size());
+  for (; set.settled_ < end; ++set.settled_) {
+    Wake(*set.places_[set.settled_], released);
+    Unpin(*set.places_[set.settled_]);
+  }
+  return set.settled_ < set.places_.size();
+}
+
+}  // namespace muster

@@ -1,0 +1,116 @@
+#include "store/core/queues.h"
+
+#include <memory>
+#include <utility>
+
+#include "base/assert.h"
+
+namespace muster {
+
+size_t Queues::BytesFor(const HashedKey& key, size_t small_bytes) {
+  constexpr size_t kEmptyDeque = 640;  // its first block, and the table of blocks
+  return AllocatedBytes(sizeof(Queue)) + AllocatedBytes(key.text.size() + 1) + kEmptyDeque +
+         sizeof(Value) + AllocatedBytes(small_bytes + 1);
+}
+
+size_t Queues::CostOf(const Queue& queue) {
+  return BytesFor(queue.hashed(), 0) - sizeof(Value) - AllocatedBytes(1);
+}
+
+Queues::Reservation::Reservation(ClientId by, const HashedKey& key, uint64_t number, Instant end,
+                                 MemoryAccount& account)
+    : client(by),
+      name{std::string(key.text), key.hash},
+      serial(number),
+      until(end),
+      charge(account, AllocatedBytes(sizeof(Reservation) + 2 * sizeof(void*)) +
+                          HeapBytes(name.key) + AllocatedBytes(4 * sizeof(void*))) {}
+
+void Queues::Charge(Queue& queue, size_t bytes) {
+  queue.bytes += bytes;
+  charged_ += bytes;
+  account_.Add(bytes);
+}
+
+void Queues::Refund(Queue& queue, size_t bytes) {
+  queue.bytes -= bytes;
+  charged_ -= bytes;
+  account_.Subtract(bytes);
+}
+
+void Queues::Push(const HashedKey& key, Value element, Instant now) {
+  Queue* queue = queues_.Find(key);
+  if (queue == nullptr) {
+    queue = &queues_.Insert(std::make_unique<Queue>(key, ++made_));
+    scopes_.Join(*queue, queue->key, now);
+    Charge(*queue, CostOf(*queue));
+  }
+  queue->elements.push_back(std::move(element));
+  Charge(*queue, CostOf(queue->elements.back()));
+}
+
+size_t Queues::Length(const HashedKey& key) const {
+  const Queue* queue = queues_.Find(key);
+  return queue == nullptr ? 0 : queue->elements.size();
+}
+
+bool Queues::HasFree(const HashedKey& key) const {
+  if (queues_.empty()) return false;
+  const Queue* queue = queues_.Find(key);
+  return queue != nullptr && queue->elements.size() > queue->reserved;
+}
+
+void Queues::Reserve(ClientId client, const HashedKey& key, Instant now) {
+  MUSTER_ASSERT(HasFree(key));
+  MUSTER_ASSERT(!by_client_.contains(client));
+  Queue& queue = *queues_.Find(key);
+  ++queue.reserved;
+  const auto place = oldest_first_.emplace(oldest_first_.end(), client, key, queue.serial,
+                                           now + reservation_max_, account_);
+  by_client_.emplace(client, place);
+}
+
+std::optional<Queues::Name> Queues::ReservedBy(ClientId client) const {
+  const auto found = by_client_.find(client);
+  if (found == by_client_.end()) return std::nullopt;
+  return found->second->name;
+}
+
+std::optional<Queues::Name> Queues::Unreserve(ClientId client) {
+  const auto found = by_client_.find(client);
+  if (found == by_client_.end()) return std::nullopt;
+  Name name = std::move(found->second->name);
+  Queue* queue = queues_.Find(name.hashed());
+  if (queue != nullptr && queue->serial == found->second->serial) --queue->reserved;
+  oldest_first_.erase(found->second);
+  by_client_.erase(found);
+  return name;
+}
+
+std::optional<ClientId> Queues::Expired(Instant now) const {
+  if (oldest_first_.empty() || oldest_first_.front().until > now) return std::nullopt;
+  return oldest_first_.front().client;
+}
+
+std::optional<Value> Queues::Pop(ClientId client, const HashedKey& key) {
+  if (const auto held = by_client_.find(client);
+      held != by_client_.end() && held->second->name.key == key.text) {
+    Unreserve(client);
+  }
+  if (!HasFree(key)) return std::nullopt;
+  Queue& queue = *queues_.Find(key);
+  Refund(queue, CostOf(queue.elements.front()));
+  Value element = std::move(queue.elements.front());
+  queue.elements.pop_front();
+  if (queue.elements.empty()) Delete(queue);  // an empty queue does not exist
+  return element;
+}
+
+Queues::Elements Queues::Delete(Scopes::Member& member) {
+  Queue& queue = static_cast<Queue&>(member);
+  scopes_.Leave(queue);
+  Refund(queue, queue.bytes);
+  return std::move(queues_.Remove(queue)->elements);
+}
+
+}  // namespace muster

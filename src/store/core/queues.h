@@ -1,0 +1,113 @@
+// The queues of a store and the elements that are spoken for.
+//
+// A blocking pop is two requests on the wire, WAIT and then QUEUE_POP. Between the two, somebody
+// else could take the element, and the first client's blocking pop would fail with "queue is
+// empty". So an element is reserved for the client whose WAIT it answered until that client pops,
+// asks for anything else, leaves, or lets `reservation_max` pass (a client that only wanted to look
+// must not starve those who work). Pure; one owner.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/time.h"
+#include "store/core/client_id.h"
+#include "store/core/key_table.h"
+#include "store/core/scopes.h"
+#include "store/core/value.h"
+
+namespace muster {
+
+class Queues {
+ public:
+  /// Scopes and account outlive the queues.
+  Queues(Duration reservation_max, Scopes& scopes, MemoryAccount& account)
+      : reservation_max_(reservation_max), scopes_(scopes), account_(account), queues_(account) {}
+  ~Queues() { account_.Subtract(charged_); }
+  Queues(const Queues&) = delete;
+  Queues& operator=(const Queues&) = delete;
+
+  using Elements = std::deque<Value>;
+
+  void Push(const HashedKey& key, Value element, Instant now);
+
+  /// What a push costs at most, but for the element's pieces.
+  static size_t BytesFor(const HashedKey& key, size_t small_bytes);
+
+  /// Elements in the queue, reserved or not; 0 for an unknown one.
+  size_t Length(const HashedKey& key) const;
+
+  /// Whether `key` has an element that nobody has spoken for.
+  bool HasFree(const HashedKey& key) const;
+
+  /// Keeps one free element of `key` for `client`, which must have no other reservation.
+  void Reserve(ClientId client, const HashedKey& key, Instant now);
+
+  /// A queue's name, which outlives it.
+  struct Name {
+    std::string key;
+    uint64_t hash;
+    HashedKey hashed() const { return {key, hash}; }
+  };
+
+  /// The queue for which `client` holds a reservation, if any.
+  std::optional<Name> ReservedBy(ClientId client) const;
+
+  /// Gives the client's reservation up; returns the queue whose element is free again.
+  std::optional<Name> Unreserve(ClientId client);
+
+  /// The client with the oldest reservation that has lasted long enough by `now`.
+  std::optional<ClientId> Expired(Instant now) const;
+
+  /// Takes the oldest element that `client` may have: its reserved one or a free one.
+  std::optional<Value> Pop(ClientId client, const HashedKey& key);
+
+  /// Deletes a queue; its elements are handed out. Who has one of them reserved will not find it.
+  Elements Delete(Scopes::Member& queue);
+
+  bool has_reservations() const { return !oldest_first_.empty(); }
+  size_t size() const { return queues_.size(); }
+
+ private:
+  struct Queue : KeyNode<Queue>, Scopes::Member {
+    Queue(const HashedKey& name, uint64_t number)
+        : KeyNode(name), Member(Kind::kQueue), serial(number) {}
+
+    Elements elements;
+    size_t bytes = 0;  // that it is charged
+    size_t reserved = 0;
+    const uint64_t serial;  // a queue that is deleted and made again is another one
+  };
+  struct Reservation {
+    Reservation(ClientId by, const HashedKey& key, uint64_t number, Instant end,
+                MemoryAccount& account);
+
+    ClientId client;
+    Name name;
+    uint64_t serial;
+    Instant until;
+    const muster::Charge charge;  // with its places in the list and in the table of clients
+  };
+  using Reservations = std::list<Reservation>;
+
+  static size_t CostOf(const Queue& queue);
+  static size_t CostOf(const Value& element) { return sizeof(Value) + element.heap_bytes(); }
+  void Charge(Queue& queue, size_t bytes);
+  void Refund(Queue& queue, size_t bytes);
+
+  const Duration reservation_max_;
+  Scopes& scopes_;
+  MemoryAccount& account_;
+  size_t charged_ = 0;
+  uint64_t made_ = 0;
+  KeyTable<Queue> queues_;
+  Reservations oldest_first_;
+  std::unordered_map<ClientId, Reservations::iterator> by_client_;
+};
+
+}  // namespace muster

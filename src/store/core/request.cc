@@ -1,0 +1,36 @@
+#include "store/core/request.h"
+
+#include <array>
+
+namespace muster {
+
+std::string_view Name(Op op) {
+  constexpr std::array<std::string_view, kOpCount> kNames = {
+      "VALIDATE",   "SET",        "COMPARE_SET", "GET",       "ADD",       "CHECK",       "WAIT",
+      "GETNUMKEYS", "DELETE_KEY", "APPEND",      "MULTI_GET", "MULTI_SET", "CANCEL_WAIT", "PING",
+      "QUEUE_PUSH", "QUEUE_POP",  "QUEUE_LEN",   "LIST_KEYS", "BARRIER"};
+  const auto number = static_cast<size_t>(op);
+  return number < kNames.size() ? kNames[number] : "unknown";
+}
+
+std::string_view Describe(Reply::Why why) {
+  switch (why) {
+    case Reply::Why::kNothing:
+      return "nothing wrong";
+    case Reply::Why::kNotANumber:
+      return "the stored value is not a number";
+    case Reply::Why::kOutOfRange:
+      return "the stored number does not fit in 64 bits";
+    case Reply::Why::kAlreadyParked:
+      return "a WAIT or BARRIER is still outstanding on this connection";
+    case Reply::Why::kTooMuch:
+      return "a limit of the store is exceeded";
+    case Reply::Why::kNoRoom:
+      return "the server's memory for all clients together is used up (store_bytes_max)";
+    case Reply::Why::kMisplaced:
+      return "VALIDATE belongs at the start of a connection";
+  }
+  return "unknown";
+}
+
+}  // namespace muster

@@ -1,0 +1,93 @@
+// Scopes: sets of keys that are deleted together.
+//
+// What agents and workers of one round of one run store begins with "/muster.run/GENERATION/ROUND/"
+// on the wire; all keys with that beginning are one scope, and no other key is in any. A live run
+// opens the scope of a round and drops it when the round is history. Keys of a scope that nobody
+// has opened (of a late client, or of an earlier life of the server) are kept for a while. Pure;
+// one owner.
+#pragma once
+
+#include <cstddef>
+#include <list>
+#include <string_view>
+
+#include "base/memory_account.h"
+#include "base/time.h"
+#include "store/core/key_table.h"
+
+namespace muster {
+
+/// The scope that a key of the wire belongs to; empty if none.
+std::string_view ScopeOf(std::string_view key);
+
+class Scopes {
+ public:
+  struct Scope;
+
+  /// Base of what can be in a scope. Leaves it before it is destroyed.
+  struct Member {
+    enum class Kind : uint8_t { kEntry, kQueue };
+    explicit Member(Kind of) : kind(of) {}
+    Member(const Member&) = delete;
+    Member& operator=(const Member&) = delete;
+
+    Member* before = nullptr;
+    Member* after = nullptr;
+    Scope* scope = nullptr;  // null: in none
+    const Kind kind;
+  };
+
+  /// The account, which outlives this, counts what the scopes have allocated, without their
+  /// members.
+  Scopes(const KeyHasher& hasher, Duration stray_kept, MemoryAccount& account)
+      : hasher_(hasher), stray_kept_(stray_kept), scopes_(account), charge_(account) {}
+
+  size_t size() const { return scopes_.size(); }
+
+  /// From now on the scope lasts until it is dropped.
+  void Open(std::string_view name);
+
+  /// Puts a new member into the scope of its key, if that has one.
+  void Join(Member& member, std::string_view key, Instant now) {
+    if (const std::string_view name = ScopeOf(key); !name.empty()) JoinNamed(member, name, now);
+  }
+
+  /// A scope that nobody has opened is forgotten with its last member.
+  void Leave(Member& member) {
+    if (member.scope != nullptr) LeaveNamed(member);
+  }
+
+  /// Some member of the scope; null if there is none.
+  Member* AnyOf(std::string_view name) const;
+  /// Forgets an open scope, which must have no members. Unknown: nothing to do.
+  void Forget(std::string_view name);
+
+  /// Some member of a scope that nobody has opened in time; null if there is none.
+  Member* Overdue(Instant now) const;
+
+ private:
+  using Strays = std::list<Scope*>;
+
+  void JoinNamed(Member& member, std::string_view name, Instant now);
+  void LeaveNamed(Member& member);
+  void Erase(Scope& scope);
+  Scope& Make(const HashedKey& name);
+  static size_t CostOf(const Scope& scope);
+
+  const KeyHasher hasher_;
+  const Duration stray_kept_;
+  KeyTable<Scope> scopes_;
+  Strays strays_;  // those that nobody has opened, oldest first
+  Charge charge_;
+};
+
+struct Scopes::Scope : KeyNode<Scope> {
+  explicit Scope(const HashedKey& name) : KeyNode(name), ends(Instant::Never()) {}
+
+  Member* first = nullptr;
+  bool open = false;
+  Instant ends;              // unless it is open
+  Strays::iterator stray{};  // unless it is open
+};
+
+}  // namespace muster

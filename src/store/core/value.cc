@@ -1,0 +1,73 @@
+#include "store/core/value.h"
+
+#include <utility>
+
+namespace muster {
+
+size_t ValueView::size() const {
+  size_t bytes = tail.size();
+  for (const Piece& piece : pieces) bytes += piece->bytes().size();
+  return bytes;
+}
+
+ValueView::operator std::string() const {
+  std::string out;
+  if (!pieces.empty()) out.reserve(size());
+  for (const Piece& piece : pieces) out += piece->bytes();
+  out += tail;
+  return out;
+}
+
+bool ValueView::operator==(std::string_view text) const {
+  if (pieces.empty()) return tail == text;
+  if (size() != text.size()) return false;
+  for (const Piece& piece : pieces) {
+    if (!text.starts_with(piece->bytes())) return false;
+    text.remove_prefix(piece->bytes().size());
+  }
+  return text == tail;
+}
+
+size_t Value::heap_bytes() const {
+  size_t bytes = HeapBytes(tail_);
+  if (large_ != nullptr) {
+    bytes +=
+        AllocatedBytes(sizeof(Large)) + AllocatedBytes(large_->pieces.capacity() * sizeof(Piece));
+  }
+  return bytes;
+}
+
+void Value::Assign(std::string_view small) {
+  // What was much larger is given back.
+  if (tail_.capacity() > kKeptBytes && small.size() < tail_.capacity() / 4) {
+    std::string(small).swap(tail_);
+  } else {
+    tail_ = small;
+  }
+}
+
+void Value::Append(std::string_view small, MemoryAccount& account) {
+  tail_ += small;
+  if (tail_.size() > kSmallValueBytes) CloseTail(account);
+}
+
+void Value::Append(Piece piece, MemoryAccount& account) {
+  // Many small pieces would cost more than they hold.
+  constexpr size_t kCopiedMax = 64 * 1024;
+  if (!tail_.empty() && piece->bytes().size() <= kCopiedMax) return Append(piece->bytes(), account);
+  if (!tail_.empty()) CloseTail(account);
+  AddPiece(std::move(piece));
+}
+
+void Value::CloseTail(MemoryAccount& account) {
+  AddPiece(MakePiece(tail_, account));
+  std::string().swap(tail_);
+}
+
+void Value::AddPiece(Piece piece) {
+  if (large_ == nullptr) large_ = std::make_unique<Large>();
+  large_->bytes += piece->bytes().size();
+  large_->pieces.push_back(std::move(piece));
+}
+
+}  // namespace muster

@@ -1,0 +1,28 @@
+// Replies to bytes. A TCPStore reply carries no opcode, no status and no length of its own: the
+// client knows what to expect from what it asked.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "store/core/request.h"
+
+namespace muster::wire {
+
+/// A piece of a large value, which stands in the reply before the byte `at`.
+struct PieceAt {
+  size_t at;
+  Piece piece;
+};
+
+/// Appends the reply's bytes; kNone and kRefused have none. Pieces of large values are not copied
+/// but go to `pieces`.
+void AppendReply(std::string& out, const Reply& reply, std::vector<PieceAt>& pieces);
+/// The same, all in `out`.
+void AppendReply(std::string& out, const Reply& reply);
+
+/// Appends one value of a reply.
+void AppendValue(std::string& out, const ValueView& value, std::vector<PieceAt>& pieces);
+
+}  // namespace muster::wire

@@ -1,0 +1,224 @@
+#include "store/wire/request_reader.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/text.h"
+#include "store/wire/layout.h"
+
+namespace muster::wire {
+
+namespace {
+
+Error TooLarge(Op op, std::string_view what, uint64_t came, uint64_t allowed) {
+  return Error{Code::kProtocol, Concat(Name(op), ": ", what, " of ", came, ", limit ", allowed)};
+}
+
+}  // namespace
+
+Result<size_t> RequestScanner::Scan(std::string_view bytes, const RequestLimits& limits) {
+  if (bytes.empty()) return size_t{0};
+  const auto opcode = static_cast<uint8_t>(bytes[0]);
+  if (opcode >= kOpCount) {
+    return Error{Code::kProtocol,
+                 Concat("opcode ", opcode, ", the highest known is ", kOpCount - 1)};
+  }
+  const auto op = static_cast<Op>(opcode);
+  const std::string_view layout = kLayouts[opcode];
+  const uint64_t most = limits.request_bytes_max;
+  if (offset_ == 0) offset_ = 1;
+  while (letter_ < layout.size()) {
+    const char field = layout[letter_];
+    const size_t header = field == '4' ? 4 : 8;
+    if (offset_ > bytes.size() || bytes.size() - offset_ < header) return size_t{0};
+    uint64_t count = 1;  // of keys to come, where the field says so
+    uint64_t body = 0;
+    if (field == '*') {
+      count = LoadInt<uint64_t>(bytes.data() + offset_);
+      if (count > limits.keys_max) return TooLarge(op, "key count", count, limits.keys_max);
+      repeats_left_ = count;
+      repeat_from_ = letter_ + 1;
+    } else if (field != '4' && field != '8') {
+      body = LoadInt<uint64_t>(bytes.data() + offset_);
+      const bool is_key = field == 'k';
+      const uint64_t allowed = is_key ? limits.key_bytes_max : limits.value_bytes_max;
+      if (body > allowed) return TooLarge(op, is_key ? "key bytes" : "value bytes", body, allowed);
+    }
+    // Compared before they are added: limits that an operator has lifted must not let the sum wrap.
+    const uint64_t before = offset_ + header;
+    if (body > most || before > most - body) {
+      const uint64_t total = body > UINT64_MAX - before ? UINT64_MAX : before + body;
+      return TooLarge(op, "request bytes", total, most);
+    }
+    offset_ = before + body;
+    letter_ = count == 0 ? layout.size() : letter_ + 1;
+    if (letter_ == layout.size() && repeats_left_ > 1) {
+      --repeats_left_;
+      letter_ = repeat_from_;
+    }
+  }
+  return offset_ <= bytes.size() ? offset_ : size_t{0};
+}
+
+void RequestDecoder::Decode(std::string_view bytes, Request& request) {
+  request.op = static_cast<Op>(bytes[0]);
+  const std::string_view layout = kLayouts[static_cast<uint8_t>(bytes[0])];
+  size_t at = 1;
+  const auto blob = [&] {
+    const auto size = LoadInt<uint64_t>(bytes.data() + at);
+    const std::string_view out(bytes.data() + at + 8, size);  // the scanner has checked the size
+    at += 8 + size;
+    return out;
+  };
+  if (layout.starts_with('*')) {
+    const auto count = LoadInt<uint64_t>(bytes.data() + at);
+    at += 8;
+    const bool with_values = layout == "*kv";
+    const std::span<std::string_view> keys = NewList(count);
+    const std::span<std::string_view> values = NewList(with_values ? count : 0);
+    for (uint64_t i = 0; i < count; ++i) {
+      keys[i] = blob();
+      if (with_values) values[i] = blob();
+    }
+    request.keys = keys;
+    request.values = values;
+    if (hasher_) request.hashes = HashesOf(keys);
+    return;
+  }
+  for (const char field : layout) {
+    switch (field) {
+      case 'k':
+        request.key = blob();
+        if (hasher_) request.hash = hasher_->Hash(request.key);
+        break;
+      case 'v':
+        request.value = blob();
+        break;
+      case 'e':
+        request.expected = blob();
+        break;
+      case '4':
+        request.number = LoadInt<uint32_t>(bytes.data() + at);
+        break;
+      default:
+        request.number = LoadInt<int64_t>(bytes.data() + at);
+    }
+  }
+}
+
+std::span<std::string_view> RequestDecoder::NewList(size_t count) {
+  if (count > short_lists_.size() - short_lists_used_) return long_lists_.emplace_back(count);
+  const std::span<std::string_view> list =
+      std::span(short_lists_).subspan(short_lists_used_, count);
+  short_lists_used_ += count;
+  return list;
+}
+
+std::span<const uint64_t> RequestDecoder::HashesOf(std::span<const std::string_view> keys) {
+  std::span<uint64_t> hashes;
+  if (keys.size() > short_hashes_.size() - short_hashes_used_) {
+    hashes = long_hashes_.emplace_back(keys.size());
+  } else {
+    hashes = std::span(short_hashes_).subspan(short_hashes_used_, keys.size());
+    short_hashes_used_ += keys.size();
+  }
+  for (size_t i = 0; i < keys.size(); ++i) hashes[i] = hasher_->Hash(keys[i]);
+  return hashes;
+}
+
+void RequestDecoder::Clear() {
+  short_lists_used_ = 0;
+  long_lists_.clear();
+  short_hashes_used_ = 0;
+  long_hashes_.clear();
+}
+
+Result<size_t> ListReader::EndOfBlob(std::string_view bytes, size_t at, bool is_key) const {
+  constexpr size_t kHeader = 8;
+  if (at > bytes.size() || bytes.size() - at < kHeader) return size_t{0};
+  const auto number = LoadInt<uint64_t>(bytes.data() + at);
+  const uint64_t allowed = is_key ? limits_.key_bytes_max : limits_.value_bytes_max;
+  if (number > allowed) {
+    return TooLarge(op_, is_key ? "key bytes" : "value bytes", number, allowed);
+  }
+  const uint64_t most = limits_.request_bytes_max;
+  const uint64_t before = total_ + at + kHeader;
+  if (number > most || before > most - number) {
+    const uint64_t total = number > UINT64_MAX - before ? UINT64_MAX : before + number;
+    return TooLarge(op_, "request bytes", total, most);
+  }
+  return at + kHeader + number;
+}
+
+Result<size_t> ListReader::Read(std::string_view bytes, size_t keys_max,
+                                std::vector<std::pair<std::string_view, std::string_view>>& read) {
+  size_t done = 0;
+  if (!begun_) {
+    if (bytes.size() < 9) return size_t{0};
+    op_ = static_cast<Op>(bytes[0]);
+    left_ = *CountIn(bytes);
+    if (left_ > limits_.keys_max) return TooLarge(op_, "key count", left_, limits_.keys_max);
+    if (9 > limits_.request_bytes_max) {
+      return TooLarge(op_, "request bytes", 9, limits_.request_bytes_max);
+    }
+    begun_ = true;
+    done = 9;
+  }
+  for (size_t count = 0; left_ > 0 && count < keys_max; ++count, --left_) {
+    MUSTER_TRY(const size_t key_end, EndOfBlob(bytes, done, true));
+    if (key_end == 0 || key_end > bytes.size()) break;
+    size_t end = key_end;
+    if (op_ == Op::kMultiSet) {
+      MUSTER_TRY(end, EndOfBlob(bytes, key_end, false));
+      if (end == 0 || end > bytes.size()) break;
+    }
+    const size_t value_at = std::min(key_end + 8, end);
+    read.emplace_back(bytes.substr(done + 8, key_end - done - 8),
+                      bytes.substr(value_at, end - value_at));
+    done = end;
+  }
+  total_ += done;
+  return done;
+}
+
+uint64_t RequestBytes(const Request& request) {
+  const std::string_view layout = kLayouts[static_cast<uint8_t>(request.op)];
+  uint64_t bytes = 1;
+  for (const char field : layout) {
+    if (field == '4') bytes += 4;
+    if (field == '8' || field == '*') bytes += 8;
+    if (layout.starts_with('*')) continue;
+    if (field == 'k') bytes += 8 + request.key.size();
+    if (field == 'e') bytes += 8 + request.expected.size();
+    if (field == 'v') bytes += 8 + request.value.size();
+  }
+  if (!layout.starts_with('*')) return bytes;
+  for (const std::string_view key : request.keys) bytes += 8 + key.size();
+  for (const std::string_view value : request.values) bytes += 8 + value.size();
+  return bytes;
+}
+
+void AppendRequest(std::string& out, const Request& request) {
+  out += static_cast<char>(request.op);
+  const std::string_view layout = kLayouts[static_cast<uint8_t>(request.op)];
+  if (layout.starts_with('*')) {
+    AppendInt<uint64_t>(out, request.keys.size());
+    for (size_t i = 0; i < request.keys.size(); ++i) {
+      AppendBlob(out, request.keys[i]);
+      if (layout == "*kv") AppendBlob(out, request.values[i]);
+    }
+    return;
+  }
+  for (const char field : layout) {
+    if (field == 'k') AppendBlob(out, request.key);
+    if (field == 'e') AppendBlob(out, request.expected);
+    if (field == 'v') AppendBlob(out, request.value);
+    if (field == '4') AppendInt<uint32_t>(out, static_cast<uint32_t>(request.number));
+    if (field == '8') AppendInt<int64_t>(out, request.number);
+  }
+}
+
+}  // namespace muster::wire

@@ -1,0 +1,131 @@
+// Bytes to requests. The reader finds where a request ends, whatever the fragmentation, and then
+// gives it as views into the bytes: nothing is copied, nothing is read twice, and a length is
+// judged as soon as it is there, before anyone reserves memory for what it promises.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/limits.h"
+#include "base/result.h"
+#include "store/core/key_table.h"
+#include "store/core/request.h"
+#include "store/wire/layout.h"
+
+namespace muster::wire {
+
+struct RequestLimits {
+  uint64_t key_bytes_max = kKeyBytesMax;
+  uint64_t value_bytes_max = kValueBytesMax;
+  uint64_t keys_max = kKeysPerRequestMax;
+  uint64_t request_bytes_max = kRequestBytesMax;
+};
+
+/// Finds the end of one request. Resumable: feed it the same bytes with more behind them, and it
+/// goes on where it stopped, so that a request of a million pieces costs no more than one that
+/// comes whole.
+class RequestScanner {
+ public:
+  /// `bytes` starts at the request's opcode. Returns the request's size when it is complete, 0 when
+  /// more bytes are needed, kProtocol when it can never become a request we accept.
+  Result<size_t> Scan(std::string_view bytes, const RequestLimits& limits);
+
+  /// Forget the request that was being scanned.
+  void Reset() { *this = RequestScanner(); }
+
+  /// Bytes that the request has at least, as far as its lengths are known: what a buffer may grow
+  /// to.
+  size_t known_bytes() const { return offset_; }
+
+ private:
+  size_t offset_ = 0;  // where the next field starts; beyond the bytes while a blob is incomplete
+  size_t letter_ = 0;  // index of that field in the layout
+  size_t repeat_from_ = 0;  // letter after '*'
+  uint64_t repeats_left_ = 0;
+};
+
+/// Takes a complete request (as the scanner found it) apart. Keeps the memory behind Request::keys
+/// and Request::values of the requests decoded since Clear().
+class RequestDecoder {
+ public:
+  RequestDecoder() : short_lists_(kShortListsMax), short_hashes_(kShortListsMax) {}
+  /// Gives the requests their hashes, too.
+  explicit RequestDecoder(const KeyHasher& hasher) : RequestDecoder() { hasher_ = hasher; }
+
+  /// Into `request`, which is new.
+  void Decode(std::string_view bytes, Request& request);
+  Request Decode(std::string_view bytes) {
+    Request request;
+    Decode(bytes, request);
+    return request;
+  }
+  void Clear();
+
+ private:
+  using List = std::vector<std::string_view>;
+  static constexpr size_t kShortListsMax = 512;
+
+  /// Room for `count` views that stays where it is until Clear().
+  std::span<std::string_view> NewList(size_t count);
+  std::span<const uint64_t> HashesOf(std::span<const std::string_view> keys);
+
+  // Nearly all lists name one key; those share one vector that never grows, so that a CHECK costs
+  // no allocation. The others get a vector each.
+  List short_lists_;
+  size_t short_lists_used_ = 0;
+  std::vector<List> long_lists_;
+  std::optional<KeyHasher> hasher_;
+  std::vector<uint64_t> short_hashes_;
+  size_t short_hashes_used_ = 0;
+  std::vector<std::vector<uint64_t>> long_hashes_;
+};
+
+/// Takes a request with a list of keys (CHECK, WAIT, MULTI_GET, MULTI_SET) apart while it comes:
+/// nobody has to keep all of its bytes. Judges as the scanner does.
+class ListReader {
+ public:
+  explicit ListReader(const RequestLimits& limits) : limits_(limits) {}
+
+  /// Whether `bytes` begin a request with a list, and of how many keys, as far as that has come.
+  static std::optional<uint64_t> CountIn(std::string_view bytes) {
+    if (bytes.size() < 9 || !IsList(static_cast<uint8_t>(bytes[0]))) return std::nullopt;
+    return LoadInt<uint64_t>(bytes.data() + 1);
+  }
+
+  /// `bytes` go on where the last call stopped, which is never within a key or a value. Reads at
+  /// most `keys_max` keys into `keys` and `values` (empty, but for MULTI_SET), as views of `bytes`.
+  /// Returns how many bytes are done with, or kProtocol.
+  Result<size_t> Read(std::string_view bytes, size_t keys_max,
+                      std::vector<std::pair<std::string_view, std::string_view>>& read);
+  bool is_complete() const { return begun_ && left_ == 0; }
+  /// Bytes that have been read.
+  uint64_t total() const { return total_; }
+
+ private:
+  static bool IsList(uint8_t opcode) {
+    return opcode < kOpCount && !kLayouts[opcode].empty() && kLayouts[opcode][0] == '*';
+  }
+  /// Where the blob at `at` ends; 0 if not even its header is there.
+  Result<size_t> EndOfBlob(std::string_view bytes, size_t at, bool is_key) const;
+
+  const RequestLimits limits_;
+  bool begun_ = false;
+  Op op_ = Op::kCheck;
+  uint64_t left_ = 0;   // keys to come
+  uint64_t total_ = 0;  // bytes done with
+};
+
+/// How many bytes AppendRequest() appends.
+uint64_t RequestBytes(const Request& request);
+
+/// Appends the request's bytes to `out`: the inverse of the decoder.
+void AppendRequest(std::string& out, const Request& request);
+
+}  // namespace muster::wire
