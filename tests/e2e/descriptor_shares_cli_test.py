@@ -89,8 +89,12 @@ class Shares(Processes, unittest.TestCase):
     def flood(self, address, asks, parks=False):
         """Connections until the server has no descriptor left. Without `asks` they have sent nothing but VALIDATE; with
         `parks` each waits for a key of its own."""
+        if not asks:
+            held = [self.peer(address) for _ in range(DESCRIPTORS)]
+            eventually(lambda: "out of file descriptors" in self.logged(), "no descriptor is left")
+            return held
         held = []
-        while made := self.served(address) if asks else self.silent(address, len(held)):
+        while made := self.served(address):
             held.append(made)
             if parks:
                 made.socket.sendall(WAIT + struct.pack("<Q", 1) + blob(b"/never/%d" % len(held)))
@@ -98,16 +102,6 @@ class Shares(Processes, unittest.TestCase):
             self.assertLess(len(held), DESCRIPTORS)
         self.assertGreater(len(held), DESCRIPTORS // 2)
         return held
-
-    def silent(self, address, already):
-        """Whether there is room shows only where somebody asks: twenty at a time, then one that does."""
-        made = self.peer(address)
-        if already % 20 == 19:
-            probe = self.served(address)
-            if not probe:
-                return None
-            probe.close()
-        return made
 
     def logged(self):
         self.log.seek(0)
