@@ -325,7 +325,8 @@ struct UvListener::Poll {
         Hand(std::move(visitor->socket), visitor->from);
         if (spares.size() <= kept_for_others) AskForUnused();
       } else if (opening == Opening::kRequest && AskForUnused() &&
-                 spares.size() + visitors.size() > spares_max / 2) {  // others soon give theirs back
+                 spares.size() + visitors.size() >
+                     spares_max / 2) {  // others soon give theirs back
         Hand(std::move(visitor->socket), visitor->from);
       }
       visitor = visitors.erase(visitor);
