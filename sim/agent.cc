@@ -3,13 +3,13 @@
 #include <utility>
 
 #include "base/text.h"
-#include "rendezvous/core/rank_policy.h"
 #include "muster/c10d_rendezvous.h"
 #include "muster/coordinated_rendezvous.h"
 #include "muster/dynamic_rendezvous.h"
 #include "muster/etcd_rendezvous.h"
 #include "muster/rendezvous_error.h"
 #include "muster/tcp_store.h"
+#include "rendezvous/core/rank_policy.h"
 #include "sim/faulty_backend.h"
 #include "sim/sockets.h"
 #include "sim/stranger.h"

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "base/prng.h"
-#include "rendezvous/core/node.h"
 #include "muster/rendezvous_handler.h"
+#include "rendezvous/core/node.h"
 #include "sim/member_watch.h"
 #include "sim/process.h"
 

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "muster/rendezvous_handler.h"
 #include "rendezvous/core/node.h"
 #include "rendezvous/core/state.h"
-#include "muster/rendezvous_handler.h"
 #include "sim/plan.h"
 #include "sim/scheduler.h"
 #include "sim/watch.h"

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "etcd/records.h"
 #include "sim/checkers.h"
 #include "sim/etcd.h"
-#include "etcd/records.h"
 
 namespace muster::sim {
 

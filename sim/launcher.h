@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/prng.h"
-#include "rendezvous/core/node.h"
 #include "launch/agent.h"
 #include "muster/rendezvous_handler.h"
+#include "rendezvous/core/node.h"
 #include "sim/job_watch.h"
 #include "sim/member_watch.h"
 #include "sim/process.h"

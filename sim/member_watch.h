@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "rendezvous/core/coordinator.h"
 #include "muster/rendezvous_handler.h"
+#include "rendezvous/core/coordinator.h"
 #include "sim/checkers.h"
 #include "sim/plan.h"
 #include "sim/scheduler.h"

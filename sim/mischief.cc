@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "sim/world.h"
 #include "etcd/records.h"
+#include "sim/world.h"
 
 namespace muster::sim {
 

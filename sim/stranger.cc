@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "base/text.h"
-#include "rendezvous/core/transitions.h"
-#include "rendezvous/rules_from.h"
 #include "muster/prefix_store.h"
 #include "muster/rendezvous_error.h"
+#include "rendezvous/core/transitions.h"
+#include "rendezvous/rules_from.h"
 #include "rendezvous/wire/state_reader.h"
 #include "rendezvous/wire/state_writer.h"
 

@@ -6,13 +6,13 @@
 #include <optional>
 #include <string>
 
+#include "muster/rendezvous_backend.h"
+#include "muster/rendezvous_handler.h"
+#include "muster/rendezvous_parameters.h"
 #include "rendezvous/core/node.h"
 #include "rendezvous/core/operations.h"
 #include "rendezvous/core/rules.h"
 #include "rendezvous/core/state.h"
-#include "muster/rendezvous_backend.h"
-#include "muster/rendezvous_handler.h"
-#include "muster/rendezvous_parameters.h"
 #include "sim/process.h"
 
 namespace muster::sim {

@@ -5,8 +5,8 @@
 
 #include "base/base64.h"
 #include "base/text.h"
-#include "sim/mischief.h"
 #include "rendezvous/wire/state_reader.h"
+#include "sim/mischief.h"
 
 namespace muster::sim {
 
