@@ -12,7 +12,7 @@ namespace muster {
 /// Any thread. Who allocates for a client asks HasRoomFor() first, and adds what it then took.
 class MemoryAccount {
  public:
-  explicit MemoryAccount(uint64_t limit = UINT64_MAX) : limit_(limit) {}
+  explicit MemoryAccount(uint64_t limit = UINT64_MAX) : first_limit_(limit), limit_(limit) {}
 
   void Add(size_t bytes) { used_.fetch_add(bytes, std::memory_order_relaxed); }
   void Subtract(size_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
@@ -23,7 +23,8 @@ class MemoryAccount {
   uint64_t used() const { return used_.load(std::memory_order_relaxed); }
   uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
 
-  /// The process cannot have more.
+  /// The process cannot have more, for now.
+  void RestoreLimit() { limit_.store(first_limit_); }
   void LowerLimit(uint64_t limit) {
     uint64_t before = limit_.load();
     while (limit < before && !limit_.compare_exchange_weak(before, limit)) {
@@ -49,6 +50,7 @@ class MemoryAccount {
  private:
   static constexpr uint64_t kSmall = 64 * 1024;
 
+  const uint64_t first_limit_;
   std::atomic<uint64_t> limit_;
   std::atomic<uint64_t> used_ = 0;
 };

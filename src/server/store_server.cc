@@ -143,10 +143,9 @@ struct StoreServer::Impl {
     threads[0]->RunAndWait([&] {
       refill = threads[0]->loop().Every(1s, [this, log = ToSink(options)] {
         if (reserve.Refill() && log) {
-          log(LogLevel::kError,
-              Concat("out of memory with ", HumanBytes(hub.account().used()),
-                     " of clients: the limit of all of it (store_bytes_max) is lowered to ",
-                     HumanBytes(hub.account().limit())));
+          log(LogLevel::kError, Concat("out of memory with ", HumanBytes(hub.account().used()),
+                                       " of clients: the limit of all of it (store_bytes_max) is ",
+                                       HumanBytes(hub.account().limit()), " now"));
         }
       });
       listener = std::make_unique<UvListener>(threads[0]->loop(), std::move(socket), &JudgeBytes,

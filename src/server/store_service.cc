@@ -119,7 +119,7 @@ void StoreService::Close(StoreConnection& connection, LogLevel level, const std:
 size_t StoreService::CloseLeastUsed(const PeerGroup& from, size_t count, bool only_unused) {
   // Without a request: VALIDATE alone, or less.
   constexpr uint64_t kUnusedBytes = 1 + sizeof wire::kMagic;
-  // How many are looked at for each that is to be closed: some may be parked, which go last.
+  // How many are looked at, at most, for each that is to be closed: the others may be parked.
   constexpr size_t kLooks = 8;
   struct Idle {
     bool used;
@@ -140,8 +140,7 @@ size_t StoreService::CloseLeastUsed(const PeerGroup& from, size_t count, bool on
   candidates.resize(looked_at);
   {
     StoreHub::Turn turn(hub_, index_);
-    std::ranges::stable_partition(
-        candidates, [&](const Idle& c) { return !turn.IsParked(c.connection->id()); });
+    std::erase_if(candidates, [&](const Idle& c) { return turn.IsParked(c.connection->id()); });
     Deliver(turn.Finish());
   }
   count = std::min(count, candidates.size());

@@ -54,9 +54,10 @@ class StoreService {
   void Collect();
   void CollectPushes();
 
-  /// Descriptors are short. Closes up to `count` connections of this peer that have no session:
-  /// those that never asked for anything first, then (not if `only_unused`) those silent for
-  /// longest, then those with a parked wait, the oldest first. Returns how many.
+  /// Descriptors are short. Closes up to `count` connections of this peer that have neither a
+  /// session nor a parked wait: those that never asked for anything first, then those silent for
+  /// longest (not if `only_unused`). A parked wait may be a worker of a large job behind one
+  /// address: a stranger's connections must not end it. Returns how many.
   size_t CloseLeastUsed(const PeerGroup& from, size_t count, bool only_unused);
 
   size_t connections() const { return connections_.size(); }

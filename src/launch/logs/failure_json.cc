@@ -157,9 +157,13 @@ Result<FailureRecord> FailureFromJson(std::string_view json) {
 }
 
 bool FailedBefore(std::string_view ours, std::string_view theirs) {
-  const Result<FailureRecord> a = FailureFromJson(ours);
+  Result<FailureRecord> a = FailureFromJson(ours);
   const Result<FailureRecord> b = FailureFromJson(theirs);
-  return a && b && WroteBefore(*a, *b);
+  if (!a || !b || a->error_time <= 0) return false;
+  // The clocks of two machines differ: the one that was told first stands, unless the difference is
+  // more than theirs.
+  a->error_time += std::min(kClockSkewMax, INT64_MAX - a->error_time);
+  return WroteBefore(*a, *b);
 }
 
 std::string FailureReportJson(const FailedJob& job, std::span<const FailureRecord> records,

@@ -28,7 +28,9 @@ std::string ToJson(const FailureRecord& record);
 /// them.
 Result<FailureRecord> FailureFromJson(std::string_view json);
 
-/// Of two such texts: whether our worker wrote its error file before theirs failed.
+/// Of two such texts: whether our worker wrote its error file before theirs, of another node,
+/// failed, whatever the clocks of the two nodes say within kClockSkewMax.
+inline constexpr int64_t kClockSkewMax = 500'000;  // microseconds
 bool FailedBefore(std::string_view ours, std::string_view theirs);
 
 /// About the job, for the report.

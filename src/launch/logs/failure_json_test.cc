@@ -113,6 +113,24 @@ TEST(FailureJsonTest, LongTextsAreSentWithTheirBeginningAndEnd) {
   EXPECT_TRUE(IsUtf8(back->output));
 }
 
+TEST(FailureJsonTest, OnlyAnEarlierFileThanClocksDifferTakesTheBlameFromAnotherNode) {
+  FailureRecord first = Sample();
+  first.error_time = first.order;
+  FailureRecord other = first;
+  const auto failed_before = [&](int64_t earlier_by) {
+    other.error_time = first.order - earlier_by;
+    return FailedBefore(ToJson(other), ToJson(first));
+  };
+  EXPECT_FALSE(failed_before(0));
+  EXPECT_FALSE(failed_before(kClockSkewMax));
+  EXPECT_TRUE(failed_before(kClockSkewMax + 1));
+  first.error_time = 0;  // killed: its end alone is known, and is seen late
+  EXPECT_FALSE(failed_before(kClockSkewMax + 100'000));
+  EXPECT_TRUE(failed_before(kClockSkewMax + 100'001));
+  other.error_time = INT64_MIN;
+  EXPECT_FALSE(FailedBefore(ToJson(other), ToJson(first)));
+}
+
 TEST(FailureJsonTest, WhatIsWrongWithARecordIsSaid) {
   EXPECT_EQ(Refusal(""), "a node's failure cannot be read: it is empty");
   EXPECT_EQ(Refusal("[]"), "a node's failure cannot be read: it is no object");

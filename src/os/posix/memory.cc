@@ -48,16 +48,16 @@ struct Reserve {
 constinit Reserve reserve;
 
 // operator new tries again when this returns, with the handler that is there then; it throws where
-// there is none.
+// there is none. The limit is lowered until the reserve can be had again: an allocation that is
+// larger than what can ever be had, somewhere in the process, says nothing about the store.
 void OnNoMemory() {
   const std::lock_guard lock(reserve.mutex);
-  const bool was_kept = reserve.GiveUp();
-  if (reserve.account != nullptr) {
-    constexpr uint64_t kSome = MemoryReserve::kBytes / 4;
-    const uint64_t used = reserve.account->used();
-    reserve.account->LowerLimit(was_kept ? used + kSome : used - std::min(used, kSome));
+  if (!reserve.GiveUp()) {
+    std::set_new_handler(reserve.next);
+    return;
   }
-  if (!was_kept) std::set_new_handler(reserve.next);
+  constexpr uint64_t kSome = MemoryReserve::kBytes / 4;
+  if (reserve.account != nullptr) reserve.account->LowerLimit(reserve.account->used() + kSome);
 }
 
 void Install() {
@@ -90,6 +90,7 @@ bool MemoryReserve::Refill() {
   if (!is_the_one_) return false;
   const std::lock_guard lock(reserve.mutex);
   if (reserve.kept == nullptr) reserve.Keep();
+  if (reserve.kept != nullptr) reserve.account->RestoreLimit();
   Install();
   return std::exchange(reserve.was_given_up, false);
 }

@@ -22,8 +22,8 @@ void GiveMemoryBack();
 
 /// Memory that is kept back for the moment when operator new has none left. It is given up then, so
 /// that whatever is under way ends well, and the limit of the account is lowered to what is used
-/// and a quarter of this: requests are refused from then on before they need what is not there.
-/// Costs address space, no memory.
+/// and a quarter of this, until the reserve can be kept again: requests are refused before they
+/// need what is not there. Costs address space, no memory.
 ///
 /// One for each process: a second one has no effect. A handler that was there before comes next.
 class MemoryReserve {

@@ -1,8 +1,10 @@
 #include "os/posix/memory.h"
 
 #include <gtest/gtest.h>
+
 #include <stdlib.h>
 #include <unistd.h>
+#include <new>
 
 #include <filesystem>
 #include <fstream>
@@ -49,6 +51,25 @@ TEST(UsableMemoryTest, IsNoMoreThanTheMachineHas) {
   EXPECT_GT(UsableMemory(), 1u << 20);
   EXPECT_LE(UsableMemory(), static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
                                 static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
+}
+
+TEST(MemoryReserveTest, LowersTheLimitUntilItIsThereAgain) {
+  MemoryAccount account(1 << 30);
+  account.Add(1000);
+  MemoryReserve reserve(account);
+  const std::new_handler handler = std::get_new_handler();
+  ASSERT_NE(handler, nullptr);
+  // As operator new does for what can never be had: until there is no handler.
+  handler();
+  EXPECT_EQ(account.limit(), 1000 + MemoryReserve::kBytes / 4);
+  handler();
+  EXPECT_EQ(account.limit(), 1000 + MemoryReserve::kBytes / 4);
+  EXPECT_NE(std::get_new_handler(), handler);
+
+  EXPECT_TRUE(reserve.Refill());
+  EXPECT_EQ(account.limit(), 1 << 30);
+  EXPECT_EQ(std::get_new_handler(), handler);
+  EXPECT_FALSE(reserve.Refill());
 }
 
 }  // namespace
