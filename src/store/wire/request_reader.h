@@ -93,9 +93,14 @@ class ListReader {
  public:
   explicit ListReader(const RequestLimits& limits) : limits_(limits) {}
 
+  /// `bytes` are not empty.
+  static bool IsList(std::string_view bytes) {
+    const auto opcode = static_cast<uint8_t>(bytes.front());
+    return opcode < kOpCount && !kLayouts[opcode].empty() && kLayouts[opcode].front() == '*';
+  }
   /// Whether `bytes` begin a request with a list, and of how many keys, as far as that has come.
   static std::optional<uint64_t> CountIn(std::string_view bytes) {
-    if (bytes.size() < 9 || !IsList(static_cast<uint8_t>(bytes[0]))) return std::nullopt;
+    if (bytes.size() < 9 || !IsList(bytes)) return std::nullopt;
     return LoadInt<uint64_t>(bytes.data() + 1);
   }
 
@@ -109,9 +114,6 @@ class ListReader {
   uint64_t total() const { return total_; }
 
  private:
-  static bool IsList(uint8_t opcode) {
-    return opcode < kOpCount && !kLayouts[opcode].empty() && kLayouts[opcode][0] == '*';
-  }
   /// Where the blob at `at` ends; 0 if not even its header is there.
   Result<size_t> EndOfBlob(std::string_view bytes, size_t at, bool is_key) const;
 
