@@ -80,13 +80,6 @@ bool StoreHub::Turn::TakeOwn(ClientId client, size_t before) {
   return true;
 }
 
-Reply StoreHub::Turn::Step(ClientId client, const Request& request, Instant now, bool* let_go) {
-  const size_t before = released_.size();
-  const Reply reply = hub_.machine_.Step(client, request, now, released_);
-  *let_go = released_.size() > before && TakeOwn(client, before);
-  return reply;
-}
-
 bool StoreHub::Turn::Advance(LongStep& step, ClientId client, Instant now,
                              const LongStep::Take& take, bool* let_go) {
   const size_t before = released_.size();

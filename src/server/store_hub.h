@@ -80,7 +80,12 @@ class StoreHub {
     bool TakeArrived(ClientId client);
 
     /// Executes a request. `*let_go` tells whether it ended the client's own outstanding wait.
-    Reply Step(ClientId client, const Request& request, Instant now, bool* let_go);
+    Reply Step(ClientId client, const Request& request, Instant now, bool* let_go) {
+      const size_t before = released_.size();
+      Reply reply = hub_.machine_.Step(client, request, now, released_);
+      *let_go = released_.size() > before && TakeOwn(client, before);
+      return reply;
+    }
 
     /// One short step of a long request; true: it is done.
     bool Advance(LongStep& step, ClientId client, Instant now, const LongStep::Take& take,
