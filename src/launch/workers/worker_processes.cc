@@ -310,10 +310,6 @@ void WorkerProcesses::Watch() {
   std::array<epoll_event, 64> events;
   while (true) {
     const int count = epoll_wait(events_.get(), events.data(), events.size(), -1);
-    {
-      const std::lock_guard lock(mutex_);
-      if (stopping_) return;
-    }
     // In the order in which they became ready: however late this thread gets to run, the worker
     // that ended first is reported first.
     std::vector<pid_t> ready;
@@ -322,6 +318,11 @@ void WorkerProcesses::Watch() {
     while (read(wake_.get(), ignored.data(), sizeof(uint64_t)) > 0) {
     }
     while (read(child_signals_.get(), ignored.data(), ignored.size()) > 0) {
+    }
+    {
+      // Looked at behind the reads: whoever sets it wakes this thread afterwards.
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return;
     }
     for (const End& end : TakeEnds(ready)) on_end_(end.number, end.pid, end.code);
     KillRequested();
