@@ -23,13 +23,14 @@ class MemoryAccount {
   uint64_t used() const { return used_.load(std::memory_order_relaxed); }
   uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
 
-  /// The process cannot have more, for now.
-  void RestoreLimit() { limit_.store(first_limit_); }
+  /// Until RestoreLimit(): the process cannot allocate more.
   void LowerLimit(uint64_t limit) {
     uint64_t before = limit_.load();
     while (limit < before && !limit_.compare_exchange_weak(before, limit)) {
     }
   }
+
+  void RestoreLimit() { limit_.store(first_limit_); }
 
   /// The last eighth is for what is small: whoever fills the rest with large values, requests or
   /// replies leaves room for everybody else.

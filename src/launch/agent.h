@@ -29,7 +29,8 @@ class AgentHost {
   virtual Result<std::vector<WorkerCommand>> Prepare(const Placement& place, int64_t restarts) = 0;
   virtual void OnStarted(size_t worker, int64_t pid) = 0;
   virtual void OnEnded(size_t worker, int64_t pid, ExitCode code) = 0;
-  /// The cause of these failures, as the other nodes are told it; empty: there are only victims.
+  /// The cause of these failures, as it is sent to the other nodes; empty if the launcher stopped
+  /// all of these workers.
   virtual std::string DescribeCause(const std::vector<WorkerFailure>& failures) = 0;
   /// No worker is left. `failures` of the attempt, in the order in which they were seen.
   virtual void OnAttemptOver(const std::vector<WorkerFailure>& failures) = 0;

@@ -51,8 +51,8 @@ class Attendant {
 
   // What it is asked to do, in this order, later. Any thread.
   void Join();
-  /// `failure` is told to all nodes, unless somebody else's has been before, and is not replaced by
-  /// a later one. The node that told first pays; a correction changes only what is reported.
+  /// Reports `failure` to all nodes, unless another node has reported an earlier one. The node that
+  /// reports first pays for the restart; a later correction changes only the report.
   void TellFailure(std::string failure);
   void EnterBarrier();
   void Close(std::string reason);
@@ -110,7 +110,7 @@ class Attendant {
   bool is_at_work_ = false;     ///< From a round's beginning until the workers here have succeeded.
   bool can_be_woken_ = false;   ///< While it waits for news.
   bool knows_the_end_ = false;  ///< Of the job; for itself and, counted, for whoever serves.
-  std::string told_;            ///< The failure of this round that was told last; empty: none.
+  std::string told_;            ///< The failure that this node reported last in this round.
   std::optional<Instant> out_of_reach_since_;
 
   const std::unique_ptr<Monitor> monitor_;

@@ -234,7 +234,7 @@ Status StoreConnection::FillBatch(std::string_view bytes, size_t at) {
   work.decoder.Clear();
   while (work.batch.size() < kBatchMax && at < bytes.size()) {
     const std::string_view rest = bytes.substr(at);
-    if (wire::ListReader::IsList(rest) && IsLong(rest)) break;
+    if (wire::ListReader::IsList(rest) && IsLong(rest)) break;  // spares most requests a call
     const Result<size_t> size = scanner_.Scan(rest, service_.options_.request);
     if (!size && work.batch.empty()) return size.error();
     if (!size || *size == 0) break;

@@ -46,7 +46,8 @@ bool WroteBefore(const FailureRecord& a, const FailureRecord& b);
 
 /// Which of the records is the cause; there must be one. The worker that ended first, unless
 /// another had written its error file before: a process needs time to end, and its peers fail
-/// meanwhile. A worker that was told to end is the cause only if all were.
+/// meanwhile. A worker that the launcher signalled is the
+/// cause only if it signalled all of them.
 size_t RootCause(std::span<const FailureRecord> records);
 
 /// Seconds since 1970 as local time, "2026-01-31_10:20:30".

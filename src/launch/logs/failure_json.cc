@@ -160,8 +160,8 @@ bool FailedBefore(std::string_view ours, std::string_view theirs) {
   Result<FailureRecord> a = FailureFromJson(ours);
   const Result<FailureRecord> b = FailureFromJson(theirs);
   if (!a || !b || a->error_time <= 0) return false;
-  // The clocks of two machines differ: the one that was told first stands, unless the difference is
-  // more than theirs.
+  // The clocks of two nodes differ. The first report stands unless the other file is older by more
+  // than clocks may differ.
   a->error_time += std::min(kClockSkewMax, INT64_MAX - a->error_time);
   return WroteBefore(*a, *b);
 }

@@ -320,7 +320,7 @@ void WorkerProcesses::Watch() {
     while (read(child_signals_.get(), ignored.data(), ignored.size()) > 0) {
     }
     {
-      // Looked at behind the reads: whoever sets it wakes this thread afterwards.
+      // Checked after the wake-up is consumed: the destructor sets it before it wakes this thread.
       const std::lock_guard lock(mutex_);
       if (stopping_) return;
     }

@@ -17,12 +17,7 @@ Error TooLarge(Op op, std::string_view what, uint64_t came, uint64_t allowed) {
   return Error{Code::kProtocol, Concat(Name(op), ": ", what, " of ", came, ", limit ", allowed)};
 }
 
-}  // namespace
-
-namespace {
-
-// The size of a request that is whole and within the limits; 0: it has to be looked at more
-// closely.
+// The size of a complete request within the limits; 0 if Scan() has to decide.
 size_t SizeOfWhole(std::string_view bytes, std::string_view layout, const RequestLimits& limits) {
   size_t at = 1;
   for (const char field : layout) {
@@ -51,7 +46,7 @@ Result<size_t> RequestScanner::Scan(std::string_view bytes, const RequestLimits&
   }
   const auto op = static_cast<Op>(opcode);
   const std::string_view layout = kLayouts[opcode];
-  // A request without a list that has come whole, as nearly all do: nothing has to be remembered.
+  // Nearly all requests arrive complete and name one key: they need no state.
   if (offset_ == 0 && !layout.starts_with('*')) {
     const size_t size = SizeOfWhole(bytes, layout, limits);
     if (size > 0) return size;
