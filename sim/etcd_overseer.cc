@@ -117,7 +117,8 @@ void EtcdOverseer::SeeRun(const EtcdChange& change) {
 
 std::optional<RendezvousState> EtcdOverseer::StateOf(const wire::EtcdRun& run) {
   RendezvousState state{.closed = run.closed, .closed_by = run.closed_by};
-  if (run.round < 0) return state;
+  // Without a plan, a leader keeps only the number of a round that a restored etcd has forgotten.
+  if (run.plan.empty()) return state;
   state.round = run.round;
   state.complete = true;
   state.completion = {run.round, run.world_size};

@@ -69,12 +69,14 @@ class ElasticJob(unittest.TestCase):
 
     def test_whoever_interrupts_it_finds_nothing_left_either(self):
         job = self.start(BUILD)
+        said = ""
         for line in job.stdout:
+            said += line
             if "step 2 of 24" in line:
                 break
         job.send_signal(signal.SIGINT)
-        job.communicate(timeout=PATIENCE)
-        self.assertEqual(job.returncode, 130)
+        said += job.communicate(timeout=PATIENCE)[0]
+        self.assertEqual(job.returncode, 130, said)
         self.nothing_is_left()
 
     def test_without_the_programs_it_says_so(self):

@@ -1,6 +1,7 @@
 // The simulated runs of every test run, in parts, so that several are played at a time.
 #include "sim/campaign.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -55,6 +56,13 @@ TEST_P(SimulatedRunsTest, WhateverHappensNothingIsWrongAndAllComeTogether) {
   EXPECT_EQ(report.runs, part.runs);
   for (const Finding& finding : report.findings)
     ADD_FAILURE() << finding.what << "\n  " << finding.plan.ToString();
+}
+
+// A leader that closes the run after a restore records the number of the last round, and no plan.
+TEST(SimulatedRunTest, ARoundThatARestoredEtcdHasForgottenIsNotCompletedAgain) {
+  const CampaignReport report =
+      RunCampaign({.first_seed = 1'896'709'440, .runs = 1, .wishes = {.driver = Driver::kEtcd}});
+  EXPECT_THAT(report.findings, testing::IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SimulatedRunsTest, testing::ValuesIn(AllParts()),

@@ -154,9 +154,13 @@ RawListener::RawListener() {
 
 RawListener::~RawListener() { close(fd_); }
 
-RawSocket RawListener::Accept(milliseconds patience) {
+bool RawListener::HasWaiting(milliseconds patience) const {
   pollfd item{.fd = fd_, .events = POLLIN, .revents = 0};
-  if (poll(&item, 1, static_cast<int>(patience.count())) <= 0) Fail("nobody connected in time");
+  return poll(&item, 1, static_cast<int>(patience.count())) > 0;
+}
+
+RawSocket RawListener::Accept(milliseconds patience) {
+  if (!HasWaiting(patience)) Fail("nobody connected in time");
   const int peer = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
   if (peer < 0) FailWithErrno("accept");
   return RawSocket(peer);

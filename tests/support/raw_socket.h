@@ -68,6 +68,8 @@ class RawListener {
 
   uint16_t port() const { return port_; }
   RawSocket Accept(milliseconds patience = kPatience);
+  /// Whether somebody has connected and was not accepted yet; waits so long for that.
+  bool HasWaiting(milliseconds patience) const;
 
  private:
   int fd_;
