@@ -17,14 +17,16 @@ Error TooLarge(Op op, std::string_view what, uint64_t came, uint64_t allowed) {
   return Error{Code::kProtocol, Concat(Name(op), ": ", what, " of ", came, ", limit ", allowed)};
 }
 
-// The size of a complete request within the limits; 0 if Scan() has to decide.
+// The size of a complete request that names one key, within the limits; 0 if Scan() has to decide.
 size_t SizeOfWhole(std::string_view bytes, std::string_view layout, const RequestLimits& limits) {
   size_t at = 1;
   for (const char field : layout) {
     const size_t header = field == '4' ? 4 : 8;
     if (bytes.size() - at < header) return 0;
     uint64_t body = 0;
-    if (field != '4' && field != '8') {
+    if (field == '*') {
+      if (LoadInt<uint64_t>(bytes.data() + at) != 1 || limits.keys_max == 0) return 0;
+    } else if (field != '4' && field != '8') {
       body = LoadInt<uint64_t>(bytes.data() + at);
       if (body > (field == 'k' ? limits.key_bytes_max : limits.value_bytes_max)) return 0;
     }
@@ -47,7 +49,7 @@ Result<size_t> RequestScanner::Scan(std::string_view bytes, const RequestLimits&
   const auto op = static_cast<Op>(opcode);
   const std::string_view layout = kLayouts[opcode];
   // Nearly all requests arrive complete and name one key: they need no state.
-  if (offset_ == 0 && !layout.starts_with('*')) {
+  if (offset_ == 0) {
     const size_t size = SizeOfWhole(bytes, layout, limits);
     if (size > 0) return size;
   }
@@ -99,9 +101,10 @@ void RequestDecoder::Decode(std::string_view bytes, Request& request) {
   if (layout.starts_with('*')) {
     const auto count = LoadInt<uint64_t>(bytes.data() + at);
     at += 8;
-    const bool with_values = layout == "*kv";
+    const bool with_values = layout.ends_with('v');
     const std::span<std::string_view> keys = NewList(count);
-    const std::span<std::string_view> values = NewList(with_values ? count : 0);
+    const std::span<std::string_view> values =
+        with_values ? NewList(count) : std::span<std::string_view>();
     for (uint64_t i = 0; i < count; ++i) {
       keys[i] = blob();
       if (with_values) values[i] = blob();
