@@ -161,7 +161,7 @@ class World {
 
   void Pass(Duration time, bool deaf, Pushes& out) {
     now_ = now_ + time;
-    if (deaf) coordinator_.Excuse(time, now_);
+    if (deaf) coordinator_.ForgiveSilence(time, now_);
     coordinator_.Tick(now_, out);
     FUZZ_CHECK(coordinator_.NextDue() > now_);
   }

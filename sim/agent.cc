@@ -12,7 +12,7 @@
 #include "rendezvous/core/rank_policy.h"
 #include "sim/faulty_backend.h"
 #include "sim/sockets.h"
-#include "sim/stranger.h"
+#include "sim/torch_node.h"
 #include "sim/world.h"
 
 namespace muster::sim {
@@ -74,8 +74,8 @@ std::unique_ptr<RendezvousHandler> MakeEtcdHandler(World& world, size_t index,
       world.etcd().ConnectorOf(process), process);
 }
 
-Agent::Agent(World& world, SimProcess& process, size_t index, bool is_stranger, uint64_t seed)
-    : world_(world), process_(process), index_(index), is_stranger_(is_stranger), prng_(seed) {}
+Agent::Agent(World& world, SimProcess& process, size_t index, bool is_torch_node, uint64_t seed)
+    : world_(world), process_(process), index_(index), is_torch_node_(is_torch_node), prng_(seed) {}
 
 void Agent::Main() {
   try {
@@ -100,7 +100,7 @@ void Agent::Trouble(const std::exception& error) {
   last_error_ = error.what();
   world_.Say(index_, last_error_);
   Rest(200ms);
-  lost_ = is_stranger_ && dynamic_cast<const RendezvousTimeoutError*>(&error) == nullptr;
+  lost_ = is_torch_node_ && dynamic_cast<const RendezvousTimeoutError*>(&error) == nullptr;
 }
 
 std::unique_ptr<RendezvousHandler> Agent::MakeHandler() {
@@ -131,9 +131,9 @@ std::unique_ptr<RendezvousHandler> Agent::MakeHandler() {
     auto backend = std::make_unique<FaultyBackend>(
         std::make_unique<C10dRendezvousBackend>(store->Clone(), World::kRun), world_, process_,
         prng_.Next());
-    if (is_stranger_) {
+    if (is_torch_node_) {
       node_ = {addr, process_.process_id(), process_.NextNodeId()};
-      return std::make_unique<Stranger>(told, store, std::move(backend), node_, process_);
+      return std::make_unique<TorchNode>(told, store, std::move(backend), node_, process_);
     }
     node_ = {addr, process_.process_id(), 0};
     return std::make_unique<DynamicRendezvousHandler>(
@@ -218,7 +218,7 @@ bool Agent::Await(RendezvousHandler& handler) {
     return world_.plan().looks_every > 0s ? HasLooked(handler) : event.has_value();
   }
   bool waited_for = false;
-  if (is_stranger_) {
+  if (is_torch_node_) {
     process_.clock().SleepUntil(process_.Now() + kWorkStep * 2);
     waited_for = process_.alive() && handler.NumNodesWaiting() > 0;
   } else {

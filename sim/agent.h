@@ -33,7 +33,7 @@ class Agent {
     kEnded,  ///< The rendezvous is closed, or has no use for it.
   };
 
-  Agent(World& world, SimProcess& process, size_t index, bool is_stranger, uint64_t seed);
+  Agent(World& world, SimProcess& process, size_t index, bool is_torch_node, uint64_t seed);
 
   /// The body of its process.
   void Main();
@@ -68,7 +68,7 @@ class Agent {
   World& world_;
   SimProcess& process_;
   const size_t index_;
-  const bool is_stranger_;
+  const bool is_torch_node_;
   Prng prng_;
   Stage stage_ = Stage::kStarting;
   Node node_{};

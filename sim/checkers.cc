@@ -94,7 +94,7 @@ std::optional<Epoch> Checkers::SeeJoined(const Joined& joined) {
     Violate(
         Concat(joined.who, " (", joined.node.ToString(), ") in round ", info.round, ": ", what));
   };
-  if (info.round <= joined.round_before && !joined.is_stranger)
+  if (info.round <= joined.round_before && !joined.is_torch_node)
     complain(Concat("it was in round ", joined.round_before, " before"));
   // The round that it means: of this life of the server, or of an earlier one that it heard last.
   Round* round = nullptr;
@@ -121,8 +121,8 @@ std::optional<Epoch> Checkers::SeeJoined(const Joined& joined) {
   // PyTorch's nodes write no size: where there are some, those who are there when it is read are
   // taken for all. They themselves count whom they believe alive.
   const bool agrees = info.world_size == count ||
-                      (has_strangers_ && round->sizes.contains(info.world_size)) ||
-                      (joined.is_stranger && info.world_size < count);
+                      (has_torch_nodes_ && round->sizes.contains(info.world_size)) ||
+                      (joined.is_torch_node && info.world_size < count);
   if (!agrees) complain(Concat("it believes in ", info.world_size, " nodes of ", count));
   const auto [place, is_first] = round->joined.try_emplace(info.rank, joined.node.ToString());
   if (!is_first) complain(Concat("rank ", info.rank, " was given to ", place->second, " already"));

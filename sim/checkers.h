@@ -25,7 +25,7 @@ class Checkers {
  public:
   explicit Checkers(const Plan& plan)
       : settings_(plan.settings),
-        has_strangers_(plan.driver == Driver::kMixed),
+        has_torch_nodes_(plan.driver == Driver::kMixed),
         ranks_by_name_(!IsCoordinated(plan.driver)),
         few_nodes_(plan.nodes <= kFewNodes),
         goes_back_(plan.faults.restore) {}
@@ -37,7 +37,7 @@ class Checkers {
   struct Joined {
     std::string who;
     Node node;
-    bool is_stranger;
+    bool is_torch_node;
     Epoch known_to;
     int64_t round_before;  ///< Of this process; -1: none.
     RendezvousInfo info;
@@ -73,7 +73,7 @@ class Checkers {
   void CheckRunning(Epoch epoch, const RendezvousState& state);
 
   const RunSettings settings_;
-  const bool has_strangers_;  // whoever completed a round may not have said how many were in it
+  const bool has_torch_nodes_;  // whoever completed a round may not have said how many were in it
   const bool ranks_by_name_;
   // Of many only what can be told at a glance is checked at every step; the rest when a round is
   // completed.

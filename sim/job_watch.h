@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "launch/attendant.h"
 #include "launch/core/ranks.h"
+#include "launch/rendezvous_thread.h"
 #include "sim/checkers.h"
 #include "sim/plan.h"
 #include "sim/scheduler.h"

@@ -24,9 +24,9 @@ AgentOptions OptionsOf(const Plan& plan, size_t index) {
                     .barrier_max = launch.barrier_max,
                     .verdict_patience = launch.verdict_patience,
                     .others_patience = launch.others_patience},
-          .attendant = {.role = role,
-                        .are_identical = launch.are_identical,
-                        .contact_max = launch.contact_max},
+          .rendezvous = {.role = role,
+                         .are_identical = launch.are_identical,
+                         .contact_max = launch.contact_max},
           .farewell_max = launch.farewell_max};
 }
 

@@ -133,7 +133,7 @@ namespace {
 // between two signs of life. Where there are spares, their rounds may never rest
 // (docs/rendezvous.md).
 void MakeRoomForStrangers(Plan& plan, Drawer& draw) {
-  plan.strangers = draw.Between(1, plan.nodes - 1);
+  plan.torch_nodes = draw.Between(1, plan.nodes - 1);
   plan.settings.max_nodes = std::max(plan.settings.max_nodes, plan.nodes);
   plan.settings.last_call = draw.Ms(1'500, 3'000);
   plan.settings.keep_alive_interval = draw.Ms(1'000, 2'000);
@@ -276,7 +276,7 @@ Plan Draw(uint64_t seed, const Wishes& wishes) {
 
 std::string Plan::ToString() const {
   std::string text = Concat("seed=", seed, " driver=", NameOf(driver), " nodes=", nodes,
-                            " strangers=", strangers, " min=", settings.min_nodes,
+                            " torch_nodes=", torch_nodes, " min=", settings.min_nodes,
                             " max=", settings.max_nodes, " last_call=", Ms(settings.last_call),
                             "ms keep_alive=", Ms(settings.keep_alive_interval), "ms*",
                             settings.keep_alive_max_attempt);

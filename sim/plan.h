@@ -93,7 +93,7 @@ struct Plan {
   uint64_t seed = 0;
   Driver driver = Driver::kCoordinator;
   int64_t nodes = 4;
-  int64_t strangers = 0;  ///< How many of them behave as PyTorch's.
+  int64_t torch_nodes = 0;  ///< How many of them behave as PyTorch's.
   RunSettings settings{};
   Duration join_timeout = 20s;
   size_t server_loops = 1;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/prng.h"
-#include "os/ports/surroundings.h"
+#include "os/ports/system.h"
 #include "sim/fiber.h"
 #include "sim/network.h"
 #include "sim/scheduler.h"
@@ -26,7 +26,7 @@ struct ClockError {
   Duration wall_offset{};  ///< Of the wall clock; may change at any time.
 };
 
-class SimProcess final : public Surroundings {
+class SimProcess final : public System {
  public:
   SimProcess(Scheduler& scheduler, Network& network, HostId host, uint32_t pid,
              const ClockError& clock, uint64_t seed);
@@ -116,7 +116,7 @@ class SimProcess final : public Surroundings {
   /// Lets the others finish, where this process is dead; blocks otherwise.
   void ParkForOthers();
 
-  // --- Surroundings
+  // --- System
   Clock& clock() override { return *clock_; }
   Dialer& dialer() override { return *dialer_; }
   bool has_ended() const override { return dead_; }

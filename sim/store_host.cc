@@ -16,9 +16,9 @@ StoreHost::StoreHost(SimProcess& process, uint16_t port, const StoreHostOptions&
     : process_(process),
       port_(port),
       hub_({.reserved_key = wire::kSessionKey}, kQueuedTotal, options.loops,
-           [this](size_t loop) { Knock(loop, &StoreService::Collect); }),
+           [this](size_t loop) { Wake(loop, &StoreService::Collect); }),
       sessions_(options.coordinator, options.loops, process.clock(), &StoreHub::LoopOf,
-                [this](size_t loop) { Knock(loop, &StoreService::CollectPushes); }) {
+                [this](size_t loop) { Wake(loop, &StoreService::CollectPushes); }) {
   KeepScopes(sessions_, hub_);
   for (size_t i = 0; i < options.loops; ++i) {
     loops_.push_back(std::make_unique<SimLoop>(process));
@@ -41,7 +41,7 @@ void StoreHost::Adopt(std::shared_ptr<Socket> socket) {
   services_[loop]->Adopt(MakeStream(std::move(socket), loops_[loop].get()));
 }
 
-void StoreHost::Knock(size_t loop, void (StoreService::*collect)()) {
+void StoreHost::Wake(size_t loop, void (StoreService::*collect)()) {
   loops_[loop]->Post([this, loop, collect, alive = alive_] {
     if (*alive) (*services_[loop].*collect)();
   });

@@ -34,7 +34,7 @@ class StoreHost {
 
  private:
   void Adopt(std::shared_ptr<Socket> socket);
-  void Knock(size_t loop, void (StoreService::*collect)());
+  void Wake(size_t loop, void (StoreService::*collect)());
 
   SimProcess& process_;
   const uint16_t port_;

@@ -6,7 +6,7 @@
 #include "base/base64.h"
 #include "base/text.h"
 #include "rendezvous/wire/state_reader.h"
-#include "sim/mischief.h"
+#include "sim/fault_injector.h"
 
 namespace muster::sim {
 
@@ -156,9 +156,9 @@ void World::StartNode(size_t index) {
     place.launcher = launchers_.back().get();
     return place.process->Start([launcher = place.launcher] { launcher->Main(); });
   }
-  const bool is_stranger = static_cast<int64_t>(index) < plan_.strangers;
+  const bool is_torch_node = static_cast<int64_t>(index) < plan_.torch_nodes;
   agents_.push_back(
-      std::make_unique<Agent>(*this, *place.process, index, is_stranger, prng_.Next()));
+      std::make_unique<Agent>(*this, *place.process, index, is_torch_node, prng_.Next()));
   place.agent = agents_.back().get();
   place.process->Start([agent = place.agent] { agent->Main(); });
 }
@@ -252,7 +252,7 @@ std::optional<Epoch> World::NodeJoined(size_t index, const Node& node, int64_t r
   const std::optional<Epoch> epoch =
       checkers_.SeeJoined({.who = Concat("node ", index),
                            .node = node,
-                           .is_stranger = static_cast<int64_t>(index) < plan_.strangers,
+                           .is_torch_node = static_cast<int64_t>(index) < plan_.torch_nodes,
                            .known_to = epoch_,
                            .round_before = round_before,
                            .info = info});
@@ -323,7 +323,7 @@ std::optional<int64_t> World::TogetherIn() const {
   const int64_t together = WorkingIn(last->round());
   // What PyTorch's nodes believe about the size of a round is their own affair.
   if (together != std::min(living, plan_.settings.max_nodes) ||
-      (plan_.strangers == 0 && together != last->world_size()))
+      (plan_.torch_nodes == 0 && together != last->world_size()))
     return std::nullopt;
   return last->round();
 }
@@ -359,7 +359,7 @@ bool World::ComeTogether(WorldTime within) {
 // PyTorch's nodes do not notice that the others, who took them for dead, have gone on without them:
 // nothing brings those together.
 bool World::AStrangerIsLost() const {
-  for (size_t i = 0; i < static_cast<size_t>(plan_.strangers); ++i) {
+  for (size_t i = 0; i < static_cast<size_t>(plan_.torch_nodes); ++i) {
     const Agent* agent = places_[i].agent;
     if (agent != nullptr && agent->stage() == Agent::Stage::kWorking &&
         agent->round() < document_round_)
@@ -426,8 +426,8 @@ RunOutcome World::Run() {
       if (places_[i].lives == 0) StartNode(i);
     });
   }
-  Mischief mischief(*this, prng_.Next());
-  mischief.Begin();
+  FaultInjector faults(*this, prng_.Next());
+  faults.Begin();
   PassUntil(plan_.trouble);
   Heal();
   const WorldTime healed = scheduler_.now();

@@ -94,7 +94,7 @@ class World {
   void LauncherEnded(size_t index, int status);
 
  private:
-  friend class Mischief;
+  friend class FaultInjector;
 
   static constexpr int64_t kClosed = -1;
 

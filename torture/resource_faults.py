@@ -53,7 +53,7 @@ class ClockJump(Fault):
             self.fleet.site.clocks.set(name, 0)  # which is another jump
 
 
-class Stranger(Fault):
+class TorchNode(Fault):
     """Somebody else at the server's port."""
 
     WHAT = ""
@@ -76,19 +76,19 @@ class Stranger(Fault):
             self._process = None
 
 
-class Flood(Stranger):
+class Flood(TorchNode):
     """Connections, as many and as fast as one process can."""
 
     WHAT = "flood"
 
 
-class Garbage(Stranger):
+class Garbage(TorchNode):
     """Bytes that no client sends."""
 
     WHAT = "garbage"
 
 
-class ServerDescriptors(Stranger):
+class ServerDescriptors(TorchNode):
     """Strangers take all descriptors that the server may have. Sessions go on; who comes has to try again."""
 
     WHAT = "hold"

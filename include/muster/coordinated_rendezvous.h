@@ -18,7 +18,7 @@
 
 namespace muster {
 
-class Surroundings;
+class System;
 
 struct CoordinatedRendezvousOptions {
   std::string host = "localhost";  ///< Of the server.
@@ -59,7 +59,7 @@ class CoordinatedRendezvousHandler final : public RendezvousHandler {
   /// RendezvousConnectionError if it is told to serve and cannot.
   explicit CoordinatedRendezvousHandler(CoordinatedRendezvousOptions options);
   /// In other surroundings than this process: a simulated one. It cannot serve.
-  CoordinatedRendezvousHandler(CoordinatedRendezvousOptions options, Surroundings& around);
+  CoordinatedRendezvousHandler(CoordinatedRendezvousOptions options, System& around);
   ~CoordinatedRendezvousHandler() override;
 
   /// Without its address before the first contact, unless `local_addr` says it.

@@ -14,7 +14,7 @@
 
 namespace muster {
 
-class Surroundings;
+class System;
 
 struct DynamicRendezvousOptions {
   std::string local_addr{};      ///< Empty: this machine's fully qualified name.
@@ -38,7 +38,7 @@ class DynamicRendezvousHandler final : public RendezvousHandler {
   /// In other surroundings than this process: a simulated one.
   DynamicRendezvousHandler(RendezvousSettings settings, std::shared_ptr<Store> store,
                            std::unique_ptr<RendezvousBackend> backend,
-                           DynamicRendezvousOptions options, Surroundings& around);
+                           DynamicRendezvousOptions options, System& around);
   ~DynamicRendezvousHandler() override;
 
   const RendezvousSettings& settings() const;

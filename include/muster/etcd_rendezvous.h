@@ -21,7 +21,7 @@ namespace muster {
 
 class Etcd;
 class Loop;
-class Surroundings;
+class System;
 template <typename T>
 class Result;
 
@@ -64,7 +64,7 @@ class EtcdRendezvousHandler final : public RendezvousHandler {
   explicit EtcdRendezvousHandler(EtcdRendezvousOptions options);
   /// With other clients of etcd, in other surroundings than this process: simulated ones.
   using Connector = std::function<Result<std::unique_ptr<Etcd>>(Loop&)>;
-  EtcdRendezvousHandler(EtcdRendezvousOptions options, Connector connect, Surroundings& around);
+  EtcdRendezvousHandler(EtcdRendezvousOptions options, Connector connect, System& around);
   ~EtcdRendezvousHandler() override;
 
   std::string node() const override;

@@ -12,7 +12,7 @@
 
 namespace muster {
 
-class Surroundings;
+class System;
 
 struct TcpStoreOptions {
   uint16_t port = 29500;            ///< With is_server, 0 lets the kernel choose.
@@ -46,7 +46,7 @@ class TcpStore final : public Store {
   /// way; StoreTimeoutError if the other workers do not come.
   TcpStore(std::string host, const TcpStoreOptions& options);
   /// In other surroundings than this process: a simulated one. Without a server.
-  TcpStore(std::string host, const TcpStoreOptions& options, Surroundings& around);
+  TcpStore(std::string host, const TcpStoreOptions& options, System& around);
   ~TcpStore() override;
 
   using Store::Barrier;

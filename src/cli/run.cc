@@ -31,7 +31,7 @@
 #include "muster/network.h"
 #include "muster/rendezvous.h"
 #include "muster/store_server.h"
-#include "os/ports/surroundings.h"
+#include "os/ports/system.h"
 #include "os/posix/host.h"
 #include "os/posix/worker_launch.h"
 
@@ -232,7 +232,7 @@ MeetingPlace Meet(const LaunchOptions& options, const std::string& run_id) {
 
 Duration ContactMax(const LaunchOptions& options) {
   const auto found = options.rendezvous.find("contact_timeout");
-  if (found == options.rendezvous.end()) return AttendantOptions{}.contact_max;
+  if (found == options.rendezvous.end()) return RendezvousThreadOptions{}.contact_max;
   const auto seconds = ParseWholeNumber(found->second);
   if (!seconds || *seconds < 1)
     Refuse(Concat("--rdzv-conf contact_timeout='", Printable(found->second),
@@ -380,17 +380,17 @@ int Launch(const Job& job, const Voice& voice) {
       [&agent](size_t worker, int64_t pid, int code) { agent->OnWorkerEnded(worker, pid, code); }));
   MeetingPlace place = MeetUnlessTold(job, sweeper);
   WaitLine wait_line(*place.handler);
-  Surroundings& around = ThisProcess();
+  System& around = ThisProcess();
   JobHost host(OptionsOf(job, *place.handler, voice, wait_line), std::move(logs), std::move(events),
                around.clock());
   Agent driver({.rules = {.workers = job.workers,
                           .max_restarts = job.options.max_restarts,
                           .grace = job.options.shutdown_timeout,
                           .barrier_max = job.options.exit_barrier_timeout},
-                .attendant = {.role = {job.options.role, static_cast<int64_t>(job.workers)},
-                              .are_identical =
-                                  Find(job.environment, "TORCH_ELASTIC_WORKER_IDENTICAL") == "1",
-                              .contact_max = job.contact_max}},
+                .rendezvous = {.role = {job.options.role, static_cast<int64_t>(job.workers)},
+                               .are_identical =
+                                   Find(job.environment, "TORCH_ELASTIC_WORKER_IDENTICAL") == "1",
+                               .contact_max = job.contact_max}},
                *place.handler, *processes, host, around);
   agent = &driver;
   // Once no worker is left, a signal ends what may still be told: a console that nobody reads must
@@ -415,11 +415,11 @@ int Launch(const Job& job, const Voice& voice) {
            .failure_report = job.options.failure_report,
            .parent_error_file = Find(job.environment, "TORCHELASTIC_ERROR_FILE"),
            .quiet = voice.quiet()},
-          host, driver.attendant().failure_elsewhere(), around.clock());
+          host, driver.rendezvous().failure_elsewhere(), around.clock());
   std::fflush(nullptr);
   // A join cannot be called off, nor a farewell to a server that is gone. Nothing else is left to
   // be done.
-  if (!driver.attendant().is_idle()) {
+  if (!driver.rendezvous().is_idle()) {
     sweeper.Sweep();
     _exit(status);
   }

@@ -23,7 +23,7 @@
 #include "etcd/connector.h"
 #include "etcd/status.h"
 #include "muster/etcd_rendezvous.h"
-#include "os/ports/surroundings.h"
+#include "os/ports/system.h"
 #endif
 
 namespace muster::cli {

@@ -84,15 +84,14 @@ bool OnlyReads(const EtcdTransaction& transaction) {
          std::all_of(transaction.otherwise.begin(), transaction.otherwise.end(), reads);
 }
 
-EtcdCalls::EtcdCalls(Surroundings& around)
+EtcdCalls::EtcdCalls(System& around)
     : around_(around), clock_(around.clock()), seed_(around.Seed()), thread_(around.StartLoop()) {}
 
 EtcdCalls::~EtcdCalls() {
   thread_->RunAndWait([this] { etcd_.reset(); });
 }
 
-Result<std::shared_ptr<EtcdCalls>> EtcdCalls::Open(const EtcdConnector& connector,
-                                                   Surroundings& around) {
+Result<std::shared_ptr<EtcdCalls>> EtcdCalls::Open(const EtcdConnector& connector, System& around) {
   std::shared_ptr<EtcdCalls> calls(new EtcdCalls(around));
   std::optional<Error> failure;
   calls->thread_->RunAndWait([&] {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "etcd/etcd_port.h"
-#include "os/ports/surroundings.h"
+#include "os/ports/system.h"
 #include "store/client/backoff.h"
 
 namespace muster {
@@ -21,9 +21,8 @@ bool OnlyReads(const EtcdTransaction& transaction);
 /// Every call may be kInterrupted (base/interruption.h); a write may have happened all the same.
 class EtcdCalls {
  public:
-  /// Does not wait for etcd. What the connector returns; what Surroundings::StartLoop() throws.
-  static Result<std::shared_ptr<EtcdCalls>> Open(const EtcdConnector& connector,
-                                                 Surroundings& around);
+  /// Does not wait for etcd. What the connector returns; what System::StartLoop() throws.
+  static Result<std::shared_ptr<EtcdCalls>> Open(const EtcdConnector& connector, System& around);
   /// When no call is under way any more.
   ~EtcdCalls();
   EtcdCalls(const EtcdCalls&) = delete;
@@ -52,7 +51,7 @@ class EtcdCalls {
   const std::string& name() const { return name_; }
 
  private:
-  explicit EtcdCalls(Surroundings& around);
+  explicit EtcdCalls(System& around);
 
   /// One call, from any thread: `start` begins it on the loop. Who is interrupted waits for the
   /// answer for the time of `grace`: a living etcd is heard, and what was written is worth knowing.
@@ -64,7 +63,7 @@ class EtcdCalls {
   Result<T> Repeat(Instant deadline, bool repeat_unheard,
                    const std::function<Result<T>(Duration)>& attempt);
 
-  Surroundings& around_;
+  System& around_;
   Clock& clock_;
   const uint64_t seed_;
   std::atomic<uint64_t> seeds_ = 0;

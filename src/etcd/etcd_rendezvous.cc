@@ -57,7 +57,7 @@ void EtcdRendezvousOptions::Validate() const {
 }
 
 struct EtcdRendezvousHandler::Impl final : SessionRendezvous {
-  Impl(EtcdRendezvousOptions given, EtcdConnector its_connector, Surroundings& its_surroundings)
+  Impl(EtcdRendezvousOptions given, EtcdConnector its_connector, System& its_surroundings)
       : SessionRendezvous({.class_name = "etcd_rendezvous:EtcdRendezvousHandler",
                            .run_id = given.run_id,
                            .join_timeout = given.join_timeout,
@@ -109,7 +109,7 @@ struct EtcdRendezvousHandler::Impl final : SessionRendezvous {
 };
 
 EtcdRendezvousHandler::EtcdRendezvousHandler(EtcdRendezvousOptions options, Connector connect,
-                                             Surroundings& around)
+                                             System& around)
     : impl_(std::make_unique<Impl>(std::move(options), std::move(connect), around)) {}
 
 EtcdRendezvousHandler::~EtcdRendezvousHandler() = default;

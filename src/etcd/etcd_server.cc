@@ -12,7 +12,7 @@
 
 #include "base/interruption.h"
 #include "base/text.h"
-#include "os/ports/surroundings.h"
+#include "os/ports/system.h"
 #include "os/posix/kept_child.h"
 #include "os/posix/posix_clock.h"
 #include "os/posix/posix_dialer.h"

@@ -14,7 +14,7 @@
 #include "muster/etcd_v2_rendezvous.h"
 #include "muster/rendezvous_error.h"
 #include "muster/rendezvous_registry.h"
-#include "os/ports/surroundings.h"
+#include "os/ports/system.h"
 #include "store/throw.h"
 
 namespace muster {

@@ -7,7 +7,7 @@
 namespace muster {
 
 Agent::Agent(const AgentOptions& options, RendezvousHandler& handler, WorkerRunner& runner,
-             AgentHost& host, Surroundings& around)
+             AgentHost& host, System& around)
     : options_(options),
       runner_(runner),
       host_(host),
@@ -16,8 +16,8 @@ Agent::Agent(const AgentOptions& options, RendezvousHandler& handler, WorkerRunn
       machine_(options.rules),
       pids_(options.rules.workers, 0),
       monitor_(around.MakeMonitor()),
-      attendant_(options.attendant, handler, around,
-                 [this](AgentEvent event) { Post({.event = std::move(event)}); }) {}
+      rendezvous_(options.rendezvous, handler, around,
+                  [this](AgentEvent event) { Post({.event = std::move(event)}); }) {}
 
 int Agent::Run() {
   Step({.kind = AgentEvent::Kind::kBegin});
@@ -26,10 +26,10 @@ int Agent::Run() {
     if (clock_.Now() >= machine_.due()) Step({.kind = AgentEvent::Kind::kTime});
     for (const News& news : heard) Hear(news);
   }
-  attendant_.Finish();
+  rendezvous_.Finish();
   // A rendezvous that is being waited for cannot be called off, and has nothing to be told: our
   // connection ends with us.
-  if (!attendant_.is_joining()) attendant_.IsDoneBy(clock_.Now() + options_.farewell_max);
+  if (!rendezvous_.is_joining()) rendezvous_.IsDoneBy(clock_.Now() + options_.farewell_max);
   return status_;
 }
 
@@ -72,7 +72,7 @@ void Agent::Do(const AgentAction& action) {
   switch (action.kind) {
     case AgentAction::Kind::kJoin:
       host_.OnJoining();
-      return attendant_.Join();
+      return rendezvous_.Join();
     case AgentAction::Kind::kStart:
       return StartWorkers(action.restarts);
     case AgentAction::Kind::kSignal:
@@ -81,17 +81,17 @@ void Agent::Do(const AgentAction& action) {
     case AgentAction::Kind::kTellFailure:
       MUSTER_ASSERT(!machine_.failures().empty());
       if (std::string cause = host_.DescribeCause(machine_.failures()); !cause.empty())
-        attendant_.TellFailure(std::move(cause));
+        rendezvous_.TellFailure(std::move(cause));
       return;
     case AgentAction::Kind::kSweep:
       runner_.Sweep();
       return host_.OnAttemptOver(machine_.failures());
     case AgentAction::Kind::kEnterBarrier:
-      return attendant_.EnterBarrier();
+      return rendezvous_.EnterBarrier();
     case AgentAction::Kind::kClose:
-      return attendant_.Close(action.text);
+      return rendezvous_.Close(action.text);
     case AgentAction::Kind::kLeave:
-      return attendant_.Leave();
+      return rendezvous_.Leave();
     case AgentAction::Kind::kSay:
       return host_.Say(action.text);
     case AgentAction::Kind::kEnd:
@@ -104,7 +104,7 @@ void Agent::Do(const AgentAction& action) {
 // Actions are done after the step that asked for them: what happens here is news for the next.
 void Agent::StartWorkers(int64_t restarts) {
   pids_.assign(options_.rules.workers, 0);
-  const auto commands = host_.Prepare(attendant_.placement(), restarts);
+  const auto commands = host_.Prepare(rendezvous_.placement(), restarts);
   if (!commands) return CannotStart(0, commands.error().message);
   MUSTER_ASSERT(commands->size() == options_.rules.workers);
   for (size_t worker = 0; worker < commands->size(); ++worker) {

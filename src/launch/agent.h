@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launch/attendant.h"
 #include "launch/core/agent_machine.h"
+#include "launch/rendezvous_thread.h"
 #include "muster/rendezvous_handler.h"
-#include "os/ports/surroundings.h"
+#include "os/ports/system.h"
 #include "os/ports/worker_runner.h"
 
 namespace muster {
@@ -39,7 +39,7 @@ class AgentHost {
 
 struct AgentOptions {
   AgentRules rules{};
-  AttendantOptions attendant{};
+  RendezvousThreadOptions rendezvous{};
   /// For the rendezvous to be told, at the very end.
   Duration farewell_max = 5s;
 };
@@ -47,7 +47,7 @@ struct AgentOptions {
 class Agent {
  public:
   Agent(const AgentOptions& options, RendezvousHandler& handler, WorkerRunner& runner,
-        AgentHost& host, Surroundings& around);
+        AgentHost& host, System& around);
 
   /// Until the job has ended for this node; returns its exit status. `why()` afterwards.
   int Run();
@@ -58,7 +58,7 @@ class Agent {
 
   const std::string& why() const { return why_; }
   const AgentMachine& machine() const { return machine_; }
-  const Attendant& attendant() const { return attendant_; }
+  const RendezvousThread& rendezvous() const { return rendezvous_; }
 
  private:
   struct News {
@@ -78,7 +78,7 @@ class Agent {
   const AgentOptions options_;
   WorkerRunner& runner_;
   AgentHost& host_;
-  Surroundings& around_;
+  System& around_;
   Clock& clock_;
   AgentMachine machine_;
   std::vector<int64_t> pids_;  ///< Of the workers that were started last.
@@ -88,7 +88,7 @@ class Agent {
   const std::unique_ptr<Monitor> monitor_;
   std::vector<News> news_;  // guarded by it
 
-  Attendant attendant_;  // last: it tells news from its first moment to its end
+  RendezvousThread rendezvous_;  // last: it tells news from its first moment to its end
 };
 
 }  // namespace muster

@@ -32,7 +32,7 @@ std::vector<std::string> KeysOf(const std::string& prefix) {
 std::string SignatureOf(const std::string& prefix) { return Concat(prefix, "/", kSignature); }
 
 // Whether a store is served there now.
-bool Answers(const RendezvousStoreInfo& info, Surroundings& around) {
+bool Answers(const RendezvousStoreInfo& info, System& around) {
   try {
     TcpStore(info.master_addr, {.port = info.master_port, .timeout = kKnock}, around).Ping();
     return true;
@@ -46,7 +46,7 @@ bool Answers(const RendezvousStoreInfo& info, Surroundings& around) {
 }  // namespace
 
 Bootstrap::Bootstrap(std::shared_ptr<Store> store, std::function<std::string(int64_t)> prefix_of,
-                     std::string local_addr, Surroundings& around)
+                     std::string local_addr, System& around)
     : store_(std::move(store)),
       prefix_of_(std::move(prefix_of)),
       local_addr_(std::move(local_addr)),

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "muster/rendezvous_handler.h"
-#include "os/ports/surroundings.h"
+#include "os/ports/system.h"
 #include "rendezvous/core/node.h"
 
 namespace muster {
@@ -20,7 +20,7 @@ class Bootstrap {
  public:
   /// `prefix_of` gives the prefix of a round's keys in `store`.
   Bootstrap(std::shared_ptr<Store> store, std::function<std::string(int64_t)> prefix_of,
-            std::string local_addr, Surroundings& around);
+            std::string local_addr, System& around);
 
   /// Whether workers use the agent's store: unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
   static bool IsShared();
@@ -42,7 +42,7 @@ class Bootstrap {
   std::shared_ptr<Store> store_;
   const std::function<std::string(int64_t)> prefix_of_;
   const std::string local_addr_;
-  Surroundings& around_;
+  System& around_;
   Clock& clock_;
   std::optional<Node> speaks_once_;  ///< A rank 0 that has published without signing.
   /// One port for all rounds: PyTorch's agents read it once. What the workers of one round leave in

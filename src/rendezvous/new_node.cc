@@ -7,7 +7,7 @@
 
 namespace muster {
 
-Node NewNode(Surroundings& around, const std::string& addr) {
+Node NewNode(System& around, const std::string& addr) {
   // What is not printed as it is could not be read as the master's address.
   if (addr.size() > kNodeAddressBytesMax || Printable(addr, addr.size()) != addr) {
     throw std::invalid_argument(Concat("the local address '", Printable(addr, 64),

@@ -3,13 +3,13 @@
 
 #include <string>
 
-#include "os/ports/surroundings.h"
+#include "os/ports/system.h"
 #include "rendezvous/core/node.h"
 
 namespace muster {
 
 /// Another node of the process each time. std::invalid_argument for an address that others could
 /// not read.
-Node NewNode(Surroundings& around, const std::string& addr);
+Node NewNode(System& around, const std::string& addr);
 
 }  // namespace muster

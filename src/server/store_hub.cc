@@ -15,11 +15,11 @@ StoreMachineOptions CountedIn(StoreMachineOptions options, MemoryAccount& accoun
 }  // namespace
 
 StoreHub::StoreHub(const StoreMachineOptions& options, uint64_t store_bytes_max, size_t loops,
-                   std::function<void(size_t loop)> knock)
+                   std::function<void(size_t loop)> wake)
     : reply_bytes_max_(options.reply_bytes_max),
       hasher_(options.hash_secret),
       account_(store_bytes_max),
-      knock_(std::move(knock)),
+      wake_(std::move(wake)),
       machine_(CountedIn(options, account_)),
       mailboxes_(loops) {}
 
@@ -93,7 +93,7 @@ Released StoreHub::Turn::Finish() {
     lock_.unlock();
     return std::move(arrived_);
   }
-  std::vector<size_t> to_knock;
+  std::vector<size_t> to_wake;
   for (const ClientId client : released_) {
     const size_t loop = LoopOf(client);
     if (loop == loop_) {
@@ -101,7 +101,7 @@ Released StoreHub::Turn::Finish() {
       continue;
     }
     // A mailbox that already holds something has been knocked for.
-    if (hub_.mailboxes_[loop].empty()) to_knock.push_back(loop);
+    if (hub_.mailboxes_[loop].empty()) to_wake.push_back(loop);
     hub_.mailboxes_[loop].push_back(client);
   }
   // Destroyed behind the unlock: the memory of large values is given back page by page.
@@ -109,7 +109,7 @@ Released StoreHub::Turn::Finish() {
   if (hub_.machine_.has_garbage()) garbage = hub_.machine_.TakeGarbage();
   if (hub_.clock_) hub_.longest_turn_ = std::max(hub_.longest_turn_, hub_.clock_() - began_);
   lock_.unlock();
-  for (const size_t loop : to_knock) hub_.knock_(loop);
+  for (const size_t loop : to_wake) hub_.wake_(loop);
   return std::move(arrived_);
 }
 

@@ -28,11 +28,11 @@ namespace muster {
 
 class StoreHub {
  public:
-  /// `knock(loop)` asks a loop to call Collect() soon; called without the lock, from any loop's
+  /// `wake(loop)` asks a loop to call Collect() soon; called without the lock, from any loop's
   /// thread.
   /// `store_bytes_max` bounds all that is allocated for clients, on all loops together.
   StoreHub(const StoreMachineOptions& options, uint64_t store_bytes_max, size_t loops,
-           std::function<void(size_t loop)> knock);
+           std::function<void(size_t loop)> wake);
 
   /// Where connections count what they hold: unfinished requests and replies that wait.
   MemoryAccount& account() { return account_; }
@@ -124,7 +124,7 @@ class StoreHub {
   const uint64_t reply_bytes_max_;
   const KeyHasher hasher_;
   MemoryAccount account_;
-  std::function<void(size_t)> knock_;
+  std::function<void(size_t)> wake_;
   std::function<Instant()> clock_;  // null: nobody measures
   Duration longest_turn_{};         // guarded by mutex_
   SpinningMutex mutex_;

@@ -127,9 +127,9 @@ struct StoreServer::Impl {
              .reserved_key = wire::kSessionKey,
              .hash_secret = MakeSecret()},
             StoreBytesMax(options), ThreadCount(options),
-            [this](size_t loop) { Knock(loop, &StoreService::Collect); }),
+            [this](size_t loop) { Wake(loop, &StoreService::Collect); }),
         sessions(CoordinatorOptionsOf(options), ThreadCount(options), clock, &StoreHub::LoopOf,
-                 [this](size_t loop) { Knock(loop, &StoreService::CollectPushes); }) {
+                 [this](size_t loop) { Wake(loop, &StoreService::CollectPushes); }) {
     KeepScopes(sessions, hub);
     const size_t count = ThreadCount(options);
     services.resize(count);
@@ -193,7 +193,7 @@ struct StoreServer::Impl {
     });
   }
 
-  void Knock(size_t loop, void (StoreService::*collect)()) {
+  void Wake(size_t loop, void (StoreService::*collect)()) {
     threads[loop]->loop().Post([this, loop, collect] {
       if (services[loop]) (*services[loop].*collect)();
     });

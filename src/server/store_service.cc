@@ -89,7 +89,7 @@ void StoreService::Deliver(const Pushes& pushes) {
     if (found->second->HasTooMuchWaiting())
       ended_.emplace_back(push.to, "does not read what it is told");
   }
-  if (!ended_.empty()) sessions_.Knock(index_);
+  if (!ended_.empty()) sessions_.Wake(index_);
 }
 
 void StoreService::CloseEnded() {

@@ -11,7 +11,7 @@
 #include "muster/network.h"
 #include "muster/periodic_timer.h"
 #include "muster/store_server.h"
-#include "os/ports/surroundings.h"
+#include "os/ports/system.h"
 #include "os/posix/entropy.h"
 #include "os/posix/host.h"
 #include "os/posix/posix_clock.h"
@@ -126,7 +126,7 @@ class PeriodicCall final : public Timer {
   PeriodicTimer timer_;
 };
 
-class RealProcess final : public Surroundings {
+class RealProcess final : public System {
  public:
   Clock& clock() override { return clock_; }
   Dialer& dialer() override { return dialer_; }
@@ -158,7 +158,7 @@ class RealProcess final : public Surroundings {
 
 }  // namespace
 
-Surroundings& ThisProcess() {
+System& ThisProcess() {
   static RealProcess process;
   return process;
 }

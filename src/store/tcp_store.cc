@@ -7,7 +7,7 @@
 
 #include "base/limits.h"
 #include "base/text.h"
-#include "os/ports/surroundings.h"
+#include "os/ports/system.h"
 #include "store/client/store_client.h"
 #include "store/throw.h"
 
@@ -55,9 +55,9 @@ void TcpStoreOptions::Validate() const {
 }
 
 struct TcpStore::Impl {
-  explicit Impl(Surroundings& its) : around(its) {}
+  explicit Impl(System& its) : around(its) {}
 
-  Surroundings& around;
+  System& around;
   std::string host{};
   TcpStoreOptions options{};
   std::shared_ptr<StoreServer> server{};  // null for a pure client
@@ -99,7 +99,7 @@ struct TcpStore::Impl {
 TcpStore::TcpStore(std::string host, const TcpStoreOptions& options)
     : TcpStore(std::move(host), options, ThisProcess()) {}
 
-TcpStore::TcpStore(std::string host, const TcpStoreOptions& options, Surroundings& around)
+TcpStore::TcpStore(std::string host, const TcpStoreOptions& options, System& around)
     : impl_(std::make_unique<Impl>(around)) {
   options.Validate();
   impl_->host = std::move(host);

@@ -21,7 +21,7 @@ namespace muster::test {
 namespace {
 
 /// Begins to connect and does not wait for it.
-RawSocket Knock(uint16_t port) {
+RawSocket Connect(uint16_t port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -46,7 +46,7 @@ TEST(CrowdTest, Item121_FourThousandThatAllKnockBeforeAnyIsLetInAreServedInTime)
   ASSERT_TRUE(WIFSTOPPED(status));
   const Stopwatch watch;
   std::vector<RawSocket> clients;
-  for (int i = 0; i < kClients; ++i) clients.push_back(Knock(server.port()));
+  for (int i = 0; i < kClients; ++i) clients.push_back(Connect(server.port()));
   ASSERT_EQ(kill(server.pid(), SIGCONT), 0);
   for (int i = 0; i < kClients; ++i) {
     RawSocket& client = clients[static_cast<size_t>(i)];

@@ -47,7 +47,7 @@ class Readers(Launching, unittest.TestCase):
         self.assertTrue((self.seen / "second").exists())
 
 
-class Surroundings(Launching, unittest.TestCase):
+class System(Launching, unittest.TestCase):
     def test_closed_descriptors_are_not_taken_for_our_own_files(self):
         events = self.folder / "events"
         worker = self.script('ls /proc/self/fd > "$SEEN/descriptors"\nexit 3')

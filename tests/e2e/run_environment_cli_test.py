@@ -177,7 +177,7 @@ class Variables(Launching, unittest.TestCase):
                     path.unlink()
 
 
-class Surroundings(Launching, unittest.TestCase):
+class System(Launching, unittest.TestCase):
 
     def test_launch065_a_worker_leads_its_own_session_and_is_the_launchers_child(self):
         worker = self.python_script("import json, os\n"

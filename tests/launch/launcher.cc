@@ -13,7 +13,7 @@
 #include "launch/agent.h"
 #include "launch/workers/worker_processes.h"
 #include "muster/rendezvous.h"
-#include "os/ports/surroundings.h"
+#include "os/ports/system.h"
 
 namespace muster::test {
 
@@ -102,7 +102,7 @@ int Launcher::Run(const std::function<void()>& meanwhile) {
                    }).value();
   const RendezvousHandlerPtr handler = Meet(options_);
   cli::WaitLine wait_line(*handler);
-  Surroundings& around = ThisProcess();
+  System& around = ThisProcess();
   JobHost host(
       Job(*handler, wait_line), std::move(logs).value(),
       OpenAgentEventSink({.name = "file:" + folder_.File(options_.name + ".events")}).value(),
@@ -110,8 +110,8 @@ int Launcher::Run(const std::function<void()>& meanwhile) {
   Agent driver({.rules = {.workers = options_.workers,
                           .max_restarts = options_.max_restarts,
                           .grace = options_.grace},
-                .attendant = {.role = {"default", static_cast<int64_t>(options_.workers)},
-                              .contact_max = options_.contact_max}},
+                .rendezvous = {.role = {"default", static_cast<int64_t>(options_.workers)},
+                               .contact_max = options_.contact_max}},
                *handler, *processes, host, around);
   agent = &driver;
   int status = 1;

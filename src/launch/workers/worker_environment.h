@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launch/attendant.h"
+#include "launch/rendezvous_thread.h"
 
 namespace muster {
 

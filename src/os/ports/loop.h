@@ -1,4 +1,4 @@
-// An event loop: one thread that owns what it serves. Others knock with Post().
+// An event loop: one thread that owns what it serves. Others hand it work with Post().
 #pragma once
 
 #include <functional>

@@ -77,7 +77,7 @@ class Stream {
 
 using StreamPtr = std::unique_ptr<Stream>;
 
-/// Where peers knock. Lives on the loop that it was made for.
+/// Accepts connections. Lives on the loop that it was made for.
 class Listener {
  public:
   virtual ~Listener() = default;

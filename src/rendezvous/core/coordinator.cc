@@ -498,7 +498,7 @@ void Coordinator::TickRun(Run& run, Instant now, Pushes& out) {
   }
 }
 
-void Coordinator::Excuse(Duration gap, Instant now) {
+void Coordinator::ForgiveSilence(Duration gap, Instant now) {
   MUSTER_PROBE("the server stood still, and excused everybody");
   for (auto& [id, run] : runs_) {
     for (Member* member : run.by_silence) member->seen_at = std::min(member->seen_at + gap, now);

@@ -104,7 +104,7 @@ class Coordinator {
   /// what they may have missed, also of those that are gone.
   void Adopt(const AdoptedRun& adopted, Instant now, Pushes& out);
   /// For so long, until now, the server could not listen: nobody was silent in that time.
-  void Excuse(Duration gap, Instant now);
+  void ForgiveSilence(Duration gap, Instant now);
 
   /// What has changed since the last call; in order.
   std::vector<ScopeChange> TakeScopeChanges() { return std::exchange(scope_changes_, {}); }

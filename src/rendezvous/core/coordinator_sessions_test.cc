@@ -149,7 +149,7 @@ TEST_F(CoordinatorSessionsTest, WhatTheServerCouldNotHearIsNoSilence) {
   OpenAndJoin({"a", "b"}, MinMax(2, 2));
   Break("b");
   now_ = now_ + 10s;  // the server stood still
-  coordinator_.Excuse(10s, now_);
+  coordinator_.ForgiveSilence(10s, now_);
   Pass(299ms, {"a"});
   EXPECT_EQ(State().participants.size(), 2u);
   Pass(1ms, {"a"});
@@ -162,7 +162,7 @@ TEST_F(CoordinatorSessionsTest, ALongGapDoesNotLengthenTheGraceOfAConnectionThat
   OpenAndJoin({"a", "b"}, MinMax(2, 2));
   now_ = now_ + 1h;
   Break("b");
-  coordinator_.Excuse(1h, now_);
+  coordinator_.ForgiveSilence(1h, now_);
   Pass(299ms, {"a"});
   EXPECT_EQ(State().participants.size(), 2u);
   Pass(1ms, {"a"});

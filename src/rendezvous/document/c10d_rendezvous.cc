@@ -12,7 +12,7 @@
 #include "muster/file_store.h"
 #include "muster/network.h"
 #include "muster/tcp_store.h"
-#include "os/ports/surroundings.h"
+#include "os/ports/system.h"
 #include "os/posix/process.h"
 #include "os/posix/temporary_file.h"
 #include "rendezvous/event_recorder.h"
@@ -204,7 +204,7 @@ namespace {
 // say so. What it has against us is learnt by asking how the run stands.
 void ThrowIfOfBackendMuster(const RendezvousParameters& parameters) {
   const HostAndPort at = ParseRendezvousEndpoint(parameters.endpoint, kDefaultPort);
-  Surroundings& around = ThisProcess();
+  System& around = ThisProcess();
   const Instant deadline = around.clock().Now() + kStatusPatience;
   Result<StatusClient> server =
       StatusClient::Connect(around.dialer(), {at.host, static_cast<uint16_t>(at.port)}, deadline);

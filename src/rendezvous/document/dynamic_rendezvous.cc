@@ -10,7 +10,7 @@
 #include "muster/network.h"
 #include "muster/prefix_store.h"
 #include "muster/tcp_store.h"
-#include "os/ports/surroundings.h"
+#include "os/ports/system.h"
 #include "os/posix/process.h"
 #include "rendezvous/bootstrap.h"
 #include "rendezvous/document/backend_port.h"
@@ -70,7 +70,7 @@ T MustBeThere(T given, std::string_view what) {
 struct DynamicRendezvousHandler::Impl {
   Impl(RendezvousSettings given, std::shared_ptr<Store> its_store,
        std::unique_ptr<RendezvousBackend> its_backend, DynamicRendezvousOptions options,
-       Surroundings& its_surroundings)
+       System& its_surroundings)
       : around(its_surroundings),
         settings(std::move(given)),
         rules(RulesFrom(settings)),
@@ -353,7 +353,7 @@ struct DynamicRendezvousHandler::Impl {
     return report;
   }
 
-  Surroundings& around;
+  System& around;
   const RendezvousSettings settings;
   const RendezvousRules rules;
   std::shared_ptr<Store> store;
@@ -384,8 +384,7 @@ DynamicRendezvousHandler::DynamicRendezvousHandler(RendezvousSettings settings,
 DynamicRendezvousHandler::DynamicRendezvousHandler(RendezvousSettings settings,
                                                    std::shared_ptr<Store> store,
                                                    std::unique_ptr<RendezvousBackend> backend,
-                                                   DynamicRendezvousOptions options,
-                                                   Surroundings& around)
+                                                   DynamicRendezvousOptions options, System& around)
     : impl_(std::make_unique<Impl>(std::move(settings), std::move(store), std::move(backend),
                                    std::move(options), around)) {}
 

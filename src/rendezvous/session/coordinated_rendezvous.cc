@@ -9,7 +9,7 @@
 #include "muster/prefix_store.h"
 #include "muster/store_server.h"
 #include "muster/tcp_store.h"
-#include "os/ports/surroundings.h"
+#include "os/ports/system.h"
 #include "os/posix/host.h"
 #include "os/posix/line_writer.h"
 #include "os/posix/process.h"
@@ -43,7 +43,7 @@ int64_t WholeSeconds(milliseconds time) {
 }  // namespace
 
 struct CoordinatedRendezvousHandler::Impl final : SessionRendezvous {
-  Impl(CoordinatedRendezvousOptions given, Surroundings& its_surroundings)
+  Impl(CoordinatedRendezvousOptions given, System& its_surroundings)
       : SessionRendezvous({.class_name = kClass,
                            .run_id = given.run_id,
                            .join_timeout = given.join_timeout,
@@ -184,7 +184,7 @@ CoordinatedRendezvousHandler::CoordinatedRendezvousHandler(CoordinatedRendezvous
     : CoordinatedRendezvousHandler(std::move(options), ThisProcess()) {}
 
 CoordinatedRendezvousHandler::CoordinatedRendezvousHandler(CoordinatedRendezvousOptions options,
-                                                           Surroundings& around)
+                                                           System& around)
     : impl_(std::make_unique<Impl>(std::move(options), around)) {}
 
 CoordinatedRendezvousHandler::~CoordinatedRendezvousHandler() = default;

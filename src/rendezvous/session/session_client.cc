@@ -24,7 +24,7 @@ constexpr Duration kFarewell = 1s;
 
 }  // namespace
 
-SessionClient::SessionClient(SessionClientOptions options, Surroundings& around)
+SessionClient::SessionClient(SessionClientOptions options, System& around)
     : options_(std::move(options)),
       clock_(around.clock()),
       monitor_(around.MakeMonitor()),

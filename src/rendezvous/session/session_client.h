@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "muster/rendezvous_handler.h"
-#include "os/ports/surroundings.h"
+#include "os/ports/system.h"
 #include "rendezvous/session/rendezvous_link.h"
 
 namespace muster {
@@ -27,7 +27,7 @@ struct SessionClientOptions {
 class SessionClient final : private RendezvousLinkOwner {
  public:
   /// Starts to connect. StoreError, NetworkError: no thread or descriptor to be had.
-  SessionClient(SessionClientOptions options, Surroundings& around);
+  SessionClient(SessionClientOptions options, System& around);
   ~SessionClient() override;
 
   /// How a join ended.

@@ -18,10 +18,10 @@ SessionId IdOf(ClientId client) { return SessionId{static_cast<uint64_t>(client)
 
 SessionHub::SessionHub(const CoordinatorOptions& options, size_t loops, Clock& clock,
                        std::function<size_t(ClientId)> loop_of,
-                       std::function<void(size_t loop)> knock)
+                       std::function<void(size_t loop)> wake)
     : clock_(clock),
       loop_of_(std::move(loop_of)),
-      knock_(std::move(knock)),
+      wake_(std::move(wake)),
       ticked_at_(clock.Now().since_start),
       coordinator_(options),
       mailboxes_(loops) {}
@@ -30,7 +30,7 @@ template <typename Work>
 Pushes SessionHub::Turn(size_t loop, const Work& work) {
   Pushes mine;
   Pushes decided;
-  std::vector<size_t> to_knock;
+  std::vector<size_t> to_wake;
   std::vector<ScopeChange> scopes;
   {
     const std::lock_guard lock(mutex_);
@@ -44,19 +44,19 @@ Pushes SessionHub::Turn(size_t loop, const Work& work) {
         continue;
       }
       // A mailbox that already holds something has been knocked for.
-      if (mailboxes_[its].empty()) to_knock.push_back(its);
+      if (mailboxes_[its].empty()) to_wake.push_back(its);
       mailboxes_[its].push_back(std::move(push));
     }
     next_due_ = coordinator_.NextDue().since_start;
     scopes = coordinator_.TakeScopeChanges();
   }
   for (const ScopeChange& change : scopes) keeper_(change);
-  for (const size_t its : to_knock) knock_(its);
+  for (const size_t its : to_wake) wake_(its);
   return mine;
 }
 
-void SessionHub::Obey(Coordinator& coordinator, SessionId session,
-                      const wire::SessionRequest& request, Instant now, Pushes& out) {
+void SessionHub::Execute(Coordinator& coordinator, SessionId session,
+                         const wire::SessionRequest& request, Instant now, Pushes& out) {
   using Kind = wire::SessionRequest::Kind;
   const SessionKey key{.session = session,
                        .token = request.token,
@@ -79,8 +79,9 @@ void SessionHub::Obey(Coordinator& coordinator, SessionId session,
 }
 
 Pushes SessionHub::Handle(size_t loop, ClientId client, const wire::SessionRequest& request) {
-  return Turn(
-      loop, [&](Instant now, Pushes& out) { Obey(coordinator_, IdOf(client), request, now, out); });
+  return Turn(loop, [&](Instant now, Pushes& out) {
+    Execute(coordinator_, IdOf(client), request, now, out);
+  });
 }
 
 Pushes SessionHub::Disconnect(size_t loop, ClientId client) {
@@ -102,7 +103,7 @@ Pushes SessionHub::Tick(size_t loop) {
   const Duration gap = looked_at - ticked_at_.exchange(looked_at);
   if (gap <= kStoodStill && looked_at < next_due_.load()) return {};
   return Turn(loop, [&](Instant now, Pushes& out) {
-    if (gap > kStoodStill) coordinator_.Excuse(gap, now);
+    if (gap > kStoodStill) coordinator_.ForgiveSilence(gap, now);
     coordinator_.Tick(now, out);
   });
 }

@@ -26,10 +26,10 @@ inline constexpr Duration kSessionTick = 10ms;
 
 class SessionHub {
  public:
-  /// `loop_of` tells where a client's connection lives; `knock(loop)` asks that loop to call
+  /// `loop_of` tells where a client's connection lives; `wake(loop)` asks that loop to call
   /// Collect() soon. It is called without the lock, from any loop's thread.
   SessionHub(const CoordinatorOptions& options, size_t loops, Clock& clock,
-             std::function<size_t(ClientId)> loop_of, std::function<void(size_t loop)> knock);
+             std::function<size_t(ClientId)> loop_of, std::function<void(size_t loop)> wake);
 
   /// Who keeps the keys of rounds: is told which scopes are in use, by any loop's thread, without
   /// the lock. Before the first request.
@@ -46,7 +46,7 @@ class SessionHub {
   /// Whether the caller's loop is to tick: one of them does, for all.
   bool BeginTicking();
   /// Has Collect() called soon, on this loop.
-  void Knock(size_t loop) { knock_(loop); }
+  void Wake(size_t loop) { wake_(loop); }
 
   /// Shows the coordinator to `look`, between two turns.
   void Inspect(const std::function<void(const Coordinator&)>& look);
@@ -64,12 +64,12 @@ class SessionHub {
  private:
   template <typename Work>
   Pushes Turn(size_t loop, const Work& work);
-  static void Obey(Coordinator& coordinator, SessionId session, const wire::SessionRequest& request,
-                   Instant now, Pushes& out);
+  static void Execute(Coordinator& coordinator, SessionId session,
+                      const wire::SessionRequest& request, Instant now, Pushes& out);
 
   Clock& clock_;
   const std::function<size_t(ClientId)> loop_of_;
-  const std::function<void(size_t)> knock_;
+  const std::function<void(size_t)> wake_;
   std::function<void(const ScopeChange&)> keeper_;
   std::atomic<Duration> next_due_{Duration::max()};
   std::atomic<Duration> ticked_at_;

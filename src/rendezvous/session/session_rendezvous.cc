@@ -11,8 +11,7 @@
 
 namespace muster {
 
-SessionRendezvous::SessionRendezvous(SessionRendezvousOptions options,
-                                     Surroundings& its_surroundings)
+SessionRendezvous::SessionRendezvous(SessionRendezvousOptions options, System& its_surroundings)
     : around(its_surroundings),
       events(options.events, options.run_id,
              [] { return EventOrigin{.hostname = "localhost", .pid = ProcessId()}; }),

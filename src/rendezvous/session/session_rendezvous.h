@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "muster/rendezvous_handler.h"
-#include "os/ports/surroundings.h"
+#include "os/ports/system.h"
 #include "rendezvous/event_recorder.h"
 #include "rendezvous/session/session_client.h"
 
@@ -25,7 +25,7 @@ struct SessionRendezvousOptions {
 
 class SessionRendezvous {
  public:
-  SessionRendezvous(SessionRendezvousOptions options, Surroundings& its_surroundings);
+  SessionRendezvous(SessionRendezvousOptions options, System& its_surroundings);
   virtual ~SessionRendezvous();
 
   /// Joins the next round. nullopt: the server is PyTorch's.
@@ -37,7 +37,7 @@ class SessionRendezvous {
   /// Null before the first call that needs it.
   SessionClient* ClientIfAny() const;
 
-  Surroundings& around;
+  System& around;
   Clock& clock = around.clock();
   EventRecorder events;
   Node self{};

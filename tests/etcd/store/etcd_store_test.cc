@@ -13,7 +13,7 @@
 #include "etcd/grpc/grpc_etcd.h"
 #include "etcd/store/shared_etcd.h"
 #include "muster/etcd_store.h"
-#include "os/ports/surroundings.h"
+#include "os/ports/system.h"
 #include "support/background.h"
 #include "support/errors.h"
 

@@ -19,7 +19,7 @@
 #include "muster/etcd_v2_rendezvous.h"
 #include "muster/rendezvous_error.h"
 #include "muster/rendezvous_registry.h"
-#include "os/ports/surroundings.h"
+#include "os/ports/system.h"
 #include "rendezvous/agreement.h"
 #include "rendezvous/backend_contract.h"
 #include "rendezvous/handler_kit.h"

@@ -19,7 +19,7 @@
 #include "launch/core/agent_machine.h"
 #include "launch/core/ranks.h"
 #include "muster/rendezvous_handler.h"
-#include "os/ports/surroundings.h"
+#include "os/ports/system.h"
 
 namespace muster {
 
@@ -33,7 +33,7 @@ struct Placement {
   Duration formed_in{};
 };
 
-struct AttendantOptions {
+struct RendezvousThreadOptions {
   NodeRole role{"default", 1};
   /// All nodes have the same role and as many workers: ranks need no exchange.
   bool are_identical = false;
@@ -41,13 +41,13 @@ struct AttendantOptions {
   Duration contact_max = 30s;
 };
 
-class Attendant {
+class RendezvousThread {
  public:
   /// `tell` is called on the attendant's thread.
-  Attendant(AttendantOptions options, RendezvousHandler& handler, Surroundings& around,
-            std::function<void(AgentEvent)> tell);
+  RendezvousThread(RendezvousThreadOptions options, RendezvousHandler& handler, System& around,
+                   std::function<void(AgentEvent)> tell);
   /// Waits for what is under way.
-  ~Attendant();
+  ~RendezvousThread();
 
   // What it is asked to do, in this order, later. Any thread.
   void Join();
@@ -97,9 +97,9 @@ class Attendant {
   bool OthersHaveSucceeded();
   void Tell(AgentEvent::Kind kind, std::string text = "");
 
-  const AttendantOptions options_;
+  const RendezvousThreadOptions options_;
   RendezvousHandler& handler_;
-  Surroundings& around_;
+  System& around_;
   Clock& clock_;
   const std::function<void(AgentEvent)> tell_;
   const bool is_told_;  ///< The backend tells of members; the static one never does.

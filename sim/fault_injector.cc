@@ -1,4 +1,4 @@
-#include "sim/mischief.h"
+#include "sim/fault_injector.h"
 
 #include <utility>
 
@@ -8,7 +8,7 @@
 
 namespace muster::sim {
 
-Mischief::Mischief(World& world, uint64_t seed) : world_(world), prng_(seed) {
+FaultInjector::FaultInjector(World& world, uint64_t seed) : world_(world), prng_(seed) {
   const Faults& faults = world.plan_.faults;
   const auto add = [&](bool on, std::function<void()> kind) {
     if (on) kinds_.push_back(std::move(kind));
@@ -31,11 +31,11 @@ Mischief::Mischief(World& world, uint64_t seed) : world_(world), prng_(seed) {
   add(faults.leave && world.plan_.driver == Driver::kLauncher, [this] { SignalLauncher(); });
 }
 
-void Mischief::Begin() {
+void FaultInjector::Begin() {
   if (!kinds_.empty()) Next();
 }
 
-void Mischief::Next() {
+void FaultInjector::Next() {
   const Duration every = world_.plan_.fault_every;
   Later(Draw(every / 10, 2 * every), [this] {
     for (int64_t i = 0; i < world_.plan_.faults_at_once; ++i) kinds_[prng_.Below(kinds_.size())]();
@@ -43,28 +43,28 @@ void Mischief::Next() {
   });
 }
 
-Duration Mischief::Draw(Duration low, Duration high) {
+Duration FaultInjector::Draw(Duration low, Duration high) {
   const auto range = static_cast<uint64_t>((high - low).count()) + 1;
   return low + Duration(static_cast<int64_t>(prng_.Below(range)));
 }
 
-size_t Mischief::DrawNode() { return prng_.Below(world_.places_.size()); }
+size_t FaultInjector::DrawNode() { return prng_.Below(world_.places_.size()); }
 
-void Mischief::Later(Duration time, std::function<void()> work) {
+void FaultInjector::Later(Duration time, std::function<void()> work) {
   const WorldTime when = world_.scheduler_.now() + time;
   if (when >= world_.plan_.trouble) return;
   world_.scheduler_.At(when, std::move(work));
 }
 
-void Mischief::Say(const std::string& line) {
+void FaultInjector::Say(const std::string& line) {
   world_.trace_.Say(world_.scheduler_.now(), [&] { return line; });
 }
 
-void Mischief::Disturb(HostId host, Duration time) {
+void FaultInjector::Disturb(HostId host, Duration time) {
   world_.Disturb(host, world_.scheduler_.now() + time);
 }
 
-void Mischief::Last(const std::string& what, Duration time, std::function<void()> end) {
+void FaultInjector::Last(const std::string& what, Duration time, std::function<void()> end) {
   const WorldTime until = world_.scheduler_.now() + time;
   WorldTime& lasts = lasting_[what];
   if (lasts >= until) return;
@@ -76,7 +76,7 @@ void Mischief::Last(const std::string& what, Duration time, std::function<void()
   });
 }
 
-void Mischief::CutLink() {
+void FaultInjector::CutLink() {
   const HostId node = world_.places_[DrawNode()].host;
   const HostId server = world_.server_host_;
   const uint64_t ways = prng_.Below(3);
@@ -85,7 +85,7 @@ void Mischief::CutLink() {
   if (ways != 0) Cut(server, node, time);
 }
 
-void Mischief::Cut(HostId from, HostId to, Duration time) {
+void FaultInjector::Cut(HostId from, HostId to, Duration time) {
   const std::string what =
       Concat("cut from ", world_.network_.address(from), " to ", world_.network_.address(to));
   Say(what);
@@ -94,7 +94,7 @@ void Mischief::Cut(HostId from, HostId to, Duration time) {
   Last(what, time, [this, from, to] { world_.network_.Mend(from, to); });
 }
 
-void Mischief::ClogLink() {
+void FaultInjector::ClogLink() {
   HostId from = world_.places_[DrawNode()].host;
   HostId to = world_.server_host_;
   const Duration time = Draw(10ms, 3s);
@@ -105,12 +105,12 @@ void Mischief::ClogLink() {
   world_.network_.Clog(from, to, world_.scheduler_.now() + time);
 }
 
-void Mischief::ResetConnection() {
+void FaultInjector::ResetConnection() {
   const std::string which = world_.network_.ResetOne(prng_);
   if (!which.empty()) Say(Concat("reset: ", which));
 }
 
-void Mischief::CrashNode(Network::Ending ending) {
+void FaultInjector::CrashNode(Network::Ending ending) {
   const size_t index = DrawNode();
   if (world_.places_[index].process == nullptr || world_.places_[index].ended) return;
   world_.EndNode(index, ending);
@@ -121,7 +121,7 @@ void Mischief::CrashNode(Network::Ending ending) {
 }
 
 // Long enough, often, for the server to declare all of them lost and to forget their run.
-void Mischief::Depart() {
+void FaultInjector::Depart() {
   Say("all nodes are killed");
   const Duration empty =
       Draw(1ms, 1s) + (Coin() ? world_.plan_.run_kept : Duration(0s)) + world_.plan_.settings.grace;
@@ -135,14 +135,14 @@ void Mischief::Depart() {
   }
 }
 
-void Mischief::Pause(SimProcess& process, const std::string& who, Duration time) {
+void FaultInjector::Pause(SimProcess& process, const std::string& who, Duration time) {
   Say(Concat(who, " stands still for ", Milliseconds(time), " ms"));
   process.Pause();
   Disturb(process.host(), time);
   Last(Concat("the pause of ", who), time, [&process] { process.Resume(); });
 }
 
-void Mischief::PauseNode() {
+void FaultInjector::PauseNode() {
   const size_t index = DrawNode();
   World::Place& place = world_.places_[index];
   if (place.process == nullptr) return;
@@ -152,7 +152,7 @@ void Mischief::PauseNode() {
 
 // Once, as a cluster does that wants its machines back; or more often, as people do who are in a
 // hurry.
-void Mischief::SignalLauncher() {
+void FaultInjector::SignalLauncher() {
   constexpr int kSignals[] = {15, 2, 1};
   const size_t index = DrawNode();
   const int signal = kSignals[prng_.Below(std::size(kSignals))];
@@ -167,7 +167,7 @@ void Mischief::SignalLauncher() {
   }
 }
 
-void Mischief::CrashServer() {
+void FaultInjector::CrashServer() {
   if (world_.server_ == nullptr) return;
   world_.EndServer(Coin() ? Network::Ending::kTold : Network::Ending::kSilent);
   Later(Draw(1ms, 3s), [this] {
@@ -175,7 +175,7 @@ void Mischief::CrashServer() {
   });
 }
 
-void Mischief::PauseServer() {
+void FaultInjector::PauseServer() {
   SimProcess* server = world_.server_;
   if (server == nullptr) return;
   if (world_.host_ && world_.host_->loops() > 1 && prng_.Below(4) != 0) {
@@ -196,7 +196,7 @@ void Mischief::PauseServer() {
   Pause(*server, Concat("the server (life ", world_.epoch_, ")"), Draw(10ms, 3s));
 }
 
-Mischief::Victim Mischief::DrawMachine() {
+FaultInjector::Victim FaultInjector::DrawMachine() {
   const bool may_be_server = world_.host_ != nullptr && IsCoordinated(world_.plan_.driver);
   if (may_be_server && prng_.Below(4) == 0)
     return {world_.server_, Concat("the server (life ", world_.epoch_, ")")};
@@ -206,7 +206,7 @@ Mischief::Victim Mischief::DrawMachine() {
   return {place.process, Concat("node ", index, " (life ", place.lives, ")")};
 }
 
-void Mischief::JumpClock() {
+void FaultInjector::JumpClock() {
   const Victim victim = DrawMachine();
   if (victim.process == nullptr) return;
   const Duration by = Draw(0s, 2h) - 1h;
@@ -216,7 +216,7 @@ void Mischief::JumpClock() {
 
 // Nothing is answered meanwhile, not even by its system. The clock may show that it took longer
 // than all others have seen: a minute at most, for a server forgets a run without nodes after ten.
-void Mischief::SuspendMachine() {
+void FaultInjector::SuspendMachine() {
   const Victim victim = DrawMachine();
   if (victim.process == nullptr) return;
   const Duration time = Draw(10ms, Coin() ? 1s : 9s);
@@ -236,14 +236,14 @@ void Mischief::SuspendMachine() {
   }
 }
 
-void Mischief::Elect() {
+void FaultInjector::Elect() {
   const Duration time = Draw(50ms, Coin() ? 500ms : 3s);
   Say(Concat("etcd has no leader for ", Milliseconds(time), " ms"));
   world_.etcd_->Elect(time);
 }
 
 // All of it; or what was some time ago.
-void Mischief::Compact() {
+void FaultInjector::Compact() {
   const int64_t kept = Coin() ? 0 : static_cast<int64_t>(prng_.Below(20));
   const int64_t revision = world_.etcd_->state().revision() - kept;
   if (revision <= world_.etcd_->state().compacted()) return;
@@ -252,7 +252,7 @@ void Mischief::Compact() {
 }
 
 // Somebody makes a backup; or the cluster is lost, and comes back with one.
-void Mischief::RestoreEtcd() {
+void FaultInjector::RestoreEtcd() {
   EtcdOverseer& overseer = *world_.overseer_;
   if (overseer.backups() == 0 || Coin()) return overseer.BackUp();
   if (world_.server_ == nullptr) return;
@@ -263,7 +263,7 @@ void Mischief::RestoreEtcd() {
   });
 }
 
-void Mischief::Meddle() {
+void FaultInjector::Meddle() {
   const wire::EtcdKeys keys(World::kEtcdPrefix, World::kRun);
   const uint64_t die = prng_.Below(3);
   if (die == 0) {

@@ -15,9 +15,9 @@ namespace muster::sim {
 
 class World;
 
-class Mischief {
+class FaultInjector {
  public:
-  Mischief(World& world, uint64_t seed);
+  FaultInjector(World& world, uint64_t seed);
   void Begin();
 
  private:

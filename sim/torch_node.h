@@ -17,11 +17,11 @@
 
 namespace muster::sim {
 
-class Stranger final : public RendezvousHandler {
+class TorchNode final : public RendezvousHandler {
  public:
-  Stranger(const RendezvousSettings& settings, std::shared_ptr<Store> store,
-           std::unique_ptr<RendezvousBackend> backend, Node self, SimProcess& process);
-  ~Stranger() override;
+  TorchNode(const RendezvousSettings& settings, std::shared_ptr<Store> store,
+            std::unique_ptr<RendezvousBackend> backend, Node self, SimProcess& process);
+  ~TorchNode() override;
 
   std::string GetBackend() const override { return "c10d"; }
   std::string GetRunId() const override { return rules_.run_id; }

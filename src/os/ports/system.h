@@ -58,9 +58,9 @@ class ReservedPort {
   virtual void Free() = 0;
 };
 
-class Surroundings {
+class System {
  public:
-  virtual ~Surroundings() = default;
+  virtual ~System() = default;
 
   virtual Clock& clock() = 0;
   virtual Dialer& dialer() = 0;
@@ -84,6 +84,6 @@ class Surroundings {
 };
 
 /// This process: there is one, and nothing in it changes but the number of nodes made.
-Surroundings& ThisProcess();
+System& ThisProcess();
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-#include "launch/attendant.h"
+#include "launch/rendezvous_thread.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -46,8 +46,8 @@ bool AwaitKey(Store& store, const std::vector<std::string>& keys, milliseconds t
 
 }  // namespace
 
-Attendant::Attendant(AttendantOptions options, RendezvousHandler& handler, Surroundings& around,
-                     std::function<void(AgentEvent)> tell)
+RendezvousThread::RendezvousThread(RendezvousThreadOptions options, RendezvousHandler& handler,
+                                   System& around, std::function<void(AgentEvent)> tell)
     : options_(std::move(options)),
       handler_(handler),
       around_(around),
@@ -57,7 +57,7 @@ Attendant::Attendant(AttendantOptions options, RendezvousHandler& handler, Surro
       monitor_(around.MakeMonitor()),
       thread_(around.StartThread([this] { Live(); })) {}
 
-Attendant::~Attendant() {
+RendezvousThread::~RendezvousThread() {
   {
     const Lock lock(*monitor_);
     is_ending_ = true;
@@ -67,30 +67,30 @@ Attendant::~Attendant() {
   thread_.reset();
 }
 
-void Attendant::Join() {
+void RendezvousThread::Join() {
   Ask([this] {
     DoJoin();
     const Lock lock(*monitor_);
     is_joining_ = false;
   });
 }
-void Attendant::TellFailure(std::string failure) {
+void RendezvousThread::TellFailure(std::string failure) {
   Ask([this, failure = std::move(failure)] { DoTellFailure(failure); });
 }
-void Attendant::EnterBarrier() {
+void RendezvousThread::EnterBarrier() {
   Ask([this] { DoBarrier(); });
 }
-void Attendant::Close(std::string reason) {
+void RendezvousThread::Close(std::string reason) {
   Ask([this, reason = std::move(reason)] { DoClose(reason); });
 }
-void Attendant::Finish() {
+void RendezvousThread::Finish() {
   Ask([this] { DoFinish(); });
 }
-void Attendant::Leave() {
+void RendezvousThread::Leave() {
   Ask([this] { DoLeave(); });
 }
 
-void Attendant::Ask(Task task) {
+void RendezvousThread::Ask(Task task) {
   {
     const Lock lock(*monitor_);
     tasks_.push_back(std::move(task));
@@ -99,34 +99,34 @@ void Attendant::Ask(Task task) {
   handler_.StopWaiting();
 }
 
-bool Attendant::IsDoneBy(Instant until) {
+bool RendezvousThread::IsDoneBy(Instant until) {
   Lock lock(*monitor_);
   while ((is_busy_ || !tasks_.empty()) && clock_.Now() < until && !around_.has_ended())
     monitor_->WaitUntil(until);
   return !is_busy_ && tasks_.empty();
 }
 
-bool Attendant::is_joining() const {
+bool RendezvousThread::is_joining() const {
   const Lock lock(*monitor_);
   return is_joining_;
 }
 
-bool Attendant::is_idle() const {
+bool RendezvousThread::is_idle() const {
   const Lock lock(*monitor_);
   return !is_busy_ && tasks_.empty();
 }
 
-Placement Attendant::placement() const {
+Placement RendezvousThread::placement() const {
   const Lock lock(*monitor_);
   return placement_;
 }
 
-std::string Attendant::failure_elsewhere() const {
+std::string RendezvousThread::failure_elsewhere() const {
   const Lock lock(*monitor_);
   return failure_elsewhere_;
 }
 
-void Attendant::Live() {
+void RendezvousThread::Live() {
   while (!around_.has_ended()) {
     Task task;
     {
@@ -153,7 +153,7 @@ void Attendant::Live() {
 // ----------------------------------------------------------------------------------------------
 // listening
 
-void Attendant::Watch() {
+void RendezvousThread::Watch() {
   try {
     if (const auto event = handler_.AwaitEvent(can_be_woken_ ? kLook : kGlance)) {
       Heard(*event);
@@ -166,7 +166,7 @@ void Attendant::Watch() {
   }
 }
 
-void Attendant::Heard(const MembershipEvent& event) {
+void RendezvousThread::Heard(const MembershipEvent& event) {
   if (event.kind != MembershipEvent::Kind::kClosed)
     return Tell(AgentEvent::Kind::kMembership, event.ToString());
   // PyTorch's agents close when their own workers have succeeded and they are tired of waiting for
@@ -179,7 +179,7 @@ void Attendant::Heard(const MembershipEvent& event) {
 }
 
 // A server that is gone for good says nothing. Its clients try again and again.
-void Attendant::NoteContact() {
+void RendezvousThread::NoteContact() {
   const WaitReport report = handler_.DescribeWait();
   if (report.phase != WaitReport::Phase::kContact) return out_of_reach_since_.reset();
   const Instant now = clock_.Now();
@@ -196,7 +196,7 @@ void Attendant::NoteContact() {
 // ----------------------------------------------------------------------------------------------
 // joining
 
-void Attendant::DoJoin() {
+void RendezvousThread::DoJoin() {
   using Kind = AgentEvent::Kind;
   const Instant began = clock_.Now();
   {
@@ -240,7 +240,7 @@ void Attendant::DoJoin() {
   }
 }
 
-std::optional<AssignedRanks> Attendant::Exchange() {
+std::optional<AssignedRanks> RendezvousThread::Exchange() {
   Store& store = *info_.store;
   const int64_t rank = info_.rank;
   if (options_.are_identical || Planted(Bug::kRanksUnexchanged)) {
@@ -269,7 +269,7 @@ std::optional<AssignedRanks> Attendant::Exchange() {
   return ValueOrError(ParseAssignedRanks(store.Get(mine)));
 }
 
-bool Attendant::AwaitKeys(const std::vector<std::string>& keys) {
+bool RendezvousThread::AwaitKeys(const std::vector<std::string>& keys) {
   const Instant deadline = DeadlineAfter(clock_.Now(), info_.store->Timeout());
   while (!AwaitKey(*info_.store, keys, kSlice)) {
     const auto event = is_told_ ? handler_.AwaitEvent(milliseconds{0}) : std::nullopt;
@@ -291,7 +291,7 @@ bool Attendant::AwaitKeys(const std::vector<std::string>& keys) {
 // ----------------------------------------------------------------------------------------------
 // failures
 
-void Attendant::DoTellFailure(const std::string& failure) {
+void RendezvousThread::DoTellFailure(const std::string& failure) {
   if (failure == told_) return;
   const bool is_correction = !std::exchange(told_, failure).empty();
   std::string first;
@@ -314,7 +314,7 @@ void Attendant::DoTellFailure(const std::string& failure) {
   Tell(AgentEvent::Kind::kBlame, "workers of another node have failed before");
 }
 
-void Attendant::ReadFailure() {
+void RendezvousThread::ReadFailure() {
   if (!info_.store) return;
   try {
     std::string failure;
@@ -327,7 +327,7 @@ void Attendant::ReadFailure() {
   }
 }
 
-bool Attendant::OthersHaveSucceeded() {
+bool RendezvousThread::OthersHaveSucceeded() {
   try {
     return info_.store->Add(kNumMembers, 0) > 0;
   } catch (const std::exception&) {
@@ -338,7 +338,7 @@ bool Attendant::OthersHaveSucceeded() {
 // ----------------------------------------------------------------------------------------------
 // the end
 
-void Attendant::DoBarrier() {
+void RendezvousThread::DoBarrier() {
   using Kind = AgentEvent::Kind;
   is_watching_ = is_at_work_ = false;
   try {
@@ -352,7 +352,7 @@ void Attendant::DoBarrier() {
   }
 }
 
-bool Attendant::AwaitOthersAtTheExit() {
+bool RendezvousThread::AwaitOthersAtTheExit() {
   while (!AwaitKey(*info_.store, {kLastMember}, kSlice)) {
     {
       const Lock lock(*monitor_);
@@ -373,7 +373,7 @@ bool Attendant::AwaitOthersAtTheExit() {
   return true;
 }
 
-void Attendant::DoClose(const std::string& reason) {
+void RendezvousThread::DoClose(const std::string& reason) {
   try {
     is_watching_ = false;
     handler_.SetClosed(reason);
@@ -384,13 +384,13 @@ void Attendant::DoClose(const std::string& reason) {
   }
 }
 
-void Attendant::NoteTheEnd() {
+void RendezvousThread::NoteTheEnd() {
   if (!info_.store || std::exchange(knows_the_end_, true)) return;
   info_.store->Add(kHeard, 1);
 }
 
 // Who serves the others must not go before they know that it is over.
-void Attendant::DoFinish() {
+void RendezvousThread::DoFinish() {
   if (!knows_the_end_) return;
   // Another node may have corrected what we were the first to tell.
   if (!told_.empty()) ReadFailure();
@@ -405,7 +405,7 @@ void Attendant::DoFinish() {
   }
 }
 
-void Attendant::DoLeave() {
+void RendezvousThread::DoLeave() {
   is_watching_ = false;
   // Other nodes' workers wait in vain for those that were here. The coordinator tells their agents
   // a moment after our connection, or our lease, has ended; a good-bye would let them go on.
@@ -418,7 +418,7 @@ void Attendant::DoLeave() {
   }
 }
 
-void Attendant::Tell(AgentEvent::Kind kind, std::string text) {
+void RendezvousThread::Tell(AgentEvent::Kind kind, std::string text) {
   tell_({.kind = kind, .text = std::move(text)});
 }
 

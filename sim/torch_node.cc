@@ -1,4 +1,4 @@
-#include "sim/stranger.h"
+#include "sim/torch_node.h"
 
 #include <utility>
 
@@ -24,8 +24,8 @@ Duration Since(WallTime then, WallTime now) {
 
 }  // namespace
 
-Stranger::Stranger(const RendezvousSettings& settings, std::shared_ptr<Store> store,
-                   std::unique_ptr<RendezvousBackend> backend, Node self, SimProcess& process)
+TorchNode::TorchNode(const RendezvousSettings& settings, std::shared_ptr<Store> store,
+                     std::unique_ptr<RendezvousBackend> backend, Node self, SimProcess& process)
     : process_(process),
       rules_(RulesFrom(settings)),
       store_(std::move(store)),
@@ -34,9 +34,9 @@ Stranger::Stranger(const RendezvousSettings& settings, std::shared_ptr<Store> st
       mutex_(process.MakeMonitor()),
       port_(process.ReservePort()) {}
 
-Stranger::~Stranger() { heartbeats_.reset(); }
+TorchNode::~TorchNode() { heartbeats_.reset(); }
 
-std::optional<bool> Stranger::Sync() {
+std::optional<bool> TorchNode::Sync() {
   std::optional<bool> stored;
   std::optional<std::string> bytes;
   if (dirty_) {
@@ -69,7 +69,7 @@ std::optional<bool> Stranger::Sync() {
 }
 
 // Only in its own copy: what others see is what it writes next.
-void Stranger::Purge() {
+void TorchNode::Purge() {
   std::set<Node> dead;
   for (const auto& [node, at] : state_.last_heartbeats) {
     if (Since(at, process_.Wall()) > rules_.dead_after()) dead.insert(node);
@@ -77,13 +77,13 @@ void Stranger::Purge() {
   muster::Purge(dead, rules_, &state_);
 }
 
-bool Stranger::HeartbeatDue() const {
+bool TorchNode::HeartbeatDue() const {
   const auto last = state_.last_heartbeats.find(self_);
   return last != state_.last_heartbeats.end() &&
          Since(last->second, process_.Wall()) >= rules_.keep_alive_interval;
 }
 
-Action Stranger::DecideJoin(Instant deadline) const {
+Action TorchNode::DecideJoin(Instant deadline) const {
   const auto count = static_cast<int64_t>(state_.participants.size());
   const bool is_in = state_.participants.contains(self_);
   const bool waits = state_.wait_list.contains(self_);
@@ -110,7 +110,7 @@ Action Stranger::DecideJoin(Instant deadline) const {
   return HeartbeatDue() ? Action::kKeepAlive : Action::kSync;
 }
 
-Action Stranger::Decide(Operation operation, Instant deadline) const {
+Action TorchNode::Decide(Operation operation, Instant deadline) const {
   const bool late = process_.Now() > deadline;
   switch (operation) {
     case Operation::kJoin:
@@ -129,14 +129,14 @@ Action Stranger::Decide(Operation operation, Instant deadline) const {
 }
 
 // It knows nothing of what muster's nodes write beside the state, and hands it on as it was.
-void Stranger::Perform(Action action) {
+void TorchNode::Perform(Action action) {
   const auto completion = state_.completion;
   Apply(action, self_, rules_, process_.Wall(), &state_);
   state_.completion = completion;
   dirty_ = true;
 }
 
-void Stranger::Run(Operation operation, Instant deadline) {
+void TorchNode::Run(Operation operation, Instant deadline) {
   while (true) {
     Sync();
     const Action action = Decide(operation, deadline);
@@ -160,7 +160,7 @@ void Stranger::Run(Operation operation, Instant deadline) {
   }
 }
 
-RendezvousInfo Stranger::NextRendezvous() {
+RendezvousInfo TorchNode::NextRendezvous() {
   heartbeats_.reset();
   const Instant deadline = process_.Now() + rules_.timeout.join;
   Run(Operation::kExit, deadline);
@@ -186,24 +186,24 @@ RendezvousInfo Stranger::NextRendezvous() {
   return info;
 }
 
-bool Stranger::IsClosed() {
+bool TorchNode::IsClosed() {
   const std::lock_guard lock(*mutex_);
   Sync();
   return state_.closed;
 }
 
-int64_t Stranger::NumNodesWaiting() {
+int64_t TorchNode::NumNodesWaiting() {
   const std::lock_guard lock(*mutex_);
   Sync();
   return static_cast<int64_t>(state_.wait_list.size());
 }
 
-void Stranger::SetClosed(std::string_view) {
+void TorchNode::SetClosed(std::string_view) {
   const std::lock_guard lock(*mutex_);
   Run(Operation::kClose, process_.Now() + rules_.timeout.close);
 }
 
-bool Stranger::Shutdown() {
+bool TorchNode::Shutdown() {
   heartbeats_.reset();
   SetClosed("");
   return true;
