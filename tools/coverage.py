@@ -4,13 +4,11 @@
     tools/coverage.py BUILD [--least PERCENT] [--missing] [FOLDER...]
 
 BUILD is the build folder; FOLDERs are folders of the repository (default: src/store src/rendezvous src/server
-src/etcd). Prints a
-table of folders and files, and with --missing the lines that nothing has reached. Ends with status 1 if a folder has
+src/etcd). Prints a table of folders and files, and with --missing the lines that nothing has reached. Ends with status 1 if a folder has
 less than PERCENT (default 90) of its lines covered, and with status 2, and no table, if gcov fails: a figure without some
 of the files would look like any other. Needs gcov of the compiler that built; standard library only.
 
-A line counts if any object file has code for it; it is covered if any of them has run it. What is only there for the
-tests (*_test.cc, and headers that nothing but tests include) does not count.
+A line counts if any object file has code for it; it is covered if any of them has run it. Tests (*_test.cc) do not count.
 """
 
 import argparse
@@ -23,11 +21,6 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Headers in src that are for its tests only.
-FOR_TESTS = {"src/rendezvous/core/story.h", "src/store/core/machine_test_words.h", "src/store/core/machine_twin.h",
-             "src/rendezvous/document/fake_cell.h"}
-
-
 # What gcov says on stderr where nothing is wrong: nothing of an object file has run, or it has no code at all.
 HARMLESS = ("cannot open data file, assuming not executed", "no functions found")
 
@@ -65,7 +58,7 @@ def lines_of(note):
     for text in ask_gcov(note):
         for entry in json.loads(text)["files"]:
             path = os.path.relpath(pathlib.Path(entry["file"]).resolve(), ROOT)
-            if not path.startswith("src/") or path.endswith("_test.cc") or path in FOR_TESTS:
+            if not path.startswith("src/") or path.endswith("_test.cc"):
                 continue
             for line in entry["lines"]:
                 found[path][line["line_number"]] += line["count"]

@@ -12,7 +12,7 @@ case ${1:-} in
 esac
 
 folders=()
-for folder in src include sim tests fuzz examples python; do
+for folder in src include lab tests examples python; do
   [[ -d $folder ]] && folders+=("$folder")
 done
 find "${folders[@]}" -name 'build*' -prune -o \( -name '*.h' -o -name '*.cc' \) -type f -print0 |

@@ -28,7 +28,7 @@ FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 600
 COLUMNS_MAX = 100
 
-# Which rooms of src a room may include; everything may include base. "muster" stands for the public headers.
+# Which rooms of src and of lab a room may include; everything may include base. "muster" stands for the public headers.
 _BELOW_SERVER = {"os", "store", "rendezvous", "muster"}
 ARROWS = {
     "base": set(),
@@ -38,20 +38,23 @@ ARROWS = {
     "server": _BELOW_SERVER,
     "etcd": _BELOW_SERVER | {"server"},
     "launch": _BELOW_SERVER | {"server"},
+    "cli": _BELOW_SERVER | {"server", "etcd", "launch"},
+    # The lab, which nothing above includes.
     "load": _BELOW_SERVER | {"server", "etcd"},
-    "cli": _BELOW_SERVER | {"server", "etcd", "launch", "load", "sim"},
     "sim": _BELOW_SERVER | {"server", "etcd", "launch"},
+    "program": _BELOW_SERVER | {"server", "etcd", "launch", "cli", "load", "sim"},
     # A user among users, but for what its own files share.
     "python": {"muster"},
 }
+LAB = {"load", "sim", "program"}
 # The pure folders of a room: no clock, no thread, no socket. They see base and each other.
 PURE = re.compile(r"(\w+/)*(core|wire|options)/")
 
 # Third-party headers and the rooms that may include them.
 GUESTS = [
     (r"uv\.h|uv/", ("os", "load"), "a port from src/os/ports"),
-    (r"CLI/", ("cli",), "an options struct filled by src/cli"),
-    (r"nlohmann/", ("cli", "launch"), "a struct that src/cli prints"),
+    (r"CLI/", ("cli", "program"), "an options struct filled by src/cli"),
+    (r"nlohmann/", ("cli", "launch", "program"), "a struct that src/cli prints"),
     (r"grpc(pp)?/|google/protobuf/|etcd\.(grpc\.)?pb\.h", ("etcd",), "the port in etcd/etcd_port.h"),
     (r"spdlog/", ("cli",), "the log sink of base/log.h"),
     (r"nanobind/|Python\.h", ("python",), "the public classes; python/native binds them"),
@@ -60,7 +63,7 @@ GUESTS = [
 # Test libraries: only in files that are tests.
 TEST_LIBRARIES = r"(gtest|gmock|rapidcheck)(/|\.h)"
 # System headers (all <...> that are neither C++'s nor a guest's).
-SYSTEM_ROOMS = ("os", "launch", "load", "cli", "sim", "python")
+SYSTEM_ROOMS = ("os", "launch", "cli", "python", *LAB)
 # Those that unit tests may include everywhere: to measure memory.
 SYSTEM_FOR_TESTS = {"malloc.h"}
 
@@ -90,9 +93,9 @@ class Ban:
         self.message = f"{what}; use {instead}"
 
 
-_OURS = ("src/", "include/", "examples/")
-_AND_TESTS = _OURS + ("tests/", "bench/", "fuzz/", "python/")
-_CLOCK_READERS = ("src/os/", "src/cli/", "src/load/", "src/store/hash_store", "src/etcd/grpc/",
+_OURS = ("src/", "include/", "examples/", "lab/")
+_AND_TESTS = _OURS + ("tests/", "python/")
+_CLOCK_READERS = ("src/os/", "src/cli/", "lab/load/", "lab/program/", "lab/sim/", "lab/histories/", "src/store/hash_store", "src/etcd/grpc/",
                   "src/launch/workers/")
 
 # What hands errors on as values.
@@ -101,13 +104,13 @@ _WITHOUT_EXCEPTIONS = (
     "src/rendezvous/wire/", "src/rendezvous/session/session_hub", "src/rendezvous/session/session_link",
     "src/rendezvous/document/rendezvous_driver", "src/rendezvous/document/shared_document", "src/server/store_connection",
     "src/server/store_hub", "src/server/store_service", "src/etcd/grpc/", "src/launch/core/", "src/launch/options/",
-    "src/launch/workers/", "src/launch/logs/", "src/load/", "include/")
+    "src/launch/workers/", "src/launch/logs/", "lab/load/", "include/")
 
 # Looked for in code, that is, outside comments and string literals.
 CODE_BANS = [
-    Ban(r"\bstd::random_device\b", ("src/", "include/", "fuzz/"), ("src/cli/",), "std::random_device",
+    Ban(r"\bstd::random_device\b", ("src/", "include/", "lab/"), ("src/cli/", "lab/program/"), "std::random_device",
         "the Prng you were given (src/cli seeds it)"),
-    Ban(r"\b(steady|system|high_resolution)_clock::now\b", ("src/", "include/", "fuzz/"), _CLOCK_READERS,
+    Ban(r"\b(steady|system|high_resolution)_clock::now\b", ("src/", "include/", "lab/"), _CLOCK_READERS,
         "reading the clock", "the Instant you were given, or the port in os/ports/clock.h"),
     Ban(r"(?<![\w.>])s?rand\s*\(", _AND_TESTS, (), "rand()", "base/prng.h with a seed"),
     # The example's sleep stands for work that takes time.
@@ -118,8 +121,8 @@ CODE_BANS = [
         "a Result; only the public classes turn errors into exceptions"),
     # A private constructor leaves `unique_ptr<T>(new T)`; there the owner stands right beside it.
     Ban(r"(?P<fine>\b(unique|shared)_ptr<[^;{}]*?>\s*\w*\(\s*new\b)|\bnew\b(?!\s*>)", _OURS,
-        ("src/os/uv/",), "new", "std::make_unique or a value"),
-    Ban(r"(?<!=)(?<!= )(?<!operator )\bdelete\b", _OURS, ("src/os/uv/",), "delete",
+        ("src/os/uv/", "lab/sim/"), "new", "std::make_unique or a value"),
+    Ban(r"(?<!=)(?<!= )(?<!operator )\bdelete\b", _OURS, ("src/os/uv/", "lab/sim/"), "delete",
         "std::unique_ptr"),
     Ban(r"\busing\s+namespace\s+std\s*;", _AND_TESTS, (), "using namespace std",
         "std:: where it is needed"),
@@ -183,8 +186,10 @@ class SourceFile:
     def room(self):
         """The part of the architecture it belongs to, "store", "sim" or "python"; None elsewhere."""
         parts = self.path.split("/")
-        if parts[0] in ("sim", "python"):
+        if parts[0] == "python":
             return parts[0]
+        if parts[0] == "lab":  # The fuzzers and the histories are built with the tests' helpers.
+            return parts[1] if parts[1] in LAB else None
         return parts[1] if parts[0] == "src" and len(parts) > 2 else None
 
     def is_pure(self):
@@ -213,6 +218,12 @@ def source_files(root):
 # --- The rules --------------------------------------------------------------------------------
 
 
+def _folder_of(room):
+    if room == "python":
+        return room
+    return f"lab/{room}" if room in LAB else f"src/{room}"
+
+
 def check_arrows(file):
     """A room includes only those below it, and what is pure only what is pure."""
     room = file.room()
@@ -229,8 +240,7 @@ def check_arrows(file):
             yield line, f"src/{room} has no place in the architecture; give it one in tools/tidy.py"
         elif target not in ARROWS[room] | {room, "base"} and not (room == "python" and target == "python"):
             allowed = ", ".join(sorted(ARROWS[room] | {room, "base"}))
-            place = room if room in ("sim", "python") else f"src/{room}"
-            yield line, (f'{place} includes "{path}", against the arrows; use what it may see '
+            yield line, (f'{_folder_of(room)} includes "{path}", against the arrows; use what it may see '
                          f"({allowed}), or move the code to where both are visible")
         elif file.is_pure() and not file.is_test and target != "base" and "/" in path and not PURE.match(path):
             yield line, f'what is pure includes "{path}"; use base and other core, wire and options folders'
@@ -249,7 +259,7 @@ def check_rooms(file):
         guest = next((guest for guest in GUESTS if re.match(guest[0], path)), None)
         if guest is not None:
             if room not in guest[1]:
-                where = " and ".join(name if name == "python" else "src/" + name for name in guest[1])
+                where = " and ".join(map(_folder_of, guest[1]))
                 yield line, f"<{path}> is a guest of {where}; use {guest[2]}"
         elif file.is_test and path in SYSTEM_FOR_TESTS:
             continue
@@ -258,15 +268,6 @@ def check_rooms(file):
                 yield line, f"<{path}> is C's name for a C++ header; use <c{path[:-2]}>"
             else:
                 yield line, f"system header <{path}> outside src/os; use a port from src/os/ports"
-
-
-def check_load_is_for_cli(file):
-    """Nothing but the program includes the load generator, and nothing includes the program."""
-    if file.room() in ("cli", "load") or file.is_test:
-        return
-    for line, _, path in file.includes():
-        if path.startswith(("cli/", "load/")):
-            yield line, f'"{path}" is for src/cli only; use the library'
 
 
 def _matches(bans, file, text):
@@ -318,9 +319,9 @@ def check_own_header_first(file):
     """A .cc includes its own header first, which shows that the header stands alone."""
     if file.suffix != ".cc" or file.room() in (None, "python") or file.name.endswith("_test.cc"):
         return
-    stem = file.path[len("src/"):-len(".cc")]
+    root, stem = file.path[:-len(".cc")].split("/", maxsplit=1)
     own = [name for name in (f"{stem}.h", f"muster/{stem.split('/')[-1]}.h")
-           if (file.root / "src" / name).is_file() or (file.root / "include" / name).is_file()]
+           if (file.root / root / name).is_file() or (file.root / "include" / name).is_file()]
     if file.room() not in ("store", "rendezvous", "server", "etcd"):
         own = [name for name in own if not name.startswith("muster/")]
     first = next(iter(file.includes()), None)
@@ -420,7 +421,6 @@ def check_function_length(file):
 RULES = [
     check_arrows,
     check_rooms,
-    check_load_is_for_cli,
     check_code_bans,
     check_text_bans,
     check_skips,

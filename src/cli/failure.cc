@@ -28,7 +28,7 @@ ExitStatus StatusOf(const std::exception& error) {
   return kFailed;
 }
 
-int Complain(const std::string& what, int status, bool json) {
+int Complain(const std::string& what, int status, bool json, const std::string& program) {
   if (json) {
     const nlohmann::ordered_json line = {{"error", what}, {"status", status}};
     // What the user wrote may be part of it, and need not be text.
@@ -36,12 +36,28 @@ int Complain(const std::string& what, int status, bool json) {
     std::printf("%s\n", line.dump(-1, ' ', true, replace).c_str());
     std::fflush(stdout);
   }
-  ReportStderr(Concat("muster: ", what, "\n"));
+  ReportStderr(Concat(program, ": ", what, "\n"));
   return status;
 }
 
 int Complain(const std::exception& error, bool json) {
   return Complain(error.what(), StatusOf(error), json);
+}
+
+void ThrowAsCliError(const Error& error, const std::string& what) {
+  const std::string message = what + ": " + error.message;
+  switch (error.code) {
+    case Code::kInvalid:
+    case Code::kNotFound:
+      throw std::invalid_argument(message);
+    case Code::kTimeout:
+      throw StoreTimeoutError(message);
+    case Code::kUnavailable:
+    case Code::kClosed:
+      throw NetworkError(message);
+    default:
+      throw std::runtime_error(message);
+  }
 }
 
 }  // namespace muster::cli

@@ -87,4 +87,12 @@ std::chrono::milliseconds ToMilliseconds(double seconds) {
   return std::chrono::milliseconds(std::llround(seconds * 1000));
 }
 
+Duration ToDuration(double seconds) {
+  // CLI11 takes nan for a number within every range.
+  if (!(seconds >= 0 && seconds <= kSecondsMax)) {
+    throw std::invalid_argument(Concat("'", std::to_string(seconds), "' is not a time in seconds"));
+  }
+  return Duration(static_cast<int64_t>(seconds * 1e9));
+}
+
 }  // namespace muster::cli

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdint>
 
+#include "base/time.h"
+
 namespace muster::cli {
 
 /// For Option::transform(): a whole number, decimal, from `least` to `most`.
@@ -20,6 +22,8 @@ CLI::Validator SecondsFrom(double least, double most);
 
 /// Rounded. std::invalid_argument for what no SecondsFrom() would have let through.
 std::chrono::milliseconds ToMilliseconds(double seconds);
+/// The same, to the nanosecond.
+Duration ToDuration(double seconds);
 
 /// The longest time that can be asked for: 31 years, and no sum of two overflows.
 inline constexpr double kSecondsMax = 1e9;

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "base/text.h"
-#include "cli/bench.h"
 #include "cli/commands.h"
+#include "cli/failure.h"
 #include "cli/flags.h"
 #include "cli/process.h"
 #include "launch/options/rendezvous_keys.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster bench` on tiny inputs: it builds, tells what it promises, and is not taken in by a wrong server."""
+"""`muster-lab bench` on tiny inputs: it builds, tells what it promises, and is not taken in by a wrong server."""
 
 import json
 import os
@@ -15,17 +15,22 @@ import time
 import unittest
 
 MUSTER = os.environ["MUSTER_BIN"]
+LAB = os.environ["MUSTER_LAB_BIN"]
 SOURCE = pathlib.Path(os.environ["MUSTER_SOURCE_DIR"])
 TINY = ["--seconds", "0.2", "--warm-up", "0.02"]
 
 
-def muster(*arguments):
-    return subprocess.run([MUSTER, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+def muster(*arguments, program=MUSTER):
+    return subprocess.run([program, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           timeout=120, check=False)
 
 
+def lab(*arguments):
+    return muster(*arguments, program=LAB)
+
+
 def bench(*arguments):
-    done = muster("bench", *arguments, "--json")
+    done = lab("bench", *arguments, "--json")
     if done.returncode != 0:
         raise AssertionError(f"status {done.returncode}: {done.stdout}{done.stderr}")
     return json.loads(done.stdout)
@@ -76,7 +81,7 @@ class StoreLoad(unittest.TestCase):
         self.assertNotIn("server_rss_bytes", row)
 
     def test_the_table_names_every_operation(self):
-        done = muster("bench", "store", *TINY, "--clients", 2)
+        done = lab("bench", "store", *TINY, "--clients", 2)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual([line.split()[0] for line in done.stdout.splitlines()[1:]],
                          ["op", "get", "set", "add", "check"])
@@ -108,7 +113,7 @@ class OtherMeasurements(unittest.TestCase):
     def test_the_comparison_runs(self):
         environment = {name: value for name, value in os.environ.items() if name != "MUSTER_TORCH_PYTHON"}
         with tempfile.TemporaryDirectory() as folder:
-            done = subprocess.run([sys.executable, SOURCE / "bench" / "compare.py", "--muster", MUSTER, "--out",
+            done = subprocess.run([sys.executable, SOURCE / "lab" / "bench" / "compare.py", "--muster", MUSTER, "--out",
                                    folder, "--tiny"], env=environment, stdout=subprocess.PIPE,
                                   stderr=subprocess.PIPE, text=True, timeout=240, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -120,7 +125,7 @@ class OtherMeasurements(unittest.TestCase):
     def test_the_comparison_of_launchers_runs_and_looks_at_every_line(self):
         environment = {name: value for name, value in os.environ.items() if name != "MUSTER_TORCH_PYTHON"}
         with tempfile.TemporaryDirectory() as folder:
-            done = subprocess.run([sys.executable, SOURCE / "bench" / "launcher.py", "--muster", MUSTER, "--out", folder,
+            done = subprocess.run([sys.executable, SOURCE / "lab" / "bench" / "launcher.py", "--muster", MUSTER, "--out", folder,
                                    "--rounds", "2", "--output-rounds", "1", "--megabytes", "1"], env=environment,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=240, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -132,7 +137,7 @@ class OtherMeasurements(unittest.TestCase):
 
 class Refusals(unittest.TestCase):
     def expect(self, status, words, *arguments):
-        done = muster("bench", *arguments)
+        done = lab("bench", *arguments)
         self.assertEqual(done.returncode, status, done.stderr)
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
         self.assertIn(words, done.stderr)
@@ -162,7 +167,7 @@ class WrongServer(unittest.TestCase):
 
     def test_wrong_values_are_errors(self):
         with LyingServer() as address:
-            done = muster("bench", "store", "--server", address, *TINY, "--clients", 2, "--ops", "get", "--json")
+            done = lab("bench", "store", "--server", address, *TINY, "--clients", 2, "--ops", "get", "--json")
         row, = json.loads(done.stdout)
         self.assertEqual(done.returncode, 1)
         self.assertGreater(row["errors"], 0)
@@ -171,14 +176,14 @@ class WrongServer(unittest.TestCase):
 
     def test_lost_additions_are_errors(self):
         with LyingServer() as address:
-            done = muster("bench", "store", "--server", address, *TINY, "--clients", 1, "--ops", "add", "--json")
+            done = lab("bench", "store", "--server", address, *TINY, "--clients", 1, "--ops", "add", "--json")
         row, = json.loads(done.stdout)
         self.assertEqual(done.returncode, 1)
         self.assertIn("the counters sum up to", row["first_error"])
 
     def test_a_missing_key_is_an_error(self):
         with LyingServer() as address:
-            done = muster("bench", "store", "--server", address, *TINY, "--clients", 1, "--ops", "check", "--json")
+            done = lab("bench", "store", "--server", address, *TINY, "--clients", 1, "--ops", "check", "--json")
         row, = json.loads(done.stdout)
         self.assertEqual(done.returncode, 1)
         self.assertGreater(row["errors"], 0)
@@ -187,7 +192,7 @@ class WrongServer(unittest.TestCase):
 
 class Processes(unittest.TestCase):
     def test_a_killed_benchmark_takes_its_server_with_it(self):
-        with subprocess.Popen([MUSTER, "bench", "store", "--seconds", "60"], stdout=subprocess.DEVNULL) as parent:
+        with subprocess.Popen([LAB, "bench", "store", "--seconds", "60"], stdout=subprocess.DEVNULL) as parent:
             children = pathlib.Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
             self.eventually(lambda: children.read_text(encoding="ascii").strip())
             child = int(children.read_text(encoding="ascii").split()[0])
@@ -295,7 +300,7 @@ class Rendezvous(unittest.TestCase):
 
     def test_what_cannot_be_measured_is_refused(self):
         for arguments in (("--nodes", "4", "--kill", "4"), ("--backend", "c10d", "--nodes", "4", "--kill", "1")):
-            done = subprocess.run([MUSTER, "bench", "rendezvous", *arguments], capture_output=True, text=True,
+            done = subprocess.run([LAB, "bench", "rendezvous", *arguments], capture_output=True, text=True,
                                   timeout=60, check=False)
             self.assertEqual(done.returncode, 2)
             self.assertEqual(len(done.stderr.strip().splitlines()), 1)
@@ -303,7 +308,7 @@ class Rendezvous(unittest.TestCase):
     def test_the_comparison_runs_without_pytorch(self):
         with tempfile.TemporaryDirectory() as folder:
             environment = {name: value for name, value in os.environ.items() if name != "MUSTER_TORCH_PYTHON"}
-            done = subprocess.run([sys.executable, SOURCE / "bench" / "rendezvous.py", "--muster", MUSTER, "--nodes",
+            done = subprocess.run([sys.executable, SOURCE / "lab" / "bench" / "rendezvous.py", "--muster", MUSTER, "--nodes",
                                    "2", "--rounds", "1", "--out", folder], env=environment, timeout=120,
                                   stdout=subprocess.PIPE, text=True, check=False)
             self.assertEqual(done.returncode, 0)
@@ -329,12 +334,12 @@ class Soak(unittest.TestCase):
 
     def test_what_is_no_number_is_refused(self):
         for flag in ("--minutes", "--churn", "--tolerance"):
-            done = muster("bench", "soak", "--nodes", 2, flag, "nan")
+            done = lab("bench", "soak", "--nodes", 2, flag, "nan")
             self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
             self.assertIn("nan", done.stderr)
 
     def soak(self, *options):
-        return muster("bench", "soak", "--nodes", 20, "--last-call", 0.1, "--tolerance", 100, *options)
+        return lab("bench", "soak", "--nodes", 20, "--last-call", 0.1, "--tolerance", 100, *options)
 
     def test_people_get_a_table_and_a_verdict(self):
         done = self.soak("--minutes", 0.02, "--churn", 10, "--sample", 0.05)

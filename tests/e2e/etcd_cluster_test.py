@@ -10,7 +10,7 @@ import time
 
 from etcd_nodes import BUSY_S, Etcd, OnEtcd, main, skip_or_fail
 
-sys.path.insert(0, os.environ["MUSTER_SOURCE_DIR"])
+sys.path.insert(0, os.path.join(os.environ["MUSTER_SOURCE_DIR"], "lab"))
 
 from torture import network  # noqa: E402
 

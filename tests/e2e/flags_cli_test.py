@@ -8,13 +8,20 @@ import tempfile
 import unittest
 
 MUSTER = os.environ["MUSTER_BIN"]
-COMMANDS = ("serve", "store", "rendezvous", "status", "bench")
+LAB = os.environ["MUSTER_LAB_BIN"]
+COMMANDS = ("serve", "store", "rendezvous", "status", "etcd")
 MEASUREMENTS = ("store", "latency", "wake", "rendezvous")
+
+
+def called(*arguments):
+    """Measurements are muster-lab's."""
+    program = LAB if arguments and arguments[0] == "bench" else MUSTER
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
 
 
 class Refusals(unittest.TestCase):
     def refused(self, *arguments, says):
-        done = subprocess.run([MUSTER, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        done = called(*arguments)
         self.assertEqual(done.returncode, 2, done)
         self.assertEqual(done.stderr.count("\n"), 1, f"one clear message: {done.stderr}")
         self.assertNotIn("Options::", done.stderr, "no C++ in what users read")
@@ -29,9 +36,9 @@ class Refusals(unittest.TestCase):
         self.refused(says=[*COMMANDS, "'muster --help'"])
 
     def test_an_unknown_measurement_is_named_and_the_others_listed(self):
-        done = self.refused("bench", "bogus", says=["'bogus'", *MEASUREMENTS, "'muster bench --help'"])
+        done = self.refused("bench", "bogus", says=["'bogus'", *MEASUREMENTS, "'muster-lab bench --help'"])
         self.assertNotIn("echo-server", done.stderr)
-        self.refused("bench", says=[*MEASUREMENTS, "'muster bench --help'"])
+        self.refused("bench", says=[*MEASUREMENTS, "'muster-lab bench --help'"])
 
     def test_errors_point_to_the_help_of_the_command_in_question(self):
         self.refused("--bogus", says=["'--bogus'", "'muster --help'"])
@@ -41,7 +48,7 @@ class Refusals(unittest.TestCase):
         self.refused("store", "--server", says=["--server", "'muster store --help'"])
         self.refused("rendezvous", says=["--id", "'muster rendezvous --help'"])
         self.refused("status", "--server", "h:1", "--bogus", says=["'--bogus'", "'muster status --help'"])
-        self.refused("bench", "store", "--bogus", says=["'--bogus'", "'muster bench store --help'"])
+        self.refused("bench", "store", "--bogus", says=["'--bogus'", "'muster-lab bench store --help'"])
 
     def test_limits_of_a_server_name_flag_value_and_range(self):
         for flag in ("--key-bytes-max", "--value-bytes-max", "--request-bytes-max", "--reply-bytes-max",
@@ -135,7 +142,7 @@ class Statuses(unittest.TestCase):
 
     def ends_with(self, status, *arguments):
         with self.subTest(arguments=arguments):
-            done = subprocess.run([MUSTER, *arguments], capture_output=True, text=True, timeout=60, check=False)
+            done = called(*arguments)
             self.assertEqual(done.returncode, status, done)
             self.assertEqual(bool(done.stdout), status == 0, done)
 

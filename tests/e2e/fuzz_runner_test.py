@@ -26,7 +26,7 @@ class FuzzRunner(unittest.TestCase):
         program.chmod(0o755)
 
     def command(self, *arguments):
-        return [sys.executable, ROOT / "fuzz" / "run.py", "--build", self.build, "--fresh", "--runs", "500", *arguments]
+        return [sys.executable, ROOT / "lab" / "fuzz" / "run.py", "--build", self.build, "--fresh", "--runs", "500", *arguments]
 
     def run_it(self, *arguments):
         return subprocess.run(self.command(*arguments), capture_output=True, text=True, timeout=60, check=False)
@@ -42,7 +42,7 @@ class FuzzRunner(unittest.TestCase):
         row = next(line.split() for line in lines if line.startswith("state "))
         self.assertEqual([row[0], row[1], row[4], row[5]], ["state", "500", "77", "none"])
         asked = (self.build / "requests.arguments").read_text(encoding="ascii")
-        for flag in ("-seed=42", "-runs=500", "fuzz/corpus/requests", "-dict="):
+        for flag in ("-seed=42", "-runs=500", "lab/fuzz/corpus/requests", "-dict="):
             self.assertIn(flag, asked)
 
     def test_a_finding_fails_the_run_and_comes_with_the_command_that_replays_it(self):

@@ -5,14 +5,15 @@ import os
 import subprocess
 
 MUSTER = os.environ["MUSTER_BIN"]
+LAB = os.environ["MUSTER_LAB_BIN"]
 
 
 class Processes:
     """To be mixed into a TestCase."""
 
-    def start(self, *arguments, **options):
+    def start(self, *arguments, program=MUSTER, **options):
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
-        process = subprocess.Popen([MUSTER, *arguments], **options)
+        process = subprocess.Popen([program, *arguments], **options)
         self.addCleanup(self.end, process)
         return process
 

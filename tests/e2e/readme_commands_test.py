@@ -12,7 +12,7 @@ import unittest
 from ports import free_port
 
 ROOT = pathlib.Path(os.environ["MUSTER_SOURCE_DIR"])
-MUSTER = pathlib.Path(os.environ["MUSTER_BIN"])
+PROGRAMS = [pathlib.Path(os.environ[name]) for name in ("MUSTER_BIN", "MUSTER_LAB_BIN")]
 
 # Whole builds are run by `make test` itself, or are too long for it; a block made of these alone is not run again.
 BUILDS = re.compile(r"make (run|test|compare|format|clean)\b|pip install \./python$")
@@ -30,7 +30,8 @@ class ReadmeCommands(unittest.TestCase):
             for preset in set(re.findall(r"build/(\w+)/muster", block)) | {"release"}:
                 bin_folder = pathlib.Path(folder, "build", preset)
                 bin_folder.mkdir(parents=True)
-                os.symlink(MUSTER, bin_folder / "muster")
+                for program in PROGRAMS:
+                    os.symlink(program, bin_folder / program.name)
             script = "set -m\n" + block.replace("29500", str(free_port()))
             environment = {**os.environ, "TMPDIR": folder}  # Logs that nobody chose a place for go with it.
             return subprocess.run(["bash", "-e", "-c", script], cwd=folder, timeout=120, text=True, env=environment,

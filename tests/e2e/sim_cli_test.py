@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster sim`: what it prints, and that a seed is a run."""
+"""`muster-lab sim`: what it prints, and that a seed is a run."""
 
 import json
 import os
@@ -12,17 +12,26 @@ import subprocess
 import tempfile
 import unittest
 
-from processes import MUSTER, Processes
+from processes import LAB, MUSTER, Processes
 
 ROOT = pathlib.Path(os.environ["MUSTER_SOURCE_DIR"])
 LAST_SEED = str(2**64 - 1)
 
 
 def sim(*options):
-    return subprocess.run([MUSTER, "sim", *options], text=True, capture_output=True, timeout=120)
+    return subprocess.run([LAB, "sim", *options], text=True, capture_output=True, timeout=120)
 
 
 class SimCommand(Processes, unittest.TestCase):
+    def start_sim(self, *options, **popen):
+        return self.start("sim", *options, program=LAB, **popen)
+
+    def test_of_muster_it_is_a_command_no_more_and_where_it_went_is_said(self):
+        for command in ("sim", "bench"):
+            done = subprocess.run([MUSTER, command, "--help"], text=True, capture_output=True, timeout=60)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertEqual(done.stderr, f"muster: muster {command} is now muster-lab {command}\n")
+
     def test_prints_the_seed_and_every_drawn_option_first(self):
         first = sim("--seed", "57").stdout.splitlines()[0]
         for option in ("seed=57", "driver=", "nodes=", "min=", "max=", "grace=", "loss=", "faults="):
@@ -74,7 +83,7 @@ class SimCommand(Processes, unittest.TestCase):
         done = sim("--seed", "1", "--runs", "200", "--driver", "coordinator", "--plant", "rank-by-arrival")
         self.assertEqual(done.returncode, 1)
         self.assertIn("VIOLATION", done.stdout)
-        repeat = re.search(r"muster (sim --seed .* --plant rank-by-arrival) --story", done.stdout)[1]
+        repeat = re.search(r"muster-lab (sim --seed .* --plant rank-by-arrival) --story", done.stdout)[1]
         again = sim(*repeat.split()[1:])
         self.assertEqual(again.returncode, 1)
         self.assertIn("VIOLATION", again.stdout)
@@ -83,7 +92,7 @@ class SimCommand(Processes, unittest.TestCase):
         bug = ("--driver", "coordinator", "--plant", "rank-by-arrival", "--json")
         finding = json.loads(sim("--seed", "1", "--runs", "200", *bug).stdout)["findings"][0]
         for told in (finding, json.loads(sim("--seed", str(finding["seed"]), *bug).stdout)):
-            self.assertRegex(told["replay"], rf"^muster sim --seed {finding['seed']} .*--plant rank-by-arrival --story$")
+            self.assertRegex(told["replay"], rf"^muster-lab sim --seed {finding['seed']} .*--plant rank-by-arrival --story$")
             again = sim(*told["replay"].split()[2:])
             self.assertEqual(again.returncode, 1)
             self.assertIn("VIOLATION", again.stdout)
@@ -99,7 +108,7 @@ class SimCommand(Processes, unittest.TestCase):
         self.assertIn(rest[found].split("(run 1): ")[1], again.stdout)
 
     def test_a_drawn_hunt_tells_its_seed(self):
-        hunt = self.start("sim", "--hunt")
+        hunt = self.start_sim("--hunt")
         self.assertRegex(hunt.stdout.readline(), r"^seed \d+: for each bug up to 1000 runs")
 
     def test_a_curve_shows_the_cost_of_a_node(self):
@@ -128,17 +137,17 @@ class SimCommand(Processes, unittest.TestCase):
 
     def test_side_by_side_is_for_curves(self):
         done = sim("--side-by-side")
-        self.assertEqual((done.returncode, done.stderr), (2, "muster: --side-by-side is a way to play a --curve\n"))
+        self.assertEqual((done.returncode, done.stderr), (2, "muster-lab: --side-by-side is a way to play a --curve\n"))
         done = sim("--curve", "--side-by-side", "--driver", "launcher")
         self.assertEqual((done.returncode, done.stderr),
-                         (2, "muster: --side-by-side: launchers do not take turns to the end\n"))
+                         (2, "muster-lab: --side-by-side: launchers do not take turns to the end\n"))
 
     def test_a_curve_tells_every_plan_first_and_each_row_as_it_comes(self):
         # Each write of the program is a message of its own here.
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
             with theirs:
-                self.start("sim", "--seed", "5", "--curve", "--nodes", "1100", stdout=theirs)
+                self.start_sim("--seed", "5", "--curve", "--nodes", "1100", stdout=theirs)
             ours.settimeout(120)
             head, *rows = iter(lambda: ours.recv(65536).decode(), "")
         *plans, columns = head.splitlines()
@@ -152,28 +161,28 @@ class SimCommand(Processes, unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         never = re.findall(r"^ +0 times  (.+)$", done.stdout, re.MULTILINE)
         self.assertGreater(len(never), 1)
-        self.assertRegex(done.stderr, rf"muster: {len(never)} of \d+ probes were never hit:\n")
+        self.assertRegex(done.stderr, rf"muster-lab: {len(never)} of \d+ probes were never hit:\n")
         self.assertEqual(re.findall(r"^  (.+)$", done.stderr, re.MULTILINE), never)
 
     def test_a_campaign_that_dies_names_the_run_it_was_in(self):
         for deadly in (signal.SIGABRT, signal.SIGSEGV):
             with self.subTest(signal=deadly):
-                campaign = self.start("sim", "--seed", "1000", "--runs", "1000000", "--jobs", "2", "--no-faults")
+                campaign = self.start_sim("--seed", "1000", "--runs", "1000000", "--jobs", "2", "--no-faults")
                 self.assertIn("seeds 1000 to", campaign.stdout.readline())
                 campaign.send_signal(deadly)
                 _, told = campaign.communicate(timeout=120)
                 self.assertNotEqual(campaign.returncode, 0)
-                replay = re.search(r"^  muster (sim --seed (\d+) --no-faults) --story$", told, re.MULTILINE)
+                replay = re.search(r"^  muster-lab (sim --seed (\d+) --no-faults) --story$", told, re.MULTILINE)
                 self.assertIsNotNone(replay, told)
                 self.assertGreaterEqual(int(replay[2]), 1000)
                 self.assertEqual(sim(*replay[1].split()[1:]).returncode, 0)
 
     def test_one_run_that_dies_names_its_seed_also_where_it_was_drawn(self):
-        run = self.start("sim", "--nodes", "50000")
+        run = self.start_sim("--nodes", "50000")
         seed = re.match(r"seed=(\d+) ", run.stdout.readline())[1]
         run.send_signal(signal.SIGABRT)
         _, told = run.communicate(timeout=120)
-        self.assertIn(f"muster sim --seed {seed} --nodes 50000 --story\n", told)
+        self.assertIn(f"muster-lab sim --seed {seed} --nodes 50000 --story\n", told)
 
     def test_what_cannot_be_meant_is_refused_by_name(self):
         for options, said in ((["--driver", "zookeeper"], "coordinator, document, mixed"),
@@ -206,7 +215,7 @@ class SimCommand(Processes, unittest.TestCase):
                     done = sim(one, other)
                     self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
                     name = other.split("=")[0]
-                    self.assertRegex(done.stderr, f"^muster: ({one} and {name}|{name} and {one}) exclude each other\n$")
+                    self.assertRegex(done.stderr, f"^muster-lab: ({one} and {name}|{name} and {one}) exclude each other\n$")
 
 
 class SimScript(unittest.TestCase):
@@ -218,7 +227,7 @@ class SimScript(unittest.TestCase):
             (root / "scripts").mkdir()
             for name in ("sim", "common.sh"):
                 shutil.copy(ROOT / "scripts" / name, root / "scripts")
-            for program, text in (("build/sim/muster", 'echo "CALL $*"'), ("bin/cmake", "exit 0")):
+            for program, text in (("build/sim/muster-lab", 'echo "CALL $*"'), ("bin/cmake", "exit 0")):
                 (root / program).parent.mkdir(parents=True)
                 (root / program).write_text(f"#!/bin/sh\n{text}\n", encoding="ascii")
                 (root / program).chmod(0o755)

@@ -5,7 +5,7 @@ import os
 import sys
 import unittest
 
-sys.path.insert(0, os.environ["MUSTER_SOURCE_DIR"])
+sys.path.insert(0, os.path.join(os.environ["MUSTER_SOURCE_DIR"], "lab"))
 
 from torture import invariants, job_invariants, losses, promises  # noqa: E402
 from torture.events import Event  # noqa: E402

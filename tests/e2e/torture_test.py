@@ -14,7 +14,7 @@ import unittest
 from needs import skip_or_fail
 
 MUSTER = os.environ["MUSTER_BIN"]
-SOURCE = os.environ["MUSTER_SOURCE_DIR"]
+LAB = os.path.join(os.environ["MUSTER_SOURCE_DIR"], "lab")
 SEED = os.environ.get("MUSTER_SEED", "673")  # all kinds of faults, spares, and an end
 MINUTES = "0.4"  # the last strike is played to its end, and healed
 
@@ -41,7 +41,7 @@ SANITIZER = ("quarantine_size_mb=1:thread_local_quarantine_size_kb=64:malloc_con
 class Torture(unittest.TestCase):
     def campaign(self, muster, *options):
         given = os.environ.get("ASAN_OPTIONS")
-        done = subprocess.run([sys.executable, "-m", "torture", "--muster", muster, *options], cwd=SOURCE, text=True,
+        done = subprocess.run([sys.executable, "-m", "torture", "--muster", muster, *options], cwd=LAB, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=280, check=False,
                               env={**os.environ, "ASAN_OPTIONS": f"{given}:{SANITIZER}" if given else SANITIZER})
         skip_or_fail(done.stdout.splitlines()[-1] if done.returncode == 2 else "", "MUSTER_REQUIRE_NETWORKS")
@@ -103,7 +103,7 @@ class Torture(unittest.TestCase):
         self.campaign(MUSTER, "--minutes", "0")  # whether there can be one
         with tempfile.TemporaryDirectory() as folder:
             campaign = subprocess.Popen([sys.executable, "-m", "torture", "--muster", MUSTER, "--seed", SEED],
-                                        cwd=SOURCE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                        cwd=LAB, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                         env={**os.environ, "TMPDIR": folder})
             said = []
             for line in campaign.stdout:

@@ -49,9 +49,9 @@
 
 #include "base/text.h"
 #include "rendezvous/core/coordinator.h"
-#include "rendezvous/document/fake_cell.h"
 #include "rendezvous/document/rendezvous_driver.h"
 #include "rendezvous/document/shared_document.h"
+#include "support/fake_cell.h"
 
 namespace muster::testing {
 namespace {

@@ -10,13 +10,13 @@
 #include <string>
 
 #include "muster/prefix_store.h"
-#include "rendezvous/core/story.h"
-#include "rendezvous/document/fake_cell.h"
 #include "rendezvous/document/rendezvous_driver.h"
 #include "rendezvous/handler_kit.h"
 #include "rendezvous/wire/state_reader.h"
 #include "support/background.h"
 #include "support/errors.h"
+#include "support/fake_cell.h"
+#include "support/story.h"
 
 namespace muster::test {
 

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "rendezvous/core/story.h"
+#include "support/story.h"
 
 namespace muster::test {
 

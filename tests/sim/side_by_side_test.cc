@@ -12,7 +12,9 @@
 namespace muster::sim {
 namespace {
 
-std::string Replay(const Plan& plan) { return "muster sim --seed " + std::to_string(plan.seed); }
+std::string Replay(const Plan& plan) {
+  return "muster-lab sim --seed " + std::to_string(plan.seed);
+}
 
 TEST(SideBySideTest, AWorldBesideOthersIsTheWorldThatItIsAlone) {
   std::vector<Plan> plans;

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "rendezvous/core/story.h"
+#include "support/story.h"
 
 namespace muster {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "rendezvous/core/story.h"
+#include "support/story.h"
 
 namespace muster {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "rendezvous/core/story.h"
-#include "rendezvous/document/fake_cell.h"
+#include "support/fake_cell.h"
+#include "support/story.h"
 
 namespace muster {
 namespace {

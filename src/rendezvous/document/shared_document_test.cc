@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "rendezvous/core/story.h"
-#include "rendezvous/document/fake_cell.h"
+#include "support/fake_cell.h"
 #include "support/state_pickles.h"
+#include "support/story.h"
 
 namespace muster {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "store/core/machine_test_words.h"
+#include "support/machine_test_words.h"
 
 namespace muster {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "store/core/machine_twin.h"
+#include "support/machine_twin.h"
 
 namespace muster {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "store/core/machine.h"
-#include "store/core/machine_test_words.h"
+#include "support/machine_test_words.h"
 
 namespace muster {
 namespace {

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/text.h"
-#include "store/core/machine_test_words.h"
+#include "support/machine_test_words.h"
 
 namespace muster {
 namespace {

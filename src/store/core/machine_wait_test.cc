@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 #include "store/core/machine.h"
-#include "store/core/machine_test_words.h"
+#include "support/machine_test_words.h"
 
 namespace muster {
 namespace {

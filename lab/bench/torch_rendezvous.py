@@ -1,6 +1,6 @@
 """N of PyTorch's rendezvous handlers in one process, all starting at once: `torch_rendezvous.py HOST:PORT N SECONDS`.
 
-Gives up after so many seconds. Prints one JSON object like those of `muster bench rendezvous`. Run by bench/rendezvous.py with a Python that
+Gives up after so many seconds. Prints one JSON object like those of `muster-lab bench rendezvous`. Run by lab/bench/rendezvous.py with a Python that
 can import torch.
 """
 

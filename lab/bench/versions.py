@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Compares two builds of muster: is the new one slower than the old one?
 
-    bench/versions.py OLD NEW [--rounds 7] [--nodes 1000] [--most 1.03]
+    lab/bench/versions.py OLD NEW [--rounds 7] [--nodes 1000] [--most 1.03]
 
-OLD and NEW are programs `muster`. They take turns, in changing order. The server has one core for itself and the
+OLD and NEW are programs `muster`, each with its `muster-lab` in the same folder. They take turns, in changing order. The server has one core for itself and the
 load generator another; both run before all other work where the system allows it (root). Prints the
 median of the ratios NEW/OLD of each round: server CPU time per operation of the store, and the time in which so many
 nodes form a round. Ends with status 1 if a ratio is above --most.
@@ -47,9 +47,9 @@ def store(options, program, pipeline, cores):
     """Server CPU time per operation, in microseconds, by operation."""
     server = serve(program, cores[0])
     try:
-        rows = ask([options.new, "bench", "store", "--server", server.address, "--server-pid", server.pid, "--clients", 64,
-                    "--pipeline", pipeline, "--ops", ",".join(OPERATIONS), "--seconds", options.seconds, "--json"],
-                   cores[-1])
+        rows = ask([servers.lab_of(options.new), "bench", "store", "--server", server.address, "--server-pid", server.pid,
+                    "--clients", 64, "--pipeline", pipeline, "--ops", ",".join(OPERATIONS), "--seconds",
+                    options.seconds, "--json"], cores[-1])
     finally:
         server.close()
     return {f"{row['op']}{', pipelined' if pipeline > 1 else ''}": row["server_cpu_us_per_op"] for row in rows}
@@ -60,8 +60,8 @@ def formation(options, program, cores):
     server = serve(program, cores[0])
     try:
         # Its own nodes: builds may speak different versions of the session protocol.
-        rows = ask([program, "bench", "rendezvous", "--server", server.address, "--nodes", options.nodes, "--rounds", 3,
-                    "--json"], cores[-1])
+        rows = ask([servers.lab_of(program), "bench", "rendezvous", "--server", server.address, "--nodes", options.nodes,
+                    "--rounds", 3, "--json"], cores[-1])
     finally:
         server.close()
     return {f"a round of {options.nodes} nodes": rows[0]["seconds"]}

@@ -1,4 +1,4 @@
-// `muster sim`: the real machines, drivers and handlers in a simulated world, from one seed.
+// `muster-lab sim`: the real machines, drivers and handlers in a simulated world, from one seed.
 #include <malloc.h>
 #include <sys/resource.h>
 
@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "base/text.h"
-#include "cli/commands.h"
 #include "cli/flags.h"
+#include "program/commands.h"
 #include "sim/bugs.h"
 #include "sim/campaign.h"
 #include "sim/last_words.h"
@@ -83,10 +83,11 @@ sim::Wishes WishesOf(const SimFlags& flags) {
 
 /// What is not named is drawn from the seed, as it was.
 std::string Replay(uint64_t seed, const SimFlags& flags) {
-  return Concat(
-      "muster sim --seed ", seed, flags.driver.empty() ? "" : Concat(" --driver ", flags.driver),
-      flags.nodes ? Concat(" --nodes ", *flags.nodes) : "", flags.no_faults ? " --no-faults" : "",
-      flags.plant.empty() ? "" : Concat(" --plant ", flags.plant), " --story");
+  return Concat("muster-lab sim --seed ", seed,
+                flags.driver.empty() ? "" : Concat(" --driver ", flags.driver),
+                flags.nodes ? Concat(" --nodes ", *flags.nodes) : "",
+                flags.no_faults ? " --no-faults" : "",
+                flags.plant.empty() ? "" : Concat(" --plant ", flags.plant), " --story");
 }
 
 void Print(const Json& json) {
@@ -384,7 +385,7 @@ int PlayMany(uint64_t seed, const SimFlags& flags) {
     std::fprintf(stderr, "%llu runs in %.1f s\n", static_cast<unsigned long long>(report.runs),
                  real);
   if (flags.require_probes && !missing.empty()) {
-    std::fprintf(stderr, "muster: %zu of %zu probes were never hit:\n", missing.size(),
+    std::fprintf(stderr, "muster-lab: %zu of %zu probes were never hit:\n", missing.size(),
                  ProbesOf(flags).size());
     for (const std::string& name : missing) std::fprintf(stderr, "  %s\n", name.c_str());
     return kFailed;
@@ -421,7 +422,7 @@ int Hunt(uint64_t seed, SimFlags flags) {
                   hunted.finding.what.substr(0, 120).c_str());
     }
     if (hunted.is_of_all) {
-      std::printf("  muster sim --seed %llu --runs %llu --driver %s --plant %s\n",
+      std::printf("  muster-lab sim --seed %llu --runs %llu --driver %s --plant %s\n",
                   static_cast<unsigned long long>(seed), runs, flags.driver.c_str(),
                   flags.plant.c_str());
     } else if (!hunted.finding.what.empty()) {
@@ -506,10 +507,10 @@ void AddSim(CLI::App& app, Run* run) {
       "from\n"
       "the seed; the same seed gives the same run, to the byte.\n"
       "\n"
-      "  muster sim --seed 57 --story             one run, told\n"
-      "  muster sim --runs 100000 --jobs 2          a campaign\n"
-      "  muster sim --nodes 100000 --driver coordinator\n"
-      "  muster sim --curve                         the cost of a node, from 1,000 to 100,000");
+      "  muster-lab sim --seed 57 --story             one run, told\n"
+      "  muster-lab sim --runs 100000 --jobs 2          a campaign\n"
+      "  muster-lab sim --nodes 100000 --driver coordinator\n"
+      "  muster-lab sim --curve                         the cost of a node, from 1,000 to 100,000");
   sim->add_option("--seed", flags->seed, "Of the run, or of the first one; default: drawn")
       ->transform(WholeNumber(0, kSeedMax));
   const CLI::Option* runs =

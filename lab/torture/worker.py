@@ -1,7 +1,7 @@
 """A worker of a job that is struck, as a program: says who it is, in one line, and works on until somebody ends it, or the
 file FINISH is there: then it ends well.
 
-    python3 -I -S torture/worker.py FINISH [WORD...]
+    python3 -I -S lab/torture/worker.py FINISH [WORD...]
 
 Words: `deaf` to SIGTERM; `parent` of a process that leaves its session, is as deaf, and never ends by itself.
 """

@@ -1,4 +1,4 @@
-// `muster bench soak`: thousands of nodes that come and go for minutes or hours. The server's
+// `muster-lab bench soak`: thousands of nodes that come and go for minutes or hours. The server's
 // memory stays where it is, and it has a descriptor for each connection and none besides.
 #include <algorithm>
 #include <cmath>
@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "base/text.h"
-#include "cli/bench.h"
 #include "cli/flags.h"
 #include "load/descriptor.h"
 #include "load/flatness.h"
 #include "load/process_meter.h"
 #include "load/soak.h"
 #include "os/posix/posix_clock.h"
+#include "program/bench.h"
 
 namespace muster::cli {
 namespace {
@@ -261,8 +261,8 @@ void AddBenchSoak(CLI::App& bench, Run* run) {
       "too.\n"
       "\n"
       "Examples:\n"
-      "  muster bench soak --nodes 10000 --minutes 60\n"
-      "  muster bench soak --nodes 500 --minutes 0.2 --churn 5 --sample 0.5 --json");
+      "  muster-lab bench soak --nodes 10000 --minutes 60\n"
+      "  muster-lab bench soak --nodes 500 --minutes 0.2 --churn 5 --sample 0.5 --json");
   soak->add_option("--nodes", flags->nodes, "How many")
       ->transform(WholeNumber(2, 100'000))
       ->capture_default_str();

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Measures muster's server beside PyTorch's and Redis, under the same load, in one run.
 
-    bench/compare.py --muster build/release/muster [--out build/compare] [--rounds 20] [--seconds 0.15]
+    lab/bench/compare.py --muster build/release/muster [--out build/compare] [--rounds 20] [--seconds 0.15]
 
-The load comes from `muster bench`, which speaks the plain protocols and checks every reply. The servers
+The load comes from `muster-lab bench`, which speaks the plain protocols and checks every reply. The servers
 run all the time. In each round, at each operation, they are loaded one right after the other, a short
 while each: that is a turn. Other work, on this machine or on others that share its hardware, slows one server's
 share of a turn down, often to half, and not its neighbour's: of one pair of servers, ratios within a turn went from
@@ -115,11 +115,11 @@ class Comparison:
     # --- Measuring ---
 
     def bench(self, *arguments):
-        """Runs `muster bench` and returns what it says."""
-        done = subprocess.run([self.program, "bench", *map(str, arguments), "--json"], stdout=subprocess.PIPE,
+        """Runs `muster-lab bench` and returns what it says."""
+        done = subprocess.run([servers.lab_of(self.program), "bench", *map(str, arguments), "--json"], stdout=subprocess.PIPE,
                               text=True, check=False)
         if not done.stdout:
-            raise SystemExit(f"compare: muster bench {' '.join(map(str, arguments))}: status {done.returncode}")
+            raise SystemExit(f"compare: muster-lab bench {' '.join(map(str, arguments))}: status {done.returncode}")
         return json.loads(done.stdout)
 
     def at(self, server):

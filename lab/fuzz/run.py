@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the fuzzers and says what they found. scripts/fuzz builds them first.
 
-    fuzz/run.py [OPTION...] [NAME...]    NAME: requests, sessions, ... (default: all)
+    lab/fuzz/run.py [OPTION...] [NAME...]    NAME: requests, sessions, ... (default: all)
 
     --runs N        executions of each (default 10,000,000)
     --seconds S     end each after so long, whatever the number (default: never)

@@ -1,10 +1,10 @@
-// `muster bench wake`: whether waking one waiter depends on how many others there are.
+// `muster-lab bench wake`: whether waking one waiter depends on how many others there are.
 #include <algorithm>
 #include <cstdio>
 
-#include "cli/bench.h"
 #include "load/descriptor.h"
 #include "load/wake.h"
+#include "program/bench.h"
 
 namespace muster::cli {
 namespace {
@@ -59,7 +59,7 @@ void AddBenchWake(CLI::App& bench, Run* run) {
       "number.\n"
       "\n"
       "Example:\n"
-      "  muster bench wake --waiters 0,100,1000,10000 --json");
+      "  muster-lab bench wake --waiters 0,100,1000,10000 --json");
   wake->add_option("--server", flags->server,
                    "HOST:PORT of a running server; without it, one is started");
   wake->add_option("--server-threads", flags->server_threads,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures how long N nodes take to agree: muster's coordinator, muster's handlers on c10d, and PyTorch's handlers.
 
-    bench/rendezvous.py --muster build/release/muster [--nodes 4,16,64,256] [--rounds 3] [--patience 60]
+    lab/bench/rendezvous.py --muster build/release/muster [--nodes 4,16,64,256] [--rounds 3] [--patience 60]
 
 All use the same server, muster's, all nodes of a run are in one process, and minimum and maximum are N. On c10d each
 node has its own connections, made beforehand; for the coordinator connecting counts. The kinds take turns; the table
@@ -42,8 +42,8 @@ def measure(options, server):
     python = os.environ.get("MUSTER_TORCH_PYTHON")
     rows = []
     for count in options.nodes:
-        ours = [options.muster, "bench", "rendezvous", "--server", server.address, "--nodes", count, "--json",
-                "--backend"]
+        ours = [servers.lab_of(options.muster), "bench", "rendezvous", "--server", server.address, "--nodes", count,
+                "--json", "--backend"]
         kinds = {"muster": [*ours, "muster"], "muster, c10d": [*ours, "c10d"]}
         if python:
             kinds["PyTorch"] = [python, HERE / "torch_rendezvous.py", server.address, count,

@@ -14,7 +14,7 @@
 
 #include "base/text.h"
 #include "store/core/machine.h"
-#include "store/core/machine_test_words.h"
+#include "support/machine_test_words.h"
 
 namespace muster::testing_words {
 

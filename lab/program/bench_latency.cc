@@ -1,9 +1,9 @@
-// `muster bench latency`: one client, one request at a time, beside a bare libuv echo server.
+// `muster-lab bench latency`: one client, one request at a time, beside a bare libuv echo server.
 #include <cmath>
 #include <cstdio>
 
-#include "cli/bench.h"
 #include "load/store_load.h"
+#include "program/bench.h"
 
 namespace muster::cli {
 namespace {
@@ -57,7 +57,8 @@ nlohmann::ordered_json ToJson(const LatencyRow& row) {
 int BenchLatency(const BenchLatencyFlags& flags) {
   const BenchServer store_server =
       OrExit(ReachServer("", 0, flags.server_threads), "bench latency");
-  const BenchServer echo_server = OrExit(StartOwn({"bench", "echo-server"}), "bench latency");
+  const BenchServer echo_server =
+      OrExit(StartServer({"/proc/self/exe", "bench", "echo-server"}), "bench latency");
   const auto store = OrExit(
       load::StoreLoad::Open(OneClient(store_server, load::Protocol::kTcpStore)), "bench latency");
   const auto echo =
@@ -109,7 +110,7 @@ void AddBenchLatency(CLI::App& bench, Run* run) {
       "bytes.\n"
       "\n"
       "Example:\n"
-      "  muster bench latency --seconds 5 --json");
+      "  muster-lab bench latency --seconds 5 --json");
   latency->add_option("--seconds", flags->seconds, "Time to measure each operation on each server")
       ->check(CLI::Range(0.01, 600.0))
       ->capture_default_str();

@@ -1,5 +1,5 @@
-// `muster bench rendezvous`: how long N nodes take to agree, what it costs, and how soon they agree
-// again when some of them die.
+// `muster-lab bench rendezvous`: how long N nodes take to agree, what it costs, and how soon they
+// agree again when some of them die.
 #include <algorithm>
 #include <barrier>
 #include <chrono>
@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "base/text.h"
-#include "cli/bench.h"
 #include "cli/flags.h"
 #include "load/descriptor.h"
 #include "load/fleet.h"
@@ -17,6 +16,7 @@
 #include "muster/rendezvous.h"
 #include "os/posix/posix_clock.h"
 #include "os/posix/posix_dialer.h"
+#include "program/bench.h"
 #include "rendezvous/session/status_client.h"
 #ifdef MUSTER_HAS_ETCD
 #include "etcd/connector.h"
@@ -344,10 +344,10 @@ void AddBenchRendezvous(CLI::App& bench, Run* run) {
       "round stands (--hold).\n"
       "\n"
       "Examples:\n"
-      "  muster bench rendezvous --nodes 4,1000,10000\n"
-      "  muster bench rendezvous --nodes 64 --kill 1 --rounds 50 --json\n"
-      "  muster bench rendezvous --backend etcd --nodes 64,256,1000\n"
-      "  muster bench rendezvous --backend c10d --nodes 64 --server HOST:29500");
+      "  muster-lab bench rendezvous --nodes 4,1000,10000\n"
+      "  muster-lab bench rendezvous --nodes 64 --kill 1 --rounds 50 --json\n"
+      "  muster-lab bench rendezvous --backend etcd --nodes 64,256,1000\n"
+      "  muster-lab bench rendezvous --backend c10d --nodes 64 --server HOST:29500");
   rendezvous->add_option("--backend", flags->backend, "muster, etcd or c10d")
       ->check(CLI::IsMember({"muster", "etcd", "c10d"}))
       ->capture_default_str();

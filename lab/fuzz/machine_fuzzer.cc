@@ -8,7 +8,7 @@
 
 #include "fuzz/check.h"
 #include "fuzz/input.h"
-#include "store/core/machine_twin.h"
+#include "support/machine_twin.h"
 
 namespace muster::fuzz {
 namespace {

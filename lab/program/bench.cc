@@ -1,19 +1,17 @@
-// `muster bench`: measures store servers. One file for each kind of measurement; this one has what
-// they share.
-#include "cli/bench.h"
+// `muster-lab bench`: measures store servers. One file for each kind of measurement; this one has
+// what they share.
+#include "program/bench.h"
 
 #include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
-#include <stdexcept>
 #include <utility>
 
 #include "base/text.h"
-#include "cli/flags.h"
 #include "load/echo_server.h"
 #include "load/process_meter.h"
-#include "muster/error.h"
+#include "os/posix/host.h"
 
 namespace muster::cli {
 
@@ -30,15 +28,26 @@ int RunEcho() {
   return kOk;
 }
 
+/// The program `muster` in this program's folder: what users run is what is measured.
+Result<std::string> MusterBeside() {
+  const std::string own = OwnPath();
+  std::string muster = own.substr(0, own.rfind('/') + 1) + "muster";
+  if (access(muster.c_str(), X_OK) != 0) {
+    return Error{Code::kInvalid,
+                 Concat("there is no program '", Printable(muster),
+                        "' to start a server with; build it, or name a server with --server")};
+  }
+  return muster;
+}
+
 }  // namespace
 
-Result<BenchServer> StartOwn(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "/proc/self/exe");
+Result<BenchServer> StartServer(const std::vector<std::string>& command) {
   BenchServer server;
-  MUSTER_TRY(server.child, load::Child::Start(arguments, kStartPatience));
+  MUSTER_TRY(server.child, load::Child::Start(command, kStartPatience));
   const auto line = nlohmann::json::parse(server.child->first_line(), nullptr, false);
   if (!line.is_object() || !line.contains("port") || !line["port"].is_number_unsigned()) {
-    return Error{Code::kUnavailable, Concat("our own server said '",
+    return Error{Code::kUnavailable, Concat("the server that was started printed '",
                                             Printable(server.child->first_line()), "', no port")};
   }
   server.endpoint = {"127.0.0.1", line["port"].get<uint16_t>()};
@@ -48,7 +57,9 @@ Result<BenchServer> StartOwn(std::vector<std::string> arguments) {
 
 Result<BenchServer> ReachServer(const std::string& address, pid_t pid, int threads) {
   if (address.empty()) {
-    return StartOwn({"serve", "--listen", "127.0.0.1:0", "--json", "--threads", Concat(threads)});
+    MUSTER_TRY(std::string muster, MusterBeside());
+    return StartServer({std::move(muster), "serve", "--listen", "127.0.0.1:0", "--json",
+                        "--threads", Concat(threads)});
   }
   BenchServer server;
   const Result<Endpoint> endpoint = ParseHostPort(address);
@@ -68,30 +79,6 @@ std::string RunTag() {
   char text[16];
   std::snprintf(text, sizeof text, "%08x", static_cast<unsigned>(getpid()));
   return text;
-}
-
-void ThrowAsCliError(const Error& error, const std::string& what) {
-  const std::string message = what + ": " + error.message;
-  switch (error.code) {
-    case Code::kInvalid:
-    case Code::kNotFound:
-      throw std::invalid_argument(message);
-    case Code::kTimeout:
-      throw StoreTimeoutError(message);
-    case Code::kUnavailable:
-    case Code::kClosed:
-      throw NetworkError(message);
-    default:
-      throw std::runtime_error(message);
-  }
-}
-
-Duration ToDuration(double seconds) {
-  // CLI11 takes nan for a number within every range.
-  if (!(seconds >= 0 && seconds <= kSecondsMax)) {
-    throw std::invalid_argument(Concat("'", std::to_string(seconds), "' is not a time in seconds"));
-  }
-  return Duration(static_cast<int64_t>(seconds * 1e9));
 }
 
 double Microseconds(Duration duration) {
@@ -119,13 +106,14 @@ void AddBench(CLI::App& app, Run* run) {
       "Without --server, a muster server is started for the measurement, in a process of its own.\n"
       "\n"
       "Examples:\n"
-      "  muster bench store --clients 64 --pipeline 16   throughput and latency under load\n"
-      "  muster bench store --connections-only 10000     how fast many clients get in, and their "
+      "  muster-lab bench store --clients 64 --pipeline 16   throughput and latency under load\n"
+      "  muster-lab bench store --connections-only 10000     how fast many clients get in, and "
+      "their "
       "memory\n"
-      "  muster bench latency                            one client, beside a bare libuv echo "
+      "  muster-lab bench latency                            one client, beside a bare libuv echo "
       "server\n"
-      "  muster bench wake                               waking one waiter among thousands\n"
-      "  muster bench soak                               10,000 nodes that come and go for "
+      "  muster-lab bench wake                               waking one waiter among thousands\n"
+      "  muster-lab bench soak                               10,000 nodes that come and go for "
       "minutes");
   bench->require_subcommand(1);
   AddBenchStore(*bench, run);

@@ -1,4 +1,4 @@
-// What the `muster bench` subcommands share.
+// What the `muster-lab bench` subcommands share.
 #pragma once
 
 #include <sys/types.h>
@@ -11,8 +11,10 @@
 #include "base/endpoint.h"
 #include "base/result.h"
 #include "base/time.h"
-#include "cli/commands.h"
+#include "cli/failure.h"
+#include "cli/flags.h"
 #include "load/child.h"
+#include "program/commands.h"
 
 namespace muster::cli {
 
@@ -31,25 +33,13 @@ struct BenchServer {
 
 /// `address` "": starts `muster serve` with `threads` threads on a free port of 127.0.0.1.
 Result<BenchServer> ReachServer(const std::string& address, pid_t pid, int threads);
-/// Starts this program with `arguments` and takes the port from its first line, a JSON object.
-Result<BenchServer> StartOwn(std::vector<std::string> arguments);
+/// Starts `command` and takes the port from its first line, a JSON object.
+Result<BenchServer> StartServer(const std::vector<std::string>& command);
 
 /// Keeps the keys of benchmarks apart that use one server at the same time: always eight
 /// characters.
 std::string RunTag();
 
-/// The value, or the end of the command with one line that says why not, and the status for that.
-template <typename T>
-T OrExit(Result<T> result, const std::string& what);
-[[noreturn]] void ThrowAsCliError(const Error& error, const std::string& what);
-
-template <typename T>
-T OrExit(Result<T> result, const std::string& what) {
-  if (!result) ThrowAsCliError(result.error(), what);
-  return std::move(result).value();
-}
-
-Duration ToDuration(double seconds);
 /// Rounded to a hundredth: the clock is not better.
 double Microseconds(Duration duration);
 double PerOperation(Duration duration, uint64_t operations);

@@ -1,4 +1,4 @@
-// `muster bench store`: throughput and latency of a store server under load, or what many
+// `muster-lab bench store`: throughput and latency of a store server under load, or what many
 // connections cost it.
 #include <algorithm>
 #include <cstdio>
@@ -6,10 +6,10 @@
 #include <thread>
 
 #include "base/text.h"
-#include "cli/bench.h"
 #include "cli/flags.h"
 #include "load/connections.h"
 #include "load/store_load.h"
+#include "program/bench.h"
 
 namespace muster::cli {
 namespace {
@@ -184,11 +184,13 @@ constexpr const char* kMore =
     "--connections-only.\n"
     "\n"
     "Examples:\n"
-    "  muster bench store --clients 64 --pipeline 16 --ops get,set --seconds 5\n"
-    "  muster bench store --server HOST:29500 --ops add --json       any TCPStore server, "
+    "  muster-lab bench store --clients 64 --pipeline 16 --ops get,set --seconds 5\n"
+    "  muster-lab bench store --server HOST:29500 --ops add --json       any TCPStore server, "
     "PyTorch's too\n"
-    "  muster bench store --server 127.0.0.1:6379 --protocol redis   Redis under the same load\n"
-    "  muster bench store --connections-only 10000                   open, greet and hold, nothing "
+    "  muster-lab bench store --server 127.0.0.1:6379 --protocol redis   Redis under the same "
+    "load\n"
+    "  muster-lab bench store --connections-only 10000                   open, greet and hold, "
+    "nothing "
     "else";
 
 void AddServerFlags(CLI::App& store, BenchStoreFlags& flags) {

@@ -1,7 +1,7 @@
 """Fault campaigns on real processes: servers, nodes, launchers and workers are killed, paused, cut off, starved and lied to
 about the time, and what they say about it must never contradict itself.
 
-    python3 -m torture --muster build/dev/muster --minutes 30 --seed 8123      (as root: it makes network namespaces)
+    PYTHONPATH=lab python3 -m torture --muster build/dev/muster --minutes 30 --seed 8123      (as root: it makes network namespaces)
 
 Where to look:
     __main__.py    options, the seed, the verdict

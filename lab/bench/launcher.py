@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what `muster run` costs beside torchrun, and what it costs to show a worker's output.
 
-    bench/launcher.py --muster build/release/muster [--rounds 15] [--torch-rounds 5] [--megabytes 100]
+    lab/bench/launcher.py --muster build/release/muster [--rounds 15] [--torch-rounds 5] [--megabytes 100]
 
 Start-up: a worker that prints and exits, run bare, under `muster run --standalone`, and under `torchrun --standalone` where
 MUSTER_TORCH_PYTHON names a Python that has PyTorch. They take turns; the table shows medians, and the overhead over the bare run. All
