@@ -1,4 +1,4 @@
-// Base64 with the standard alphabet, on one line and padded: how bytes travel as text.
+// Base64 with the standard alphabet, on one line and padded.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ namespace muster {
 
 std::string Base64Encode(std::string_view bytes);
 
-/// As lenient as Python's decoder, because peers rely on it: characters outside the alphabet (line
-/// breaks, say) are skipped, and what follows the padding is ignored. kInvalid: the padding is
+/// As lenient as Python's decoder, because peers rely on it: characters outside the alphabet (such
+/// as line breaks) are skipped, and what follows the padding is ignored. kInvalid: the padding is
 /// missing or incomplete.
 Result<std::string> Base64Decode(std::string_view text);
 

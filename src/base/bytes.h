@@ -1,5 +1,4 @@
-// Little-endian integers in byte strings: the alphabet of every format that muster reads and
-// writes.
+// Little-endian integers in byte strings: the base of every format that muster reads and writes.
 #pragma once
 
 #include <bit>

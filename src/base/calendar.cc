@@ -41,7 +41,7 @@ CalendarTime Fields(WallTime time) {
 Result<WallTime> FromCalendar(const CalendarTime& fields) {
   using namespace std::chrono;  // NOLINT: each line below needs several of its names
   const bool year_fits = fields.year >= kYearMin && fields.year <= kYearMax;
-  // The classes of the calendar keep a byte of what they are given, so 257 would pass for 1.
+  // The calendar classes keep one byte of each field: 257 would pass for 1.
   const bool date_fits = fields.month <= 12 && fields.day <= 31;
   const bool clock_fits = fields.hour < 24 && fields.minute < 60 && fields.second < 60 &&
                           fields.microsecond < 1'000'000;

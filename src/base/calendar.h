@@ -1,5 +1,5 @@
-// Wall times as calendar fields, always UTC, in the years 1 to 9999 that Python's datetime knows;
-// and the ten bytes that stand for one in a pickle.
+// Wall times as calendar fields, always UTC, in the years 1 to 9999 of Python's datetime; and the
+// ten bytes of one in a pickle.
 #pragma once
 
 #include <cstddef>
@@ -38,8 +38,7 @@ Result<CalendarTime> ToCalendar(WallTime time);
 inline constexpr size_t kDatetimeBytes = 10;
 
 /// kInvalid: not ten bytes, or fields that FromCalendar() refuses. The highest bit of the month
-/// tells apart the two passes of a clock that was set back; in UTC and at fixed offsets it means
-/// nothing, and is ignored.
+/// (datetime's `fold`) has no meaning in UTC and at fixed offsets, and is ignored.
 Result<WallTime> ReadDatetime(std::string_view payload);
 
 /// A time outside the years is written as the nearest one inside: a deadline "in a million years"

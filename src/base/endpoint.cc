@@ -24,7 +24,7 @@ Result<Endpoint> ParseHostPort(std::string_view text) {
   } else if (host.find(':') != std::string_view::npos) {
     return wrong("write an IPv6 address as [ADDRESS]:PORT");
   }
-  // Written down again, the outer ones would be taken for those of an address.
+  // ToString() adds brackets: a host with brackets of its own could not be read back.
   if (host.find_first_of("[]") != std::string_view::npos) {
     return wrong("brackets belong around an IPv6 address, and nowhere else");
   }

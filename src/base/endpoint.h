@@ -18,8 +18,8 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
-/// Reads "host:port", "[::1]:port" or ":port" (empty host). kInvalid says what is wrong and what
-/// was expected.
+/// Reads "host:port", "[::1]:port" or ":port" (empty host). kInvalid: what is wrong, and what was
+/// expected.
 Result<Endpoint> ParseHostPort(std::string_view text);
 
 }  // namespace muster

@@ -10,8 +10,7 @@ constinit thread_local InterruptionScope* this_threads_interruption = nullptr;
 
 namespace {
 
-// What it throws would have to pass through code that puts things in order: it must not, and ends
-// the process if it does.
+// noexcept: an exception would have to pass through code that cancels and cleans up.
 bool Ask(const std::function<bool()>& is_asked) noexcept { return is_asked(); }
 
 }  // namespace
@@ -26,7 +25,7 @@ bool IsInterrupted() {
 bool IsQuestionDue(Instant now) {
   bool is_due = false;
   for (auto* scope = this_threads_interruption; scope != nullptr; scope = scope->outer) {
-    // Most calls get their answer long before they would have to ask: the first question waits.
+    // Most calls end before they would have to ask: the first question waits.
     if (scope->next_question == Instant{}) scope->next_question = now + kQuestionInterval;
     is_due = is_due || scope->next_question <= now;
   }
@@ -38,7 +37,7 @@ bool AskWhetherInterrupted(Instant now, bool at_once) {
   if (innermost == nullptr) return false;
   if (IsInterrupted()) return true;
   if (!IsQuestionDue(now) && !at_once) return false;
-  // Whoever is asked may call us, and wait there.
+  // `is_asked` may call us, and wait there.
   const ScopedUninterrupted meanwhile;
   for (auto* scope = innermost; scope != nullptr; scope = scope->outer) {
     if (scope->next_question > now && !at_once) continue;

@@ -1,11 +1,11 @@
-// How a thread that waits is asked to stop: what include/muster/interruption.h stands on.
+// How a waiting thread is interrupted: the base of include/muster/interruption.h.
 //
-// The one variable of ours that is not handed in: whoever wishes to interrupt a wait is the caller
-// of a public function, and between it and the wait lie layers that need not know. It is the
-// thread's own, so no other thread sees it. While nobody has set it, a wait costs one load more.
+// The state is thread-local, the only state of the library that is not handed in: the caller of a
+// public function interrupts, and the layers between it and the wait need not know. Where no
+// ScopedInterruption exists, a wait costs one load more.
 //
-// A wish is kept from the answer "yes" until InterruptedError is thrown for it: what was under way
-// may have to end in order first, and everything that would wait meanwhile does not.
+// A request is kept from the answer "yes" until InterruptedError is thrown for it: the operation
+// under way may have to be cancelled first, and nothing waits meanwhile.
 #pragma once
 
 #include <functional>
@@ -18,11 +18,11 @@
 
 namespace muster {
 
-/// Questions come at most this often, and at least this often while a thread waits.
+/// `is_asked` is called at most this often, and at least this often while a thread waits.
 inline constexpr Duration kQuestionInterval = 50ms;
 
-/// For what is under way when a wait is interrupted, a reply or the confirmation of a cancel:
-/// whoever is alive gives it at once, and the caller wants to go.
+/// How long an interrupted wait goes on for a reply that is due, or for the confirmation of a
+/// cancel: a peer that is alive sends it at once.
 inline constexpr Duration kInterruptionGrace = 5s;
 
 /// One ScopedInterruption.
@@ -33,31 +33,31 @@ struct InterruptionScope {
   bool is_pending = false;
 };
 
-// The innermost of this thread; null if there is none, or it is masked. constinit: no check whether
-// it has been initialised stands before each use.
+// The innermost of this thread; null if there is none, or it is masked. constinit: its uses need no
+// check whether it has been initialised.
 extern constinit thread_local InterruptionScope* this_threads_interruption;
 
 inline bool CanBeInterrupted() { return this_threads_interruption != nullptr; }
 
-/// Whether there is a wish that has not been fulfilled. Asks nobody.
+/// Whether a request is pending. Does not call `is_asked`.
 bool IsInterrupted();
 
-/// Whether it is time to ask. Does not ask: for those who must let go of a lock first.
+/// Whether it is time to call `is_asked`, for callers that must release a lock first.
 bool IsQuestionDue(Instant now);
 
-/// Asks if it is time, or in any case (`at_once`: a signal came, which may be the wish). Whether to
-/// stop.
+/// Calls `is_asked` if it is time, or in any case (`at_once`: a signal came, which may be the
+/// request). Whether to stop.
 bool AskWhetherInterrupted(Instant now, bool at_once = false);
 
-/// `until`, or when to ask again if that is earlier: how long to wait in one go.
+/// `until`, or when to call `is_asked` again if that is earlier: how long to wait in one go.
 Instant UntilNextQuestion(Instant until);
 
-/// The wish is fulfilled: InterruptedError is on its way.
+/// InterruptedError is thrown: the request is done.
 void FulfilInterruption();
-/// It is not after all: the error went no further.
+/// The error was swallowed: the request is pending again.
 void KeepInterruption();
 
-/// Not interrupted in its lifetime: destructors, and what puts things in order.
+/// Not interrupted in its lifetime: for destructors and cancellation.
 class ScopedUninterrupted {
  public:
   ScopedUninterrupted() : before_(std::exchange(this_threads_interruption, nullptr)) {}

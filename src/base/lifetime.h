@@ -1,4 +1,4 @@
-// Callbacks that outlive their object: they find out, and do nothing. One thread.
+// Callbacks that may outlive their object: they do nothing then. One thread.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@ namespace muster {
 
 class Lifetime {
  public:
-  /// `work`, as long as this lives and is not renewed.
+  /// `work`, wrapped: it runs only while this lives and is not renewed.
   template <typename Work>
   auto Guard(Work work) const {
     return [token = std::weak_ptr<char>(token_), work = std::move(work)](auto&&... args) mutable {
@@ -16,7 +16,7 @@ class Lifetime {
     };
   }
 
-  /// What was guarded until now does nothing any more.
+  /// Callbacks guarded until now do nothing any more.
   void Renew() { token_ = std::make_shared<char>(); }
 
  private:

@@ -1,4 +1,4 @@
-// Where log lines go. Whoever builds a component hands it a sink; without one nothing is written.
+// Where log lines go. A component is given a sink; without one it writes nothing.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@ namespace muster {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-/// Called on any thread, one line without its end. Must not block for long.
+/// Called on any thread, with one line without its line end. Must not block for long.
 using LogSink = std::function<void(LogLevel, std::string_view line)>;
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// What a server has allocated for its clients, in one sum, and the bound on it.
+// The sum of what a server has allocated for its clients, and the bound on it.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@
 
 namespace muster {
 
-/// Any thread. Who allocates for a client asks HasRoomFor() first, and adds what it then took.
+/// Any thread. Code that allocates for a client calls HasRoomFor() first, and Add() afterwards.
 class MemoryAccount {
  public:
   explicit MemoryAccount(uint64_t limit = UINT64_MAX) : first_limit_(limit), limit_(limit) {}
@@ -32,8 +32,8 @@ class MemoryAccount {
 
   void RestoreLimit() { limit_.store(first_limit_); }
 
-  /// The last eighth is for what is small: whoever fills the rest with large values, requests or
-  /// replies leaves room for everybody else.
+  /// The last eighth is for small requests: a client that fills the rest with large values,
+  /// requests or replies leaves room for the others.
   bool HasRoomFor(uint64_t bytes) const {
     const uint64_t all = limit();
     const uint64_t most = bytes > kSmall ? all - all / 8 : all;
@@ -56,7 +56,7 @@ class MemoryAccount {
   std::atomic<uint64_t> used_ = 0;
 };
 
-/// Somebody's part of an account, given back at its end.
+/// One owner's part of an account, subtracted by its destructor.
 class Charge {
  public:
   explicit Charge(MemoryAccount& account, size_t bytes = 0) : account_(&account), bytes_(bytes) {
@@ -74,7 +74,7 @@ class Charge {
   size_t bytes_;
 };
 
-/// What the allocator takes for so many bytes.
+/// What the allocator takes for `bytes`.
 constexpr size_t AllocatedBytes(size_t bytes) {
   constexpr size_t kHeader = 8, kUnit = 16, kMin = 32;
   const size_t rounded = (bytes + kHeader + kUnit - 1) / kUnit * kUnit;

@@ -1,4 +1,4 @@
-// Text in which some bytes are written as %XX, as in URLs.
+// Percent encoding, as in URLs.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@ namespace muster {
 /// Every byte that is not plain as %XX. '%' must not be plain.
 std::string PercentEncoded(std::string_view text, bool (*is_plain)(char));
 
-/// nullopt: a '%' without two hexadecimal digits behind it.
+/// nullopt: a '%' that is not followed by two hexadecimal digits.
 std::optional<std::string> PercentDecoded(std::string_view text);
 
 }  // namespace muster

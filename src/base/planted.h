@@ -1,5 +1,5 @@
-// Bugs, planted on purpose: a test that cannot find them proves nothing. One at a time, chosen by
-// whoever tests; in builds without MUSTER_INSTRUMENTED (what users run) there are none.
+// Bugs that tests plant: a test that cannot find them proves nothing. One at a time, chosen by the
+// test; builds without MUSTER_INSTRUMENTED (those of users) have none.
 #pragma once
 
 #include <atomic>
@@ -9,42 +9,42 @@ namespace muster {
 
 enum class Bug : uint8_t {
   kNone,
-  kFencingIgnored,     ///< A message of an earlier connection, or of an earlier round, is obeyed.
+  kFencingIgnored,     ///< A message of an earlier connection, or of an earlier round, is executed.
   kLastCallOffByOne,   ///< A round is completed with one node too few.
-  kExpiryOnWallClock,  ///< A node whose wall clock is behind is taken for dead.
-  kStalePushAccepted,  ///< What was said of the last round answers the call for the next.
-  kRankByArrival,      ///< Who comes first is the first.
-  kDoubleCompletion,   ///< Whoever comes to a complete round is let in.
-  kClosedForgotten,    ///< A heartbeat opens what was closed.
+  kExpiryOnWallClock,  ///< A node whose wall clock is behind is declared lost.
+  kStalePushAccepted,  ///< A push about the last round answers the call for the next.
+  kRankByArrival,      ///< Ranks are assigned in order of arrival.
+  kDoubleCompletion,   ///< A node that joins a complete round is admitted.
+  kClosedForgotten,    ///< A heartbeat reopens a closed run.
   kRoundNotCounted,    ///< The next round has the number of the last.
-  kGraceForever,       ///< A node whose connection broke is waited for without end.
-  kSpareForgotten,     ///< A place that becomes free stays so.
-  kWriteUnfenced,      ///< The document is written over whatever is there.
+  kGraceForever,       ///< A node whose connection broke is never declared lost.
+  kSpareForgotten,     ///< A free place is not given to a waiting node.
+  kWriteUnfenced,      ///< The document is written without comparing it.
   kOneTooMany,         ///< A round has one node more than allowed.
   kStaleAddress,       ///< Workers are sent to rank 0 of an earlier round.
-  kPlaceLostUntold,    ///< A node that was given up does not hear of it.
-  kLossUntold,         ///< The others do not.
-  kStaleKeepAlive,     ///< A message of an earlier connection shows that its node lives.
-  kMembershipCosts,    ///< A launcher counts a restart although others came or went.
-  kFailureUncounted,   ///< ... or does not although its own workers failed.
-  kBlameIgnored,       ///< Each node pays for the failure of one.
-  kLastUnswept,        ///< What workers leave behind lives on beside the next.
-  kLastUnended,        ///< The workers themselves do.
-  kNeverKilled,        ///< A worker that is deaf is waited for without end.
-  kBarrierUnawaited,   ///< Who is done takes the others for done.
-  kRanksUnexchanged,   ///< Nodes with different numbers of workers count as if they had the same.
-  kUnfencedLeader,     ///< A leader in etcd writes on although another one has been elected.
-  kUncommittedRound,   ///< ... or tells of a round that the next one will not know of.
-  kAssignmentOfOldRound,  ///< A node takes its last place for the answer to its next wish.
-  kLostWatchEvent,        ///< A change in etcd is not told.
+  kPlaceLostUntold,    ///< An evicted node is not notified.
+  kLossUntold,         ///< The other members are not notified of a loss.
+  kStaleKeepAlive,     ///< A message of an earlier connection counts as a keep-alive.
+  kMembershipCosts,    ///< A launcher counts a restart after a change of membership.
+  kFailureUncounted,   ///< A launcher does not count a restart after a failure of its own.
+  kBlameIgnored,       ///< Each node counts the failure of one as its own.
+  kLastUnswept,        ///< Descendants of workers survive into the next round.
+  kLastUnended,        ///< Workers survive into the next round.
+  kNeverKilled,        ///< A worker that ignores SIGTERM is never killed.
+  kBarrierUnawaited,   ///< A node that is done does not wait at the exit barrier.
+  kRanksUnexchanged,   ///< Each node assumes that all have as many workers as itself.
+  kUnfencedLeader,     ///< A leader in etcd goes on writing after another one has been elected.
+  kUncommittedRound,   ///< A leader announces a round before it is written.
+  kAssignmentOfOldRound,  ///< A node takes its last assignment for the answer to its next join.
+  kLostWatchEvent,        ///< A change in etcd is not delivered.
   kGenerationReused,      ///< Two runs of one name have the same keys.
-  kWaitingStale,          ///< Members do not hear that nobody waits any more.
-  kSlowToMiss,            ///< A node that is silent is declared lost three times as late.
-  // Each half of kUnfencedLeader. The other half hides it from most simulated runs: tests of the
+  kWaitingStale,          ///< Members are not notified when no node waits any more.
+  kSlowToMiss,            ///< A silent node is declared lost after three times the time.
+  // The two halves of kUnfencedLeader. Each hides the other from most simulated runs: tests of the
   // outbox plant them.
-  kFenceIgnored,      ///< A leader in etcd does not ask whether it leads.
-  kTurnIgnored,       ///< ... or whether something was written since.
-  kRestoreUnnoticed,  ///< A node goes on in its round although etcd has gone back.
+  kFenceIgnored,      ///< A leader in etcd does not check its fencing token.
+  kTurnIgnored,       ///< A leader does not check whether something was written since.
+  kRestoreUnnoticed,  ///< A node stays in its round although etcd was restored.
 };
 
 #ifdef MUSTER_INSTRUMENTED

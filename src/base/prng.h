@@ -1,4 +1,4 @@
-// A small deterministic generator. Standard distributions differ between libraries; a seed must
+// A small deterministic generator: standard distributions differ between libraries, and a seed must
 // replay the same run everywhere.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace muster {
 
-/// SplitMix64: one addition and three mixing steps, passes BigCrush, any seed is a good seed.
+/// SplitMix64: one addition and three mixing steps, passes BigCrush; any seed will do.
 class Prng {
  public:
   explicit Prng(uint64_t seed) : state_(seed) {}

@@ -1,5 +1,5 @@
-// Rare branches leave a mark here, so that whoever tests can tell whether they were ever taken.
-// In builds without MUSTER_INSTRUMENTED (what users run) none of this exists.
+// Probes in rare branches record whether tests ever took them. They compile to nothing in builds
+// without MUSTER_INSTRUMENTED, those of users.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ struct Probe {
 }  // namespace muster
 
 #ifdef MUSTER_INSTRUMENTED
-// All of them lie side by side in a section of the program: those never reached, too.
+// All probes are in one section of the program, those never reached, too.
 #define MUSTER_PROBE_IN(its_section, text)                                               \
   do {                                                                                   \
     __attribute__((section(its_section), used)) static ::muster::Probe probe{text, {0}}; \
@@ -28,7 +28,7 @@ struct Probe {
 #endif
 
 #define MUSTER_PROBE(text) MUSTER_PROBE_IN("muster_probes", text)
-/// Where only launchers come.
+/// In code that only launchers run.
 #define MUSTER_LAUNCH_PROBE(text) MUSTER_PROBE_IN("muster_launch_probes", text)
-/// Where only those come who meet through etcd.
+/// In code that only runs with etcd.
 #define MUSTER_ETCD_PROBE(text) MUSTER_PROBE_IN("muster_etcd_probes", text)

@@ -1,5 +1,5 @@
-// Result<T>: a value, or an Error that says what the caller can do next. Expected failures travel
-// as values everywhere inside muster; only the public face turns them into exceptions.
+// Result<T>: a value, or an Error whose code says what the caller can do next. Expected failures
+// are values everywhere inside muster; only the public classes turn them into exceptions.
 #pragma once
 
 #include <string>
@@ -10,21 +10,21 @@
 
 namespace muster {
 
-/// A code tells the caller what to do next; a new one needs a caller that acts on it.
+/// A new code needs a caller that acts on it.
 enum class Code {
   kUnavailable,  ///< Nothing happened, repeat later (or elsewhere).
   kTimeout,      ///< It may have happened, check.
-  kConflict,     ///< Somebody else was faster: read, decide again.
+  kConflict,     ///< Another writer was faster: read, decide again.
   kClosed,       ///< It is over, stop.
   kNotFound,     ///< A normal answer: there is none.
   kInvalid,      ///< Fix the call.
   kOutOfRange,   ///< The number does not fit: fix the value.
-  kProtocol,     ///< The peer (or the file) is not what it should be: drop it.
+  kProtocol,     ///< The peer (or the file) breaks the protocol: drop it.
   kUnsupported,  ///< This kind of store, or this peer, cannot do it.
-  kInterrupted,  ///< The caller no longer wants it: put things in order, and return.
+  kInterrupted,  ///< The caller interrupts: clean up and return.
 };
 
-/// `message` says who, what came, what was allowed: "node-3: key of 9 GiB, limit 64 MiB".
+/// `message`: the peer, what came, what is allowed: "node-3: key of 9 GiB, limit 64 MiB".
 struct Error {
   Code code;
   std::string message;

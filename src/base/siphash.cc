@@ -31,17 +31,17 @@ struct State {
   }
 };
 
-// Bytes in the machine's order: the hash never leaves the process.
+// In native byte order: the hash never leaves the process.
 uint64_t Load(const char* bytes) {
   uint64_t word = 0;
   std::memcpy(&word, bytes, sizeof word);
   return word;
 }
 
-// The `count` bytes, fewer than eight, behind the last whole word.
+// The `count` bytes, fewer than eight, after the last whole word.
 uint64_t LoadRest(const char* bytes, size_t count, size_t before) {
   if (count == 0) return 0;
-  // A whole word that ends where they end, where there is one: no loop, no call.
+  // From a whole word that ends where they end, if there is one: no loop, no call.
   if (before >= 8 && std::endian::native == std::endian::little) {
     return Load(bytes + count - 8) >> (64 - 8 * count);
   }

@@ -1,5 +1,5 @@
-// Keyed hashing of what strangers send. With a key that they do not know, nobody can find texts
-// that collide: the tables that hold them stay quick.
+// Keyed hashing of texts that clients choose: without the key they cannot construct collisions,
+// which would make the hash tables slow.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A mutex for sections of a microsecond: whoever finds it taken looks again a few times before
-// going to sleep.
+// A mutex for critical sections of a microsecond: a thread that finds it locked spins a few times
+// before it sleeps.
 #pragma once
 
 #include <mutex>
@@ -14,7 +14,7 @@ class SpinningMutex {
       if (mutex_.try_lock()) return;
       Pause();
     }
-    mutex_.lock();  // the holder has been preempted: let it run
+    mutex_.lock();  // the holder was preempted: let it run
   }
   bool try_lock() { return mutex_.try_lock(); }
   void unlock() { mutex_.unlock(); }

@@ -10,8 +10,8 @@ namespace muster {
 
 namespace {
 
-// U+061C, U+200E, U+200F, U+202A to U+202E and U+2066 to U+2069 turn text around; U+2028 and U+2029
-// end lines.
+// U+061C, U+200E, U+200F, U+202A to U+202E and U+2066 to U+2069 change the direction of text;
+// U+2028 and U+2029 end lines.
 bool MovesText(std::string_view character) {
   if (character == "\xd8\x9c") return true;
   if (character.size() != 3 || !character.starts_with('\xe2')) return false;
@@ -20,8 +20,8 @@ bool MovesText(std::string_view character) {
   return character[1] == '\x81' && last >= 0xa6 && last <= 0xa9;
 }
 
-// Bytes of the character at the beginning that may be shown as it is; 0 if there is none: control
-// characters (U+0080 to U+009F are such, too) and bytes that are no character.
+// Bytes of the character at the beginning if it is printable; 0 for control characters (U+0080 to
+// U+009F, too) and for bytes that are no character.
 size_t ShownBytes(std::string_view bytes) {
   const auto lead = static_cast<unsigned char>(bytes[0]);
   if (lead < 0x20 || lead == 0x7f) return 0;

@@ -1,4 +1,4 @@
-// Small words for building and reading text.
+// Building and reading text.
 #pragma once
 
 #include <charconv>
@@ -41,29 +41,29 @@ std::string HumanBytes(uint64_t bytes);
 /// bits. TCPStore peers rely on "12abc" counting as 12.
 Result<int64_t> ParseCounter(std::string_view text);
 
-/// As Python's int() reads it, except that only ASCII digits and blanks count as such: nobody
-/// writes a timeout in others, and a look-alike digit is more likely a slip than a wish.
+/// As Python's int() reads it, but with ASCII digits and blanks only: a look-alike digit of another
+/// script is more likely a mistake.
 std::optional<int64_t> ParseWholeNumber(std::string_view text);
 
 /// ASCII letters in lower case; every other byte as it is.
 std::string LowerCase(std::string_view text);
 
-/// 1 true t yes y, 0 false f no n, in any case and unpadded: what PyTorch takes for a boolean.
+/// 1 true t yes y, 0 false f no n, in any case and unpadded: PyTorch's booleans.
 std::optional<bool> ParseBool(std::string_view word);
 
-/// A key made fit for one line of a log or message: bytes that do not print become \xNN, long ones
-/// are cut. What changes the direction of the text around it does not print either.
+/// Text for one line of a log or message: bytes that do not print become \xNN, long texts are cut.
+/// Characters that change the direction of the text around them count as not printable.
 std::string Printable(std::string_view bytes, size_t length_max = 128);
 
-/// The whole of it, fit for one line: what comes from a peer, a worker or a file must neither forge
-/// a line nor reach a terminal as a command.
+/// The same, uncut: a text from a peer, a worker or a file must neither forge a line nor send
+/// control sequences to a terminal.
 std::string OneLine(std::string_view text);
 
-/// The same for what may have several lines, as a traceback: line ends and tabs stay.
+/// The same for several lines, such as a traceback: line ends and tabs stay.
 std::string SeveralLines(std::string_view text);
 
-/// "a, b and 14 more": at most `shown` of them, each fit for a line. `count`, if more, is how many
-/// there really are.
+/// "a, b and 14 more": at most `shown` of them, each printable. `count`, if more, is how many there
+/// really are.
 std::string ListOf(const std::vector<std::string>& names, size_t shown, size_t count = 0);
 
 }  // namespace muster

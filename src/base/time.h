@@ -1,4 +1,4 @@
-// Time as muster's machines see it: durations, and instants on a clock that somebody else reads.
+// Time for machines: durations, and instants on a clock that the caller reads.
 #pragma once
 
 #include <chrono>
@@ -28,8 +28,8 @@ struct Instant {
   auto operator<=>(const Instant&) const = default;
 };
 
-/// Microseconds since 1970 on some machine's wall clock. Written for others to read; those of other
-/// machines are carried, and noticed when they change, but never compared with a clock of our own.
+/// Microseconds since 1970 on some machine's wall clock, for other readers. Those of other machines
+/// are kept, and compared with each other, but never with a local clock.
 enum class WallTime : int64_t {};
 
 constexpr WallTime operator+(WallTime t, Duration d) {
@@ -37,13 +37,13 @@ constexpr WallTime operator+(WallTime t, Duration d) {
                   std::chrono::duration_cast<std::chrono::microseconds>(d).count()};
 }
 
-/// A time of the public face, which may be longer than a Duration.
+/// A time from a public class, which may be longer than a Duration.
 constexpr Instant After(Instant now, std::chrono::milliseconds time) {
   constexpr auto kLongest = std::chrono::duration_cast<std::chrono::milliseconds>(Duration::max());
   return time >= kLongest ? Instant::Never() : now + time;
 }
 
-/// The timeouts of the public face: zero or less means "no limit", on every store.
+/// Timeouts of the public classes: zero or less means "no limit", on every store.
 constexpr Instant DeadlineAfter(Instant now, std::chrono::milliseconds timeout) {
   return timeout.count() <= 0 ? Instant::Never() : After(now, timeout);
 }

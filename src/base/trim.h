@@ -1,4 +1,4 @@
-// The blanks around what a user typed.
+// Removing blanks around user input.
 #pragma once
 
 #include <string_view>

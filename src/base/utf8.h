@@ -1,5 +1,4 @@
-// Whether bytes are text: UTF-8 as Python's decoder takes it, without overlong forms and
-// surrogates.
+// UTF-8 as Python's decoder accepts it: no overlong forms, no surrogates.
 #pragma once
 
 #include <cstddef>

@@ -22,7 +22,7 @@ class CheckersTest : public testing::Test {
   static Checkers::Joined Joined(int i, int64_t round, int64_t world_size) {
     return {.who = "node",
             .node = At(i),
-            .is_stranger = false,
+            .is_torch_node = false,
             .known_to = 1,
             .round_before = -1,
             .info = {.store = nullptr,

@@ -14,10 +14,10 @@
 #include "base/planted.h"
 #include "base/text.h"
 #include "etcd/records.h"
+#include "sim/etcd_fixture.h"
+#include "sim/held_etcd.h"
 #include "sim/network.h"
 #include "sim/process.h"
-#include "tests/sim/etcd_fixture.h"
-#include "tests/sim/held_etcd.h"
 
 namespace muster::sim {
 namespace {

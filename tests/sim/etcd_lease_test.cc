@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "tests/sim/etcd_link_fixture.h"
+#include "sim/etcd_link_fixture.h"
 
 namespace muster::sim {
 namespace {

@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "etcd/link.h"
 #include "etcd/records.h"
-#include "tests/sim/etcd_fixture.h"
+#include "sim/etcd_fixture.h"
 
 namespace muster::sim {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "etcd/records.h"
-#include "tests/sim/etcd_link_fixture.h"
+#include "sim/etcd_link_fixture.h"
 
 namespace muster::sim {
 namespace {
