@@ -1,5 +1,5 @@
 // `muster-lab bench soak`: thousands of nodes that come and go for minutes or hours. The server's
-// memory stays where it is, and it has a descriptor for each connection and none besides.
+// memory stays where it is, and it has one descriptor for each connection and no other.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -79,7 +79,7 @@ class Samples {
     std::fflush(stdout);
   }
 
-  /// Once nobody is connected any more: how many descriptors are left over.
+  /// How many descriptors are left over once no node is connected.
   int64_t LeftOver() const {
     PosixClock clock;
     const Instant until = clock.Now() + kGoneWithin;
@@ -121,7 +121,8 @@ load::SoakOptions Options(const BenchSoakFlags& flags, const BenchServer& server
       .churn_per_second = flags.churn_percent / 100,
       .length = ToDuration(60 * flags.minutes),
       .sample_every = ToDuration(flags.sample_seconds),
-      // Ten seconds of silence: the fleet lives on one thread, beside the server.
+      // Ten seconds of silence: the fleet lives on one thread, and shares the cores with the
+      // server.
       .settings = {.min_nodes = std::max<int64_t>(1, nodes / 2),
                    .max_nodes = nodes,
                    .last_call = ToDuration(flags.last_call_seconds),

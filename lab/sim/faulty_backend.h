@@ -1,4 +1,4 @@
-// A backend whose writes are slow, or fail so that nobody knows whether they were made.
+// A backend whose writes are slow, or fail with an unknown outcome.
 #pragma once
 
 #include <memory>

@@ -128,7 +128,7 @@ Action TorchNode::Decide(Operation operation, Instant deadline) const {
   return Action::kFinish;
 }
 
-// It knows nothing of what muster's nodes write beside the state, and hands it on as it was.
+// It does not know what muster's nodes write next to the state, and passes it on unchanged.
 void TorchNode::Perform(Action action) {
   const auto completion = state_.completion;
   Apply(action, self_, rules_, process_.Wall(), &state_);

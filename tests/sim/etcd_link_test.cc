@@ -400,7 +400,7 @@ TEST_F(EtcdLinkTest, CompactionCostsNothing) {
   Run(1s);
   for (LinkNode* node : Others(nullptr)) network.Cut(node->process.host(), there);
   Run(500ms);
-  for (LinkNode* node : Others(nullptr)) network.Mend(node->process.host(), there);
+  for (LinkNode* node : Others(nullptr)) network.Heal(node->process.host(), there);
   etcd.Compact(etcd.state().revision());
   Joining();
   Run(10s);

@@ -43,9 +43,9 @@ class LateAnswerTest : public testing::Test {
   }
 
   void EndAll() {
-    a.Kill(Network::Ending::kTold);
-    b.Kill(Network::Ending::kTold);
-    server.Kill(Network::Ending::kTold);
+    a.Kill(Network::Ending::kNotified);
+    b.Kill(Network::Ending::kNotified);
+    server.Kill(Network::Ending::kNotified);
     store.reset();
   }
 
@@ -90,7 +90,7 @@ TEST_F(LateAnswerTest, WhoReadsThatItIsOutDoesNotWorkOnThoughTheServerIsGone) {
   b.Pause();
   scheduler.RunUntil(6s);
   ASSERT_FALSE(heard[&a].empty()) << "b is given up";
-  server.Kill(Network::Ending::kTold);
+  server.Kill(Network::Ending::kNotified);
   b.Resume();
   scheduler.RunUntil(7s);
   ASSERT_EQ(heard[&b].size(), 1u);

@@ -1,4 +1,4 @@
-#include "sim/last_words.h"
+#include "sim/crash_report.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ constexpr size_t kCommandMax = 400;
 constexpr size_t kStackBytes = 64 * 1024;
 constexpr std::array kDeaths = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 
-// Written beforehand: whoever dies can neither allocate nor format. Those of the last run hold
+// Written beforehand: a dying thread can neither allocate nor format. Those of the last run hold
 // until those of the next are whole.
 struct Words {
   char text[512];
@@ -54,7 +54,7 @@ void OnDeath(int signal, siginfo_t* info, void*) {
   if (info->si_code <= 0) raise(signal);
 }
 
-// A thread whose stack has overflowed needs another one to speak on. Where there is one already,
+// A thread whose stack has overflowed needs another stack to report on. Where there is one already,
 // it is a sanitizer's, which would take ours for its own.
 class SpareStack {
  public:
@@ -80,7 +80,7 @@ class SpareStack {
 
 }  // namespace
 
-void InstallLastWords() {
+void InstallCrashReport() {
   struct sigaction action {};
   action.sa_sigaction = OnDeath;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
@@ -92,7 +92,7 @@ void InstallLastWords() {
 #endif
 }
 
-void SetLastWords(std::string_view command) {
+void SetCrashReport(std::string_view command) {
   thread_local const SpareStack spare_stack;
   const std::string text = Concat("muster: died in the run that this repeats:\n  ",
                                   command.substr(0, kCommandMax), "\n");
