@@ -182,7 +182,7 @@ void FleetNode::OnPush(const Push& push) {
     case Push::Kind::kRefused:
     case Push::Kind::kClosed:
     case Push::Kind::kTimedOut:
-      return fleet_.Finish(Error{Code::kUnavailable, Concat("a node was told: ", push.why)});
+      return fleet_.Finish(Error{Code::kUnavailable, Concat("a node was refused: ", push.why)});
     default:
       return;
   }

@@ -285,7 +285,7 @@ class Soak {
       refusal = fleet_->refusal();
       if (calm != nullptr) *calm = fleet_->IsCalm();
     });
-    if (!refusal.empty()) return Error{Code::kUnavailable, Concat("a node was told: ", refusal)};
+    if (!refusal.empty()) return Error{Code::kUnavailable, Concat("a node was refused: ", refusal)};
     return state;
   }
 

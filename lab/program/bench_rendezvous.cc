@@ -294,11 +294,12 @@ int BenchRendezvous(const BenchRendezvousFlags& flags) {
   const size_t fewest = *std::ranges::min_element(flags.nodes);
   if (flags.kill >= fewest) {
     throw std::invalid_argument(
-        Concat("--kill ", flags.kill, " leaves nobody of ", fewest, " nodes"));
+        Concat("--kill ", flags.kill, " leaves none of ", fewest, " nodes"));
   }
   if (c10d && (flags.kill > 0 || flags.hold_seconds > 0)) {
     throw std::invalid_argument(
-        "--kill and --hold need --backend muster or etcd: nodes of c10d are not told when one of "
+        "--kill and --hold need --backend muster or etcd: nodes of c10d are not notified when one "
+        "of "
         "them "
         "dies");
   }

@@ -277,51 +277,51 @@ std::string CheckBug(const std::string& name) {
 
 void AddSim(CLI::App& app, Run* run) {
   auto flags = std::make_shared<SimFlags>();
-  CLI::App* sim = app.add_subcommand(
-      "sim",
-      "Runs the real server, nodes and wire code in a simulated world: a virtual clock, a network\n"
-      "that delays, cuts and resets, processes that die, pause and come back. All of it follows "
-      "from\n"
-      "the seed; the same seed gives the same run, to the byte.\n"
+  CLI::App* sim =
+      app.add_subcommand("sim", "Run the real server, nodes and wire code in a simulated world.");
+  sim->footer(
+      "The world has a virtual clock, a network that delays, cuts and resets, and processes that\n"
+      "die, pause and come back. All of it follows from the seed: the same seed gives the same\n"
+      "run, to the byte.\n"
       "\n"
-      "  muster-lab sim --seed 57 --story             one run, told\n"
-      "  muster-lab sim --runs 100000 --jobs 2          a campaign\n"
+      "Examples:\n"
+      "  muster-lab sim --seed 57 --story             one run, with what happens in it\n"
+      "  muster-lab sim --runs 100000 --jobs 2        a campaign\n"
       "  muster-lab sim --nodes 100000 --driver coordinator\n"
-      "  muster-lab sim --curve                         the cost of a node, from 1,000 to 100,000");
-  sim->add_option("--seed", flags->seed, "Of the run, or of the first one; default: drawn")
+      "  muster-lab sim --curve                       the cost of a node, from 1,000 to 100,000");
+  sim->add_option("--seed", flags->seed, "Seed of the run, or of the first one; default: drawn")
       ->transform(WholeNumber(0, kSeedMax));
   const CLI::Option* runs =
       sim->add_option("--runs", flags->runs,
-                      "How many, with consecutive seeds; of --hunt, for each bug, unless it is\n"
-                      "found before (1000 there)")
+                      "Number of runs, with consecutive seeds; of --hunt, the most for each bug\n"
+                      "(default there: 1000)")
           ->transform(WholeNumber(1, 1'000'000'000))
           ->capture_default_str();
   sim->add_option("--driver", flags->driver,
                   "coordinator, document, mixed (the document, shared with nodes that behave as\n"
                   "PyTorch's), launcher (the coordinator, with launchers and their workers), or\n"
                   "etcd (a simulated cluster of it, and one of the nodes as the coordinator);\n"
-                  "default: drawn, and neither of the last two")
+                  "default: one of the first three, drawn")
       ->check(CheckDriver);
-  sim->add_option("--nodes", flags->nodes, "How many nodes; default: 2 to 7")
+  sim->add_option("--nodes", flags->nodes, "Number of nodes; default: 2 to 7, drawn")
       ->transform(WholeNumber(2, 1'000'000));
   sim->add_option("--jobs", flags->jobs, "Runs at the same time")
       ->transform(WholeNumber(1, 1'024))
       ->capture_default_str();
-  sim->add_flag("--no-faults", flags->no_faults, "Nothing goes wrong");
-  sim->add_flag("--twice", flags->twice, "Every run twice: both must be the same");
-  sim->add_flag("--story", flags->story, "Tell what happens (of one run)");
+  sim->add_flag("--no-faults", flags->no_faults, "Inject no faults");
+  sim->add_flag("--twice", flags->twice, "Play every run twice, and compare the hashes");
+  sim->add_flag("--story", flags->story, "Print what happens, line by line (of one run)");
   sim->add_flag("--curve", flags->curve,
-                "One run each of 1,000 to 100,000 nodes; with --nodes, up to so many");
-  sim->add_flag(
-      "--side-by-side", flags->side_by_side,
-      "With --curve: of the smaller sizes as many at a time, with consecutive seeds, as fit into\n"
-      "the memory of the largest: what being many costs, without what caches save the few");
+                "Play one run each of 1,000 to 100,000 nodes; with --nodes, up to so many");
+  sim->add_flag("--side-by-side", flags->side_by_side,
+                "With --curve: play as many worlds of a smaller size at a time, with consecutive\n"
+                "seeds, as have the nodes of the largest. Shows the cost of size without caches");
   sim->add_flag("--require-probes", flags->require_probes,
                 "Fail if a rare branch was never taken in all runs");
-  sim->add_option("--plant", flags->plant, "With this bug in the code")->check(CheckBug);
-  sim->add_flag("--hunt", flags->hunt, "With each of the bugs that can be planted: find it");
+  sim->add_option("--plant", flags->plant, "Plant this bug")->check(CheckBug);
+  sim->add_flag("--hunt", flags->hunt, "Plant each bug in turn, and find it");
   sim->add_flag("--json", flags->json,
-                "Print JSON; real_* and peak_mib vary, all the rest follows from the seed");
+                "Print JSON; real_* and peak_mib vary, everything else follows from the seed");
   sim->callback([flags, runs, run] {
     if (flags->hunt && runs->empty()) flags->runs = kHuntRuns;
     *run = [flags] { return Simulate(*flags); };
