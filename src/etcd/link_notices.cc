@@ -21,8 +21,6 @@ EtcdOperation Get(std::string key) {
   return {.kind = EtcdOperation::Kind::kGet, .range = {.begin = std::move(key)}};
 }
 
-bool IsBlind() { return Planted(Bug::kRestoreUnnoticed); }
-
 // Of two notices of one session: a place comes after the last one, and for a wish that was not
 // answered before.
 bool IsUndone(const wire::EtcdNotice& before, const wire::EtcdNotice& now) {
@@ -66,7 +64,7 @@ void EtcdLink::Commit(EtcdTransaction transaction,
       lifetime_.Guard([this, known = known_, then = std::move(then)](Result<EtcdAnswer> answer) {
         if (IsOver()) return;
         // Answers may overtake each other: it is about what was known when we asked.
-        if (answer && answer->revision < known.revision && !IsBlind()) {
+        if (answer && answer->revision < known.revision && !Planted(Bug::kRestoreUnnoticed)) {
           return GoneBack(
               Concat("it is at revision ", answer->revision, ", and was at ", known.revision));
         }
@@ -88,7 +86,7 @@ void EtcdLink::Doubt(const std::string& why) {
 
 // Revisions alone do not tell: others may have written since, and more than was lost.
 bool EtcdLink::HasGoneBack(const EtcdAnswer& answer, const Known& known) {
-  if (IsBlind()) return false;
+  if (Planted(Bug::kRestoreUnnoticed)) return false;
   const auto& record = answer.results[0].pairs;
   const auto& notice = answer.results[1].pairs;
   if (record.empty() || record.front().created != session_ || record.front().lease != lease_) {
@@ -180,7 +178,7 @@ void EtcdLink::OnNotice(const EtcdChange& change) {
   if (!is_ours || change.pair.changed <= known_.notice_at) return;
   known_.notice_at = change.pair.changed;
   notice_ = change.pair.value;
-  if (IsUndone(heard_, *notice) && !IsBlind())
+  if (IsUndone(heard_, *notice) && !Planted(Bug::kRestoreUnnoticed))
     return GoneBack("its place is another one than it was told");
   Hear(*notice);
 }

@@ -28,6 +28,17 @@ Duration DeadAfter(const RendezvousRules& rules) {
   return rules.dead_after() * (Planted(Bug::kSlowToMiss) ? 3 : 1);
 }
 
+// A planted bug's ranks: in the order in which the nodes came.
+std::vector<int64_t> RanksByArrival(const std::vector<Candidate>& candidates, const auto& members) {
+  std::vector<int64_t> ranks;
+  for (const Candidate& candidate : candidates) {
+    ranks.push_back(std::ranges::count_if(candidates, [&](const Candidate& other) {
+      return members.at(other.node).serial < members.at(candidate.node).serial;
+    }));
+  }
+  return ranks;
+}
+
 bool InLastCall(const RendezvousState& state) {
   return state.deadline && !state.complete && !state.closed && !state.participants.empty();
 }
@@ -236,15 +247,9 @@ void Coordinator::Complete(Run& run, Pushes& out) {
          .rank_before = was_in_last ? std::optional(member.place->rank) : std::nullopt});
   }
   run.completed_round = run.state.round;
-  std::vector<int64_t> ranks = AssignRanks(run.settings.policy, candidates);
-  if (Planted(Bug::kRankByArrival)) {
-    for (size_t i = 0; i < candidates.size(); ++i) {
-      const uint64_t serial = run.members.at(candidates[i].node).serial;
-      ranks[i] = std::ranges::count_if(candidates, [&](const Candidate& other) {
-        return run.members.at(other.node).serial < serial;
-      });
-    }
-  }
+  const std::vector<int64_t> ranks = Planted(Bug::kRankByArrival)
+                                         ? RanksByArrival(candidates, run.members)
+                                         : AssignRanks(run.settings.policy, candidates);
   size_t index = 0;
   for (auto& [node, rank] : run.state.participants) {
     rank = ranks[index++];

@@ -18,6 +18,12 @@ Push Refuse(SessionId session, const Hello& hello, Push::Refusal refusal, std::s
                 std::move(why));
 }
 
+// For planted bugs: the seat of the member with this token, whichever its session is.
+auto SeatOfToken(auto& seats, uint64_t token) {
+  return std::ranges::find_if(seats,
+                              [&](const auto& each) { return each.second.member->token == token; });
+}
+
 std::string NoRoom() {
   return "this server has no memory left for more runs and nodes (an eighth of store_bytes_max)";
 }
@@ -192,16 +198,12 @@ void Coordinator::Detach(Run& run, Member& member) {
 std::optional<Coordinator::Seat> Coordinator::Speaker(const SessionKey& key, Instant now,
                                                       Pushes& out) {
   auto seat = seats_.find(key.session);
-  if (Planted(Bug::kFencingIgnored)) {
-    seat = std::ranges::find_if(
-        seats_, [&](const auto& each) { return each.second.member->token == key.token; });
-  }
-  if (seat == seats_.end() && Planted(Bug::kStaleKeepAlive)) {
-    for (auto& [session, other] : seats_) {
-      if (other.member->token == key.token) other.member->seen_at = now;
-    }
-  }
+  if (Planted(Bug::kFencingIgnored)) seat = SeatOfToken(seats_, key.token);
   if (seat == seats_.end()) {
+    if (Planted(Bug::kStaleKeepAlive)) {
+      if (const auto other = SeatOfToken(seats_, key.token); other != seats_.end())
+        other->second.member->seen_at = now;
+    }
     MUSTER_PROBE("a message came through a session that was over");
     out.push_back(Refuse(key, Push::Refusal::kPast,
                          "this session is over: its node is lost, or speaks through another one"));
