@@ -54,7 +54,7 @@ PURE = re.compile(r"(\w+/)*(core|wire|options)/")
 GUESTS = [
     (r"uv\.h|uv/", ("os", "load"), "a port from src/os/ports"),
     (r"CLI/", ("cli", "program"), "an options struct filled by src/cli"),
-    (r"nlohmann/", ("cli", "launch", "program"), "a struct that src/cli prints"),
+    (r"nlohmann/", ("base", "cli", "launch", "program"), "base/flat_json.h, or a struct that src/cli prints"),
     (r"grpc(pp)?/|google/protobuf/|etcd\.(grpc\.)?pb\.h", ("etcd",), "the port in etcd/etcd_port.h"),
     (r"spdlog/", ("cli",), "the log sink of base/log.h"),
     (r"nanobind/|Python\.h", ("python",), "the public classes; python/native binds them"),
