@@ -1,4 +1,4 @@
-// Facts about this machine's network, and the ways in which people write addresses down.
+// Ports and names of this machine, and parsing of endpoints.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class SocketWithPort {
   uint16_t port_ = 0;
 };
 
-/// A port that was free a moment ago. Prefer SocketWithPort: nobody can take that one meanwhile.
+/// A port that was free a moment ago. Prefer SocketWithPort: no other process can take that one.
 uint16_t FreePort();
 
 struct HostAndPort {

@@ -166,6 +166,7 @@ class SimLoop final : public Loop {
   bool IsCurrent() const override { return true; }
   void Post(std::function<void()> work) override;
   std::unique_ptr<Timer> Every(Duration period, std::function<void()> tick) override;
+  std::unique_ptr<Timer> After(Duration delay, std::function<void()> work) override;
   std::unique_ptr<Timer> At(Instant when, std::function<void()> ring) override;
   /// Its thread does not get to run before then.
   void BeLate(WorldTime until) { late_until_ = until; }

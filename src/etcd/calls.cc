@@ -135,7 +135,7 @@ Result<T> EtcdCalls::Ask(Duration grace,
   const ScopedUninterrupted once;
   const Instant until = clock_.Now() + grace;
   while (!asked->answer && (!asked->is_started || clock_.Now() < until))
-    asked->monitor->WaitUntil(clock_.Now() + kQuestionInterval);
+    asked->monitor->WaitUntil(clock_.Now() + kCheckInterval);
   if (asked->answer) return *std::move(asked->answer);
   return Error{why.code, Concat(why.message, " while waiting for an answer of ", name_)};
 }

@@ -1,5 +1,4 @@
-// Worker processes, as their supervisor sees them: a command goes in, an end comes out. Real ones
-// in production, simulated ones in simulation.
+// Starts and stops worker processes: real ones in production, simulated ones in simulation.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +17,12 @@ struct WorkerCommand {
   std::vector<std::string> environment{};  ///< "NAME=value": all that it gets.
   std::string output_path{};  ///< Where its standard output goes; empty: where ours goes.
   std::string error_path{};   ///< And its standard error.
-  std::vector<int> cpus{};    ///< It may run on these only; empty: on all that we may.
+  std::vector<int> cpus{};    ///< It may run on these only; empty: on all of this process.
 };
 
 class WorkerRunner {
  public:
-  /// `pid` tells a worker from the one that had its place before; `code` is its exit status, or the
+  /// `pid` differs from that of the worker's predecessor; `code` is the exit status, or the
   /// negative number of the signal that ended it.
   using OnEnd = std::function<void(size_t worker, int64_t pid, int code)>;
 
@@ -32,9 +31,10 @@ class WorkerRunner {
   /// Starts worker number `worker`, whose predecessor has ended. Returns its pid. kNotFound,
   /// kInvalid: there is no such program, or it cannot be run; kUnavailable: the system refuses.
   virtual Result<int64_t> Start(size_t worker, const WorkerCommand& command) = 0;
-  /// To the worker and what it has started. SIGKILL reaches also those that it has let go of.
+  /// To the worker and its descendants. SIGKILL also reaches descendants that have detached.
   virtual void Signal(size_t worker, int signal) = 0;
-  /// Ends whatever is left of all workers that have ended, and waits for that, within limits.
+  /// Kills the remaining descendants of all workers that have ended, and waits for their end,
+  /// within limits.
   virtual void Sweep() = 0;
 };
 

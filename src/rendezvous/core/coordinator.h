@@ -100,6 +100,8 @@ class Coordinator {
   void Tick(Instant now, Pushes& out);
   /// When Tick() may have something to do, at the earliest.
   Instant NextDue() const;
+  /// Whether some run has nodes.
+  bool HasNodes() const { return runs_.size() > ended_.size(); }
   /// Goes on where another one ended. The run is not known yet. The nodes that are there are told
   /// what they may have missed, also of those that are gone.
   void Adopt(const AdoptedRun& adopted, Instant now, Pushes& out);

@@ -92,8 +92,32 @@ Pushes SessionHub::Collect(size_t loop) {
   return Turn(loop, [](Instant, Pushes&) {});
 }
 
-bool SessionHub::BeginTicking() {
-  if (ticks_.exchange(true)) return false;
+bool SessionHub::BeginTicking(size_t loop) {
+  size_t none = kNoLoop;
+  if (ticking_loop_.compare_exchange_strong(none, loop)) {
+    ticked_at_ = clock_.Now().since_start;
+    return true;
+  }
+  if (!rests_) return false;
+  if (ticking_loop_ == loop) return TakeEndOfRest(loop);
+  wake_(ticking_loop_);
+  return false;
+}
+
+std::optional<Instant> SessionHub::TryRest() {
+  // A node is registered under the lock, and BeginTicking() is called afterwards: either it is seen
+  // here, or it ends the rest.
+  const std::lock_guard lock(mutex_);
+  if (coordinator_.HasNodes()) return std::nullopt;
+  rests_ = true;
+  return coordinator_.NextDue();
+}
+
+bool SessionHub::TakeEndOfRest(size_t loop) {
+  if (!rests_ || ticking_loop_ != loop) return false;
+  const std::lock_guard lock(mutex_);
+  if (!coordinator_.HasNodes()) return false;
+  rests_ = false;
   ticked_at_ = clock_.Now().since_start;
   return true;
 }

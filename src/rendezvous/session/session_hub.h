@@ -6,7 +6,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,12 +18,14 @@
 #include "base/time.h"
 #include "os/ports/clock.h"
 #include "rendezvous/core/coordinator.h"
+#include "rendezvous/session/admission.h"
 #include "rendezvous/wire/session_codec.h"
 #include "store/core/client_id.h"
 
 namespace muster {
 
-/// How often somebody should call Tick(): far more often than anything that is waited for.
+/// The period of Tick() while there are nodes. A gap between two ticks shows that this process
+/// stood still, which is not the silence of nodes: they cannot be as rare as the deadlines.
 inline constexpr Duration kSessionTick = 10ms;
 
 class SessionHub {
@@ -40,11 +44,18 @@ class SessionHub {
   /// Any request of a node but kStatus.
   Pushes Handle(size_t loop, ClientId client, const wire::SessionRequest& request);
   Pushes Disconnect(size_t loop, ClientId client);
-  Pushes Tick(size_t loop);  ///< After BeginTicking(), every kSessionTick.
+  Pushes Tick(size_t loop);
   Pushes Collect(size_t loop);
 
-  /// Whether the caller's loop is to tick: one of them does, for all.
-  bool BeginTicking();
+  /// To be called when a session has been opened. One loop calls Tick(), for all of them. True: the
+  /// calling loop, every kSessionTick from now on; if it is another one, which rests, that is
+  /// woken.
+  bool BeginTicking(size_t loop);
+  /// Without nodes the ticking loop may rest: it needs to call Tick() at this time only, unless it
+  /// is woken. nullopt: it must go on.
+  std::optional<Instant> TryRest();
+  /// Whether `loop` is the ticking one, and must begin again. True once.
+  bool TakeEndOfRest(size_t loop);
   /// Has Collect() called soon, on this loop.
   void Wake(size_t loop) { wake_(loop); }
 
@@ -58,10 +69,15 @@ class SessionHub {
   };
   StatusPage Status(const wire::SessionRequest& request);
 
-  /// Whether the coordinator has nodes of this run.
-  bool IsInUse(std::string_view run_id);
+  /// Whether `key` of the store is the document of a run of which the coordinator has nodes: nodes
+  /// of backend c10d must not write it.
+  bool OwnsDocument(std::string_view key) {
+    const std::optional<std::string_view> run = RunOfDocument(key);
+    return run && IsInUse(*run);
+  }
 
  private:
+  bool IsInUse(std::string_view run_id);
   template <typename Work>
   Pushes Turn(size_t loop, const Work& work);
   static void Execute(Coordinator& coordinator, SessionId session,
@@ -73,7 +89,9 @@ class SessionHub {
   std::function<void(const ScopeChange&)> keeper_;
   std::atomic<Duration> next_due_{Duration::max()};
   std::atomic<Duration> ticked_at_;
-  std::atomic<bool> ticks_ = false;
+  static constexpr size_t kNoLoop = SIZE_MAX;
+  std::atomic<size_t> ticking_loop_ = kNoLoop;
+  std::atomic<bool> rests_ = false;
   SpinningMutex mutex_;
   Coordinator coordinator_;        // guarded by mutex_
   std::vector<Pushes> mailboxes_;  // guarded by mutex_, one per loop

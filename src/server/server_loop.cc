@@ -1,11 +1,12 @@
-#include "server/store_service.h"
+#include "server/server_loop.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/assert.h"
 #include "base/text.h"
-#include "server/store_connection.h"
+#include "server/client_connection.h"
 #include "store/wire/layout.h"
 
 namespace muster {
@@ -13,14 +14,14 @@ namespace muster {
 namespace {
 constexpr int kLinesPerSecondMax = 10;
 
-// A tick looks at every connection, so it is as rare as the shortest time it has to notice allows.
-Duration TickPeriod(const StoreServiceOptions& options) {
+// A tick looks at every connection: it is as rare as the shortest deadline allows.
+Duration TickPeriod(const ServerLoopOptions& options) {
   const Duration shortest = std::min(options.handshake_max, options.stall_max);
   return std::clamp<Duration>(shortest / 10, 10ms, 1s);
 }
 }  // namespace
 
-void KeepScopes(SessionHub& sessions, StoreHub& store) {
+void KeepScopes(SessionHub& sessions, SharedStore& store) {
   sessions.TellScopesTo([&store](const ScopeChange& change) {
     const std::string scope = ScopeOf(change.generation, change.round);
     if (change.in_use) {
@@ -31,31 +32,30 @@ void KeepScopes(SessionHub& sessions, StoreHub& store) {
   });
 }
 
-StoreService::StoreService(Loop& loop, StoreHub& hub, SessionHub& sessions, size_t index,
-                           const StoreServiceOptions& options, LogSink log)
+ServerLoop::ServerLoop(Loop& loop, SharedStore& store, SessionHub& sessions, size_t index,
+                       const ServerLoopOptions& options, LogSink log)
     : loop_(loop),
-      hub_(hub),
+      store_(store),
       sessions_(sessions),
       index_(index),
       options_(options),
       log_(std::move(log)),
-      workspace_(hub.hasher()) {
+      workspace_(store.hasher()) {
   MUSTER_ASSERT(loop_.IsCurrent());
 }
 
-StoreService::~StoreService() { MUSTER_ASSERT(loop_.IsCurrent()); }
+ServerLoop::~ServerLoop() { MUSTER_ASSERT(loop_.IsCurrent()); }
 
-void StoreService::Adopt(StreamPtr stream) {
-  const ClientId id = StoreHub::MakeClientId(index_, ++connections_made_);
-  auto connection = std::make_unique<StoreConnection>(*this, id, std::move(stream));
-  StoreConnection& started = *connection;
+void ServerLoop::Adopt(StreamPtr stream) {
+  const ClientId id = SharedStore::MakeClientId(index_, ++connections_made_);
+  auto connection = std::make_unique<ClientConnection>(*this, id, std::move(stream));
+  ClientConnection& started = *connection;
   connections_.emplace(id, std::move(connection));
   started.Start();
-  // The tick runs only while there is somebody to watch over.
-  if (!tick_) tick_ = loop_.Every(TickPeriod(options_), [this] { Tick(); });
+  KeepTicking();
 }
 
-void StoreService::Later(ClientId id) {
+void ServerLoop::ContinueLater(ClientId id) {
   loop_.Post([this, id, alive = std::weak_ptr(alive_)] {
     if (alive.expired()) return;
     const auto found = connections_.find(id);
@@ -63,60 +63,79 @@ void StoreService::Later(ClientId id) {
   });
 }
 
-void StoreService::Collect() {
-  StoreHub::Turn turn(hub_, index_);
+void ServerLoop::Collect() {
+  SharedStore::Turn turn(store_, index_);
   Deliver(turn.Finish());
 }
 
-void StoreService::Deliver(const Released& clients) {
+void ServerLoop::Deliver(const Released& clients) {
+  if (!clients.empty()) KeepTicking();
   for (const ClientId client : clients) {
     const auto found = connections_.find(client);
-    if (found != connections_.end()) found->second->StopWaiting();
+    if (found != connections_.end()) found->second->SendStopWaiting();
   }
 }
 
-void StoreService::CollectPushes() {
+void ServerLoop::CollectPushes() {
+  if (sessions_.TakeEndOfRest(index_)) {
+    session_tick_ = loop_.Every(kSessionTick, [this] { TickSessions(); });
+  }
   Deliver(sessions_.Collect(index_));
   CloseEnded();
 }
 
-void StoreService::Deliver(const Pushes& pushes) {
+void ServerLoop::Deliver(const Pushes& pushes) {
+  if (!pushes.empty()) KeepTicking();
   for (const Push& push : pushes) {
     const auto found = connections_.find(static_cast<ClientId>(push.to));
     if (found == connections_.end()) continue;
-    found->second->Tell(push);
+    found->second->SendPush(push);
     if (push.kind == Push::Kind::kEnded) ended_.emplace_back(push.to, push.why);
-    if (found->second->HasTooMuchWaiting())
-      ended_.emplace_back(push.to, "does not read what it is told");
+    if (found->second->HasTooMuchQueued())
+      ended_.emplace_back(push.to, "does not read what is sent to it");
   }
   if (!ended_.empty()) sessions_.Wake(index_);
 }
 
-void StoreService::CloseEnded() {
+void ServerLoop::CloseEnded() {
   for (const auto& [session, why] : std::exchange(ended_, {})) {
     const auto found = connections_.find(static_cast<ClientId>(session));
     if (found != connections_.end()) Close(*found->second, LogLevel::kDebug, why);
   }
 }
 
-void StoreService::WatchSessions() {
-  if (!sessions_.BeginTicking()) return;
-  session_tick_ = loop_.Every(kSessionTick, [this] { Deliver(sessions_.Tick(index_)); });
+void ServerLoop::WatchSessions() {
+  if (!sessions_.BeginTicking(index_)) return;
+  session_tick_ = loop_.Every(kSessionTick, [this] { TickSessions(); });
 }
 
-void StoreService::Close(StoreConnection& connection, LogLevel level, const std::string& why) {
+void ServerLoop::TickSessions() {
+  Deliver(sessions_.Tick(index_));
+  const std::optional<Instant> due = sessions_.TryRest();
+  if (!due) return;
+  // Only ended runs are left: the next one is forgotten then.
+  session_tick_.reset();
+  if (*due == Instant::Never()) return;
+  session_tick_ = loop_.After(*due - loop_.Now(), [this] { TickSessions(); });
+}
+
+void ServerLoop::Close(ClientConnection& connection, LogLevel level, const std::string& why) {
   if (!why.empty()) Log(level, Concat("closed ", connection.peer(), ": ", why));
+  KeepTicking();  // what its wait leaves behind is cleared in steps
   const ClientId id = connection.id();
   const bool had_session = connection.has_session();
   connection.Abandon();
   connections_.erase(id);  // destroys the connection, which closes its stream
-  if (had_session) Deliver(sessions_.Disconnect(index_, id));
-  StoreHub::Turn turn(hub_, index_);
+  if (had_session) {
+    Deliver(sessions_.Disconnect(index_, id));
+    WatchSessions();  // where opening it ended in an exception, before the first call
+  }
+  SharedStore::Turn turn(store_, index_);
   turn.Drop(id, loop_.Now());
   Deliver(turn.Finish());
 }
 
-size_t StoreService::CloseLeastUsed(const PeerGroup& from, size_t count, bool only_unused) {
+size_t ServerLoop::CloseLeastUsed(const PeerGroup& from, size_t count, bool only_unused) {
   // Without a request: VALIDATE alone, or less.
   constexpr uint64_t kUnusedBytes = 1 + sizeof wire::kMagic;
   // How many are looked at, at most, for each that is to be closed: the others may be parked.
@@ -124,7 +143,7 @@ size_t StoreService::CloseLeastUsed(const PeerGroup& from, size_t count, bool on
   struct Idle {
     bool used;
     Duration last;
-    StoreConnection* connection;
+    ClientConnection* connection;
   };
   std::vector<Idle> candidates;
   for (const auto& [id, connection] : connections_) {
@@ -139,7 +158,7 @@ size_t StoreService::CloseLeastUsed(const PeerGroup& from, size_t count, bool on
                             {}, [](const Idle& c) { return std::pair(c.used, c.last); });
   candidates.resize(looked_at);
   {
-    StoreHub::Turn turn(hub_, index_);
+    SharedStore::Turn turn(store_, index_);
     std::erase_if(candidates, [&](const Idle& c) { return turn.IsParked(c.connection->id()); });
     Deliver(turn.Finish());
   }
@@ -151,23 +170,40 @@ size_t StoreService::CloseLeastUsed(const PeerGroup& from, size_t count, bool on
   return count;
 }
 
-void StoreService::Tick() {
+void ServerLoop::StartTicking() {
+  ticking_since_ = loop_.Now();
+  tick_ = loop_.Every(TickPeriod(options_), [this] { Tick(); });
+}
+
+void ServerLoop::Tick() {
+  CloseOverdue();
+  Expire();
+  // Also where no other line follows.
+  RenewLogBudget();
+  const bool called_again = options_.on_tick && options_.on_tick();
+  if (!called_again && !HasDeadlines()) tick_.reset();
+}
+
+void ServerLoop::CloseOverdue() {
   const Instant now = loop_.Now();
-  std::vector<std::pair<StoreConnection*, std::string>> overdue;
+  std::vector<std::pair<ClientConnection*, std::string>> overdue;
   for (const auto& [id, connection] : connections_) {
-    if (std::string why = connection->Overdue(now, options_); !why.empty()) {
+    if (std::string why = connection->FindOverdue(now, ticking_since_); !why.empty()) {
       overdue.emplace_back(connection.get(), std::move(why));
     }
   }
   for (const auto& [connection, why] : overdue) Close(*connection, LogLevel::kWarning, why);
-  Expire();
-  // Also where no other line follows.
-  RenewLogBudget();
-  if (connections_.empty() && warnings_ <= kLinesPerSecondMax) tick_.reset();
 }
 
-void StoreService::Expire() {
-  StoreHub::Turn turn(hub_, index_);
+bool ServerLoop::HasDeadlines() {
+  if (std::max(warnings_, details_) > kLinesPerSecondMax) return true;
+  if (store_.HasDeadlines()) return true;
+  return std::ranges::any_of(connections_,
+                             [](const auto& known) { return known.second->HasDeadline(); });
+}
+
+void ServerLoop::Expire() {
+  SharedStore::Turn turn(store_, index_);
   const bool more = turn.Expire(loop_.Now());
   Deliver(turn.Finish());
   if (!more) return;
@@ -176,13 +212,14 @@ void StoreService::Expire() {
   });
 }
 
-void StoreService::Log(LogLevel level, const std::string& line) {
+void ServerLoop::Log(LogLevel level, const std::string& line) {
   if (!log_) return;
   RenewLogBudget();
-  if (++lines_of(level) <= kLinesPerSecondMax) log_(level, line);
+  if (++lines_of(level) <= kLinesPerSecondMax) return log_(level, line);
+  KeepTicking();
 }
 
-void StoreService::RenewLogBudget() {
+void ServerLoop::RenewLogBudget() {
   if (loop_.Now() - log_second_ < 1s) return;
   log_second_ = loop_.Now();
   for (const LogLevel level : {LogLevel::kDebug, LogLevel::kWarning}) {

@@ -1,11 +1,10 @@
 // One store machine, shared by several loops.
 //
-// A loop runs the requests of one read as one batch under the hub's lock: the machine's steps and
-// the copying of their replies, no system call. Waits that the batch ended belong to connections of
-// any loop; they are put into that loop's mailbox, still under the lock, and every loop empties its
-// mailbox first thing when it next holds the lock. So the bytes of one connection always leave in
-// the order in which the machine decided: a cancelled wait's "stop waiting" can never follow its
-// "cancelled".
+// A loop runs the requests of one read as one batch under the lock: the machine's steps and the
+// copying of their replies, no system call. Waits that the batch ended belong to connections of any
+// loop; they are put into that loop's mailbox, still under the lock, and every loop empties its
+// mailbox when it next takes the lock. So the bytes of one connection leave in the order in which
+// the machine decided: a cancelled wait's "stop waiting" cannot follow its "cancelled".
 #pragma once
 
 #include <cstdint>
@@ -26,30 +25,30 @@
 
 namespace muster {
 
-class StoreHub {
+class SharedStore {
  public:
-  /// `wake(loop)` asks a loop to call Collect() soon; called without the lock, from any loop's
-  /// thread.
-  /// `store_bytes_max` bounds all that is allocated for clients, on all loops together.
-  StoreHub(const StoreMachineOptions& options, uint64_t store_bytes_max, size_t loops,
-           std::function<void(size_t loop)> wake);
+  /// `wake(loop)` asks a loop to collect its mailbox; called without the lock, from any loop's
+  /// thread. `store_bytes_max` bounds all that is allocated for clients, on all loops together.
+  SharedStore(const StoreMachineOptions& options, uint64_t store_bytes_max, size_t loops,
+              std::function<void(size_t loop)> wake);
 
   /// Where connections count what they hold: unfinished requests and replies that wait.
   MemoryAccount& account() { return account_; }
-  /// Of the keys; the same for as long as the hub lives.
+  /// Of the keys; the same for as long as this lives.
   const KeyHasher& hasher() const { return hasher_; }
   uint64_t reply_bytes_max() const { return reply_bytes_max_; }
 
-  /// What one reply may have now.
+  /// How many bytes one reply may have now.
   uint64_t ReplyRoom() const;
 
-  /// What is stored under a key, as the wire names it; empty if nothing is.
+  /// The value of a key, as the wire names it; empty if there is none.
   std::string Peek(std::string_view key);
-  /// Whether something is.
   bool Contains(std::string_view key);
+  /// Whether Turn::Expire() has something to do, now or later.
+  bool HasDeadlines();
 
-  /// A scope of keys (store/core/scopes.h) of a live run, and the end of one: all its keys are gone
-  /// on return, the lock having been given back now and then. Any thread.
+  /// Opens a scope of keys (store/core/scopes.h), and deletes one: all its keys are gone on return.
+  /// The lock is released between its steps. Any thread.
   void OpenScope(std::string_view scope);
   void DropScope(std::string_view scope);
 
@@ -58,9 +57,9 @@ class StoreHub {
     return static_cast<ClientId>((static_cast<uint64_t>(loop) << kLoopShift) | number);
   }
 
-  /// For measurements only, before the first turn: `clock` is asked at both ends of every turn.
+  /// For measurements only, before the first turn: `clock` is read at both ends of every turn.
   void MeasureTurns(std::function<Instant()> clock) { clock_ = std::move(clock); }
-  /// The longest that the lock was held since then, or since it was last asked for.
+  /// The longest that the lock was held since then, or since the last call.
   Duration TakeLongestTurn();
 
   static size_t LoopOf(ClientId client) { return static_cast<uint64_t>(client) >> kLoopShift; }
@@ -69,48 +68,48 @@ class StoreHub {
   /// called.
   class Turn {
    public:
-    Turn(StoreHub& hub, size_t loop);
+    Turn(SharedStore& store, size_t loop);
     /// Only what ends in an exception ends without Finish().
     ~Turn() { MUSTER_ASSERT(!lock_.owns_lock() || std::uncaught_exceptions() > 0); }
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
-    /// Whether `client` of this loop has a "stop waiting" to get before anything this turn's steps
-    /// answer. Says so once.
+    /// Whether the wait of `client`, of this loop, ended before this turn: "stop waiting" must be
+    /// sent before any reply of this turn. True once.
     bool TakeArrived(ClientId client);
 
-    /// Executes a request. `*let_go` tells whether it ended the client's own outstanding wait.
-    Reply Step(ClientId client, const Request& request, Instant now, bool* let_go) {
+    /// Executes a request. `*wait_ended`: it ended the client's own outstanding wait.
+    Reply Step(ClientId client, const Request& request, Instant now, bool* wait_ended) {
       const size_t before = released_.size();
-      Reply reply = hub_.machine_.Step(client, request, now, released_);
-      *let_go = released_.size() > before && TakeOwn(client, before);
+      Reply reply = store_.machine_.Step(client, request, now, released_);
+      *wait_ended = released_.size() > before && TakeOwn(client, before);
       return reply;
     }
 
     /// One short step of a long request; true: it is done.
     bool Advance(LongStep& step, ClientId client, Instant now, const LongStep::Take& take,
-                 bool* let_go);
+                 bool* wait_ended);
     /// True: there is more to take back.
-    bool Abandon(LongStep& step) { return step.Abandon(hub_.machine_, released_); }
+    bool Abandon(LongStep& step) { return step.Abandon(store_.machine_, released_); }
     /// Whether the request is better taken in short steps.
     bool IsLong(const Request& request) const {
-      return request.op == Op::kListKeys && hub_.machine_.Stats().keys > kKeysPerPiece;
+      return request.op == Op::kListKeys && store_.machine_.Stats().keys > kKeysPerPiece;
     }
 
-    void Drop(ClientId client, Instant now) { hub_.machine_.Drop(client, now, released_); }
-    bool Expire(Instant now) { return hub_.machine_.Expire(now, released_); }
-    /// Whether it waits in WAIT or BARRIER.
-    bool IsParked(ClientId client) const { return hub_.machine_.IsParked(client); }
-    StoreMachineStats Stats() const { return hub_.machine_.Stats(); }
+    void Drop(ClientId client, Instant now) { store_.machine_.Drop(client, now, released_); }
+    bool Expire(Instant now) { return store_.machine_.Expire(now, released_); }
+    /// Whether the client waits in WAIT or BARRIER.
+    bool IsParked(ClientId client) const { return store_.machine_.IsParked(client); }
+    StoreMachineStats Stats() const { return store_.machine_.Stats(); }
 
-    /// Gives the lock back and knocks at the other loops. Returns this loop's clients whose waits
-    /// are over, to be told now.
+    /// Releases the lock and wakes other loops. Returns this loop's clients whose waits are over:
+    /// they get "stop waiting" now.
     Released Finish();
 
    private:
     bool TakeOwn(ClientId client, size_t before);
 
-    StoreHub& hub_;
+    SharedStore& store_;
     const size_t loop_;
     std::unique_lock<SpinningMutex> lock_;
     Instant began_{};
@@ -125,7 +124,7 @@ class StoreHub {
   const KeyHasher hasher_;
   MemoryAccount account_;
   std::function<void(size_t)> wake_;
-  std::function<Instant()> clock_;  // null: nobody measures
+  std::function<Instant()> clock_;  // null: no measurement
   Duration longest_turn_{};         // guarded by mutex_
   SpinningMutex mutex_;
   StoreMachine machine_;             // guarded by mutex_
