@@ -352,12 +352,16 @@ LogTree MakeLogs(const Job& job) {
        .seed = (uint64_t{entropy()} << 32) | entropy()}));
 }
 
-/// To reach another's store may take a minute. Nothing has been started: a signal ends that.
-MeetingPlace MeetUnlessTold(const Job& job, const LogsSweeper& sweeper) {
-  const SignalWatch impatient(job.signals, [&](int signal) {
+/// Connecting to the rendezvous may take a minute. No worker runs yet: a signal ends the process.
+MeetingPlace MeetUnlessSignalled(const Job& job, const LogsSweeper& sweeper,
+                                 std::unique_ptr<WorkerProcesses>& processes) {
+  const SignalWatch signals(job.signals, [&](int signal) {
     TellStderr(Concat("muster: ", SignalName(signal), " came before the rendezvous was reached\n"));
     FlushStderr();
     sweeper.Sweep();
+    // With it the guardian ends. It would notice the end of this process only afterwards, and the
+    // parent of this process would still find it.
+    processes.reset();
     _exit(kFailed);
   });
   return Meet(job.options, job.run_id);
@@ -378,7 +382,7 @@ int Launch(const Job& job, const Voice& voice) {
   // Workers end only after the agent has started them.
   std::unique_ptr<WorkerProcesses> processes = Must(WorkerProcesses::Open(
       [&agent](size_t worker, int64_t pid, int code) { agent->OnWorkerEnded(worker, pid, code); }));
-  MeetingPlace place = MeetUnlessTold(job, sweeper);
+  MeetingPlace place = MeetUnlessSignalled(job, sweeper, processes);
   WaitLine wait_line(*place.handler);
   System& around = ThisProcess();
   JobHost host(OptionsOf(job, *place.handler, voice, wait_line), std::move(logs), std::move(events),
