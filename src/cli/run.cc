@@ -58,14 +58,9 @@ Environment OwnEnvironment() {
   return all;
 }
 
-std::string Find(const Environment& environment, const char* name) {
-  const auto found = environment.find(name);
-  return found == environment.end() ? "" : found->second;
-}
-
 /// Absolute: workers may go elsewhere.
 std::string TemporaryFolder(const Environment& environment) {
-  const std::string folder = Find(environment, "TMPDIR");
+  const std::string folder = VariableOrEmpty(environment, "TMPDIR");
   return folder.empty() ? "/tmp" : std::filesystem::absolute(folder).string();
 }
 
@@ -301,7 +296,7 @@ JobOptions OptionsOf(const Job& job, const RendezvousHandler& handler, const Voi
                       .without_logs = options.log_dir == "/dev/null"},
           .output_needles = options.output_needles,
           .error_needles = options.error_needles,
-          .prefix_template = Find(job.environment, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
+          .prefix_template = VariableOrEmpty(job.environment, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
           .color = !job.environment.contains("NO_COLOR"),
           .cpus = job.cpus,
           .backend = options.backend,
@@ -319,7 +314,7 @@ JobOptions OptionsOf(const Job& job, const RendezvousHandler& handler, const Voi
 std::unique_ptr<AgentEventSink> OpenEvents(const Job& job) {
   if (job.options.event_sink == "null") return nullptr;
   return Must(OpenAgentEventSink(
-      {.name = job.options.event_sink, .log_level = Find(job.environment, "LOGLEVEL")}));
+      {.name = job.options.event_sink, .log_level = VariableOrEmpty(job.environment, "LOGLEVEL")}));
 }
 
 /// A launcher that never came to start its workers leaves no empty directories behind.
@@ -393,7 +388,7 @@ int Launch(const Job& job, const Voice& voice) {
                           .barrier_max = job.options.exit_barrier_timeout},
                 .rendezvous = {.role = {job.options.role, static_cast<int64_t>(job.workers)},
                                .are_identical =
-                                   Find(job.environment, "TORCH_ELASTIC_WORKER_IDENTICAL") == "1",
+                                   VariableOrEmpty(job.environment, "TORCH_ELASTIC_WORKER_IDENTICAL") == "1",
                                .contact_max = job.contact_max}},
                *place.handler, *processes, host, around);
   agent = &driver;
@@ -417,7 +412,7 @@ int Launch(const Job& job, const Voice& voice) {
            .entry_point = job.program.entry_point,
            .run_id = job.run_id,
            .failure_report = job.options.failure_report,
-           .parent_error_file = Find(job.environment, "TORCHELASTIC_ERROR_FILE"),
+           .parent_error_file = VariableOrEmpty(job.environment, "TORCHELASTIC_ERROR_FILE"),
            .quiet = voice.quiet()},
           host, driver.rendezvous().failure_elsewhere(), around.clock());
   std::fflush(nullptr);

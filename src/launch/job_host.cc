@@ -20,11 +20,6 @@ std::string Lines(const std::vector<std::string>& lines) {
   return text;
 }
 
-std::string Find(const Environment& environment, const char* name) {
-  const auto found = environment.find(name);
-  return found == environment.end() ? "" : found->second;
-}
-
 std::string Counted(int64_t count, const char* one, const char* many) {
   return Concat(count, " ", count == 1 ? one : many);
 }
@@ -165,8 +160,8 @@ void JobHost::FinishOutput() {
 
 Status JobHost::BeginToWatch() {
   expired_.clear();
-  if (Find(options_.inherited, "TORCHELASTIC_ENABLE_FILE_TIMER") != "1") return Ok();
-  std::string path = Find(options_.inherited, "TORCHELASTIC_TIMER_FILE");
+  if (VariableOrEmpty(options_.inherited, "TORCHELASTIC_ENABLE_FILE_TIMER") != "1") return Ok();
+  std::string path = VariableOrEmpty(options_.inherited, "TORCHELASTIC_TIMER_FILE");
   // A new name for each attempt: whoever is left of an old one finds nobody there.
   if (path.empty())
     path = watches_ == 0 ? options_.timer_file : Concat(options_.timer_file, '.', watches_);

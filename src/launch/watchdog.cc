@@ -17,7 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "launch/core/failure_report.h"
+#include "launch/core/signals.h"
 #include "os/posix/process.h"
 #include "os/posix/process_tree.h"
 

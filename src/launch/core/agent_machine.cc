@@ -6,7 +6,7 @@
 #include "base/planted.h"
 #include "base/probe.h"
 #include "base/text.h"
-#include "launch/core/failure_report.h"
+#include "launch/core/signals.h"
 
 namespace muster {
 

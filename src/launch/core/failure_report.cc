@@ -1,7 +1,6 @@
 #include "launch/core/failure_report.h"
 
 #include <algorithm>
-#include <csignal>
 #include <tuple>
 #include <vector>
 
@@ -18,21 +17,6 @@ constexpr size_t kOutputLineBytesMax = 500;
 constexpr size_t kNameBytesMax = 1024;
 // Peers of a worker that dies without an error file may write theirs before its end is seen.
 constexpr uint64_t kSeenLateMax = 100'000;  // microseconds
-
-struct NamedSignal {
-  int number;
-  std::string_view name;
-};
-constexpr NamedSignal kSignals[] = {
-    {SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},       {SIGQUIT, "SIGQUIT"},     {SIGILL, "SIGILL"},
-    {SIGTRAP, "SIGTRAP"}, {SIGABRT, "SIGABRT"},     {SIGBUS, "SIGBUS"},       {SIGFPE, "SIGFPE"},
-    {SIGKILL, "SIGKILL"}, {SIGUSR1, "SIGUSR1"},     {SIGSEGV, "SIGSEGV"},     {SIGUSR2, "SIGUSR2"},
-    {SIGPIPE, "SIGPIPE"}, {SIGALRM, "SIGALRM"},     {SIGTERM, "SIGTERM"},     {SIGCHLD, "SIGCHLD"},
-    {SIGCONT, "SIGCONT"}, {SIGSTOP, "SIGSTOP"},     {SIGTSTP, "SIGTSTP"},     {SIGTTIN, "SIGTTIN"},
-    {SIGTTOU, "SIGTTOU"}, {SIGURG, "SIGURG"},       {SIGXCPU, "SIGXCPU"},     {SIGXFSZ, "SIGXFSZ"},
-    {SIGPROF, "SIGPROF"}, {SIGVTALRM, "SIGVTALRM"}, {SIGWINCH, "SIGWINCH"},   {SIGIO, "SIGIO"},
-    {SIGPWR, "SIGPWR"},   {SIGSYS, "SIGSYS"},       {SIGSTKFLT, "SIGSTKFLT"},
-};
 
 std::vector<std::string_view> Lines(std::string_view text) {
   std::vector<std::string_view> lines;
@@ -132,16 +116,6 @@ std::string Block(size_t number, const FailureRecord& record, const TimeText& ti
 int64_t SignalOf(ExitCode code) { return -static_cast<int64_t>(code); }
 
 }  // namespace
-
-std::string SignalName(int64_t signal) {
-  for (const NamedSignal& known : kSignals) {
-    if (known.number == signal) return std::string(known.name);
-  }
-  // The C library keeps some of these for itself, and says at run time which are left.
-  if (signal == SIGRTMIN) return "SIGRTMIN";
-  if (signal == SIGRTMAX) return "SIGRTMAX";
-  return "<N/A>";
-}
 
 std::string DefaultMessage(ExitCode code, int64_t pid) {
   if (code < 0) {

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "launch/core/agent_machine.h"
+#include "launch/core/signals.h"
 
 namespace muster {
 
@@ -31,9 +32,6 @@ struct FailureRecord {
 
   bool operator==(const FailureRecord&) const = default;
 };
-
-/// "SIGSEGV"; "<N/A>" for a number without a name.
-std::string SignalName(int64_t signal);
 
 /// What is said of a worker that left no error file.
 std::string DefaultMessage(ExitCode code, int64_t pid);

@@ -8,13 +8,15 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <iterator>
 
 #include "base/calendar.h"
 #include "base/text.h"
 #include "base/trim.h"
 #include "base/utf8.h"
+#include "os/posix/file_io.h"
+#include "os/posix/owned_fd.h"
+#include "os/posix/system_error.h"
 
 namespace muster {
 
@@ -156,38 +158,16 @@ int64_t ErrorTime(WallTime written, std::optional<int64_t> timestamp) {
   return std::clamp(time, second, second + kSecond - 1);
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  bool is_open() const { return fd_ >= 0; }
-
- private:
-  const int fd_;
-};
-
-/// After a system call that failed. `does` reads on after the path: "cannot be written".
-Error SystemError(const std::string& path, std::string_view does) {
-  const int number = errno;
-  const bool absent = number == ENOENT || number == ENOTDIR;
-  return {absent ? Code::kNotFound : Code::kUnavailable,
-          Concat(Printable(path, 1024), " ", does, ": ", std::string_view(std::strerror(number)))};
+/// After a system call that failed, such as "cannot be written".
+Error FileError(const std::string& path, std::string_view problem) {
+  const bool absent = errno == ENOENT || errno == ENOTDIR;
+  Error error = SystemError(Concat(Printable(path, 1024), " ", problem));
+  if (absent) error.code = Code::kNotFound;
+  return error;
 }
 
-/// False: errno says why.
-bool WriteAll(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return true;
+Error CannotWrite(const std::string& path) {
+  return SystemError(Concat(Printable(path, 1024), " cannot be written"));
 }
 
 /// Beside the file, so that both are on the same file system, and with the usual rights, for other
@@ -200,7 +180,7 @@ bool Replace(const std::string& to, std::string_view bytes) {
     fd = open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0 && errno != EEXIST) return false;
   }
-  const Descriptor file(fd);
+  const OwnedFd file(fd);
   if (!file.is_open()) return false;
   if (WriteAll(file.get(), bytes) && rename(name.c_str(), to.c_str()) == 0) return true;
   const int why = errno;
@@ -212,12 +192,10 @@ bool Replace(const std::string& to, std::string_view bytes) {
 Status WriteInPlace(const std::string& to, std::string_view bytes) {
   // Without waiting for a reader of a pipe that has none; whoever reads is waited for.
   constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-  const Descriptor file(open(to.c_str(), kFlags, 0666));
-  if (!file.is_open())
-    return Error{Code::kUnavailable, SystemError(to, "cannot be written").message};
+  const OwnedFd file(open(to.c_str(), kFlags, 0666));
+  if (!file.is_open()) return CannotWrite(to);
   fcntl(file.get(), F_SETFL, 0);
-  if (WriteAll(file.get(), bytes)) return Ok();
-  return Error{Code::kUnavailable, SystemError(to, "cannot be written").message};
+  return WriteAll(file.get(), bytes) ? Ok() : Status(CannotWrite(to));
 }
 
 }  // namespace
@@ -297,10 +275,10 @@ std::string ReadablePart(std::string_view bytes) {
 }
 
 Result<ReadFile> ReadErrorFile(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (!file.is_open()) return SystemError(path, "cannot be read");
+  const OwnedFd file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!file.is_open()) return FileError(path, "cannot be read");
   struct stat facts = {};
-  if (fstat(file.get(), &facts) != 0) return SystemError(path, "cannot be read");
+  if (fstat(file.get(), &facts) != 0) return FileError(path, "cannot be read");
   if (!S_ISREG(facts.st_mode)) {
     return Error{Code::kInvalid, Concat(Printable(path, 1024), " is not a regular file")};
   }
@@ -315,7 +293,7 @@ Result<ReadFile> ReadErrorFile(const std::string& path) {
     const int why = errno;
     bytes.resize(before + (count > 0 ? static_cast<size_t>(count) : 0));
     errno = why;
-    if (count < 0 && errno != EINTR) return SystemError(path, "cannot be read");
+    if (count < 0 && errno != EINTR) return FileError(path, "cannot be read");
     if (count == 0) break;
   }
   return ReadFile{std::move(bytes), WallTime{facts.st_mtim.tv_sec * kSecond} +
@@ -380,7 +358,7 @@ Status WriteWhole(const std::string& to, std::string_view bytes) {
   // the old content would be lost for nothing.
   constexpr int kNotReplaceable[] = {EBUSY, EXDEV, EACCES, EPERM, EROFS};
   const bool in_place = std::ranges::find(kNotReplaceable, errno) != std::end(kNotReplaceable);
-  Error why{Code::kUnavailable, SystemError(to, "cannot be written").message};
+  Error why = CannotWrite(to);
   return exists && in_place ? WriteInPlace(to, bytes) : Status(std::move(why));
 }
 

@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "base/text.h"
 #include "base/trim.h"
+#include "launch/core/signals.h"
 #include "launch/options/arguments.h"
 #include "launch/options/rendezvous_keys.h"
 
@@ -18,7 +19,6 @@ namespace muster {
 namespace {
 
 using Kind = ArgumentSpec::Kind;
-using Environment = std::map<std::string, std::string>;
 
 // --- What was given ------------------------------------------------------------------------------
 
@@ -50,9 +50,7 @@ class Settings {
     return Concat("--", name);
   }
   std::optional<std::string> Variable(std::string_view name) const {
-    const auto at = environment_.find(std::string(name));
-    if (name.empty() || at == environment_.end()) return std::nullopt;
-    return at->second;
+    return name.empty() ? std::nullopt : muster::Variable(environment_, std::string(name));
   }
   /// "--nnodes: " and the reason.
   Error Wrong(std::string_view name, std::string_view reason) const {
@@ -386,23 +384,6 @@ LaunchRefusal UsageError(std::string_view reason) {
   return {.status = 2, .text = Concat(kLaunchUsage, "\nmuster run: error: ", reason)};
 }
 
-struct NamedSignal {
-  std::string_view name;
-  int number;
-};
-
-constexpr NamedSignal kSignals[] = {
-    {"SIGABRT", SIGABRT}, {"SIGALRM", SIGALRM}, {"SIGBUS", SIGBUS},       {"SIGCHLD", SIGCHLD},
-    {"SIGCLD", SIGCHLD},  {"SIGCONT", SIGCONT}, {"SIGFPE", SIGFPE},       {"SIGHUP", SIGHUP},
-    {"SIGILL", SIGILL},   {"SIGINT", SIGINT},   {"SIGIO", SIGIO},         {"SIGIOT", SIGABRT},
-    {"SIGKILL", SIGKILL}, {"SIGPIPE", SIGPIPE}, {"SIGPOLL", SIGIO},       {"SIGPROF", SIGPROF},
-    {"SIGPWR", SIGPWR},   {"SIGQUIT", SIGQUIT}, {"SIGSEGV", SIGSEGV},     {"SIGSTKFLT", SIGSTKFLT},
-    {"SIGSTOP", SIGSTOP}, {"SIGSYS", SIGSYS},   {"SIGTERM", SIGTERM},     {"SIGTRAP", SIGTRAP},
-    {"SIGTSTP", SIGTSTP}, {"SIGTTIN", SIGTTIN}, {"SIGTTOU", SIGTTOU},     {"SIGURG", SIGURG},
-    {"SIGUSR1", SIGUSR1}, {"SIGUSR2", SIGUSR2}, {"SIGVTALRM", SIGVTALRM}, {"SIGWINCH", SIGWINCH},
-    {"SIGXCPU", SIGXCPU}, {"SIGXFSZ", SIGXFSZ},
-};
-
 }  // namespace
 
 std::variant<LaunchOptions, LaunchRefusal> ReadLaunchOptions(std::span<const std::string> arguments,
@@ -434,15 +415,13 @@ Result<SignalList> ParseSignals(std::string_view text) {
     const std::string_view name = Trim(text.substr(0, end));
     more = end != text.npos;
     if (more) text.remove_prefix(end + 1);
-    const auto found = std::find_if(std::begin(kSignals), std::end(kSignals),
-                                    [&](const NamedSignal& signal) { return signal.name == name; });
-    if (found == std::end(kSignals)) {
+    const std::optional<int> number = SignalNumber(name);
+    if (!number) {
       list.unknown.emplace_back(name);
-    } else if (found->number == SIGKILL || found->number == SIGSTOP) {
+    } else if (*number == SIGKILL || *number == SIGSTOP) {
       return Error{Code::kInvalid, Concat(name, " cannot be handled by any program; leave it out")};
-    } else if (std::find(list.numbers.begin(), list.numbers.end(), found->number) ==
-               list.numbers.end()) {
-      list.numbers.push_back(found->number);
+    } else if (std::ranges::find(list.numbers, *number) == list.numbers.end()) {
+      list.numbers.push_back(*number);
     }
   }
   return list;

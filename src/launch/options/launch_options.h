@@ -15,6 +15,7 @@
 
 #include "base/result.h"
 #include "base/time.h"
+#include "launch/core/environment.h"
 #include "launch/core/launch_words.h"
 #include "launch/options/launch_table.h"
 
@@ -79,7 +80,7 @@ struct LaunchRefusal {
 };
 
 std::variant<LaunchOptions, LaunchRefusal> ReadLaunchOptions(
-    std::span<const std::string> arguments, const std::map<std::string, std::string>& environment,
+    std::span<const std::string> arguments, const Environment& environment,
     LaunchPersonality personality = LaunchPersonality::kRun);
 
 struct SignalList {

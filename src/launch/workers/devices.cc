@@ -34,7 +34,6 @@ namespace muster {
 
 namespace {
 
-using Environment = std::map<std::string, std::string>;
 namespace fs = std::filesystem;
 
 // --- What is asked of a vendor's library, inside a child --------------------------------------
@@ -358,12 +357,6 @@ IntelCards CountIntelCards(const std::string& sys) {
 }
 
 // --- Counting -----------------------------------------------------------------------------------
-
-std::optional<std::string> Variable(const Environment& environment, const char* name) {
-  const auto found = environment.find(name);
-  if (found == environment.end()) return std::nullopt;
-  return found->second;
-}
 
 // "CUDA_VISIBLE_DEVICES='0,0'" of those that are set; empty if none is.
 std::string SetOnes(const Environment& environment, std::initializer_list<const char*> names) {

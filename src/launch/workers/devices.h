@@ -23,12 +23,12 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "base/time.h"
+#include "launch/core/environment.h"
 
 namespace muster {
 
@@ -50,7 +50,7 @@ struct DeviceSources {
 /// kInvalid: no such word, or a number below 1. kNotFound: no such device, or none that the
 /// environment leaves visible; the message names the variable. kTimeout: a library hangs.
 Result<size_t> CountWorkers(const std::string& word,
-                            const std::map<std::string, std::string>& environment,
+                            const Environment& environment,
                             const DeviceSources& sources = {});
 
 struct Gpu {
@@ -62,7 +62,7 @@ struct Gpu {
 
 /// NVIDIA's or AMD's GPUs that workers with this environment see, in their numbering; at least one.
 /// Errors as above.
-Result<std::vector<Gpu>> VisibleGpus(const std::map<std::string, std::string>& environment,
+Result<std::vector<Gpu>> VisibleGpus(const Environment& environment,
                                      const DeviceSources& sources = {});
 
 }  // namespace muster

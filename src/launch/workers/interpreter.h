@@ -2,17 +2,17 @@
 // find one, and finds the same where it is installed beside it.
 #pragma once
 
-#include <map>
 #include <string>
 
 #include "base/result.h"
+#include "launch/core/environment.h"
 
 namespace muster {
 
 /// The path by which this program was started, with its symbolic links: `argument_0` if that has a
 /// folder in it, otherwise where PATH leads to. Empty if that is nowhere.
 std::string UnresolvedOwnPath(const std::string& argument_0,
-                              const std::map<std::string, std::string>& environment);
+                              const Environment& environment);
 
 /// In this order: PYTHON_EXEC and `asked` (what the user gave as --python), both as they are and
 /// without a look whether they exist; python3, then python, in the folder of `own_path` and in that
@@ -22,7 +22,7 @@ std::string UnresolvedOwnPath(const std::string& argument_0,
 /// Symbolic links stay as they are: Python knows by its path to which virtual environment it
 /// belongs. For the name of a failed worker's entry point, the interpreter that is "our own" is the
 /// one that is found without PYTHON_EXEC in `environment`. kNotFound, with all that was tried.
-Result<std::string> FindPython(const std::map<std::string, std::string>& environment,
+Result<std::string> FindPython(const Environment& environment,
                                const std::string& own_path, const std::string& resolved_own_path,
                                const std::string& asked);
 

@@ -140,7 +140,7 @@ Result<Cpus> OwnCpus() {
 }
 
 Result<std::vector<Cpus>> CpusOfWorkers(NumaMode mode, size_t workers,
-                                        const std::map<std::string, std::string>& environment,
+                                        const Environment& environment,
                                         const DeviceSources& sources) {
   MUSTER_TRY(const std::vector<Gpu> gpus, VisibleGpus(environment, sources));
   MUSTER_TRY(const Cpus allowed, OwnCpus());

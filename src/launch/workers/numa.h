@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -29,7 +28,7 @@ Result<Cpus> OwnCpus();
 /// For each of so many workers: what WorkerCommand::cpus is to be. Asks the GPUs' driver, see
 /// devices.h. Errors are those of what it calls; one line.
 Result<std::vector<Cpus>> CpusOfWorkers(NumaMode mode, size_t workers,
-                                        const std::map<std::string, std::string>& environment,
+                                        const Environment& environment,
                                         const DeviceSources& sources = {});
 
 /// The same with GPUs that are already known, and for a process that may use these CPUs.

@@ -3,16 +3,14 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "launch/core/environment.h"
 #include "launch/rendezvous_thread.h"
 
 namespace muster {
-
-using Environment = std::map<std::string, std::string>;
 
 struct WorkerEnvironmentOptions {
   std::string role = "default";
