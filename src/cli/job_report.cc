@@ -58,7 +58,7 @@ Failures Gather(const JobHost& host, const std::string& failure_elsewhere) {
       all.root = is_later ? all.root + 1 : 0;
     }
   }
-  all.has_cause = !all.records.empty() && !all.records[all.root].was_told;
+  all.has_cause = !all.records.empty() && !all.records[all.root].was_signalled;
   return all;
 }
 

@@ -207,10 +207,10 @@ FailureRecord JobHost::RecordOf(const WorkerFailure& failure, std::optional<Erro
                        .code = failure.code,
                        .time_seconds = worker.ended_at / 1'000'000,
                        .order = worker.ended_at,
-                       .was_told = failure.told_at.has_value()};
-  const WallTime told_at = ToWall(failure.told_at.value_or(failure.at));
+                       .was_signalled = failure.signalled_at.has_value()};
+  const WallTime signalled_at = ToWall(failure.signalled_at.value_or(failure.at));
   if (const std::string path = attempt_.ErrorFile(failure.worker); !path.empty())
-    *file = AddErrorFile(path, told_at, record);
+    *file = AddErrorFile(path, signalled_at, record);
   const StreamPlan plan = PlanStreams(options_.streams, failure.worker);
   if (plan.err == Destination::kFile || plan.err == Destination::kFileAndConsole)
     record.output = Lines(LastLines(attempt_.ErrPath(failure.worker)));
@@ -230,7 +230,7 @@ std::string JobHost::DescribeCause(const std::vector<WorkerFailure>& failures) {
   std::vector<FailureRecord> records;
   for (const WorkerFailure& failure : failures) records.push_back(RecordOf(failure, &file));
   const FailureRecord& cause = records[RootCause(records)];
-  return cause.was_told ? "" : ToJson(cause);
+  return cause.was_signalled ? "" : ToJson(cause);
 }
 
 // ----------------------------------------------------------------------------------------------

@@ -134,7 +134,7 @@ class FailuresOfStaticNodes(StaticJob):
         self.assert_ends(1, nodes[1])
         workers[0].order("exit 0")
         self.assert_ends(0, nodes[0])
-        nodes[0].await_word("did not hear within 1 s")
+        nodes[0].await_word("does not know after 1 s")
 
 
 class SharedStateJob(Job):

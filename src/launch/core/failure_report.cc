@@ -133,7 +133,7 @@ std::string ShownMessage(const FailureRecord& record) {
 }
 
 bool WroteBefore(const FailureRecord& a, const FailureRecord& b) {
-  if (a.was_told || a.error_time == 0) return false;
+  if (a.was_signalled || a.error_time == 0) return false;
   if (b.error_time != 0) return a.error_time < b.error_time;
   // Unsigned: times of other nodes may be any number.
   return a
@@ -144,7 +144,7 @@ bool WroteBefore(const FailureRecord& a, const FailureRecord& b) {
 size_t RootCause(std::span<const FailureRecord> records) {
   MUSTER_ASSERT(!records.empty());
   const auto ended_earlier = [](const FailureRecord& a, const FailureRecord& b) {
-    return std::tie(a.was_told, a.order) < std::tie(b.was_told, b.order);
+    return std::tie(a.was_signalled, a.order) < std::tie(b.was_signalled, b.order);
   };
   // Of equal ones the first is taken.
   auto cause = std::min_element(records.begin(), records.end(), ended_earlier);

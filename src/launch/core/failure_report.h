@@ -28,7 +28,7 @@ struct FailureRecord {
   std::string message{};     ///< From the error file. Without one: what DefaultMessage() says.
   bool is_trace = false;     ///< The message's further lines are indented, not shown as they are.
   std::string output{};      ///< The last that it wrote, lines of any bytes; may be empty.
-  bool was_told = false;     ///< We had told it to end: a victim.
+  bool was_signalled = false;     ///< We had told it to end: a victim.
 
   bool operator==(const FailureRecord&) const = default;
 };

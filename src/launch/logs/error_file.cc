@@ -300,7 +300,7 @@ Result<ReadFile> ReadErrorFile(const std::string& path) {
                                         std::chrono::nanoseconds(facts.st_mtim.tv_nsec)};
 }
 
-std::optional<ErrorFile> AddErrorFile(const std::string& path, WallTime told_at,
+std::optional<ErrorFile> AddErrorFile(const std::string& path, WallTime signalled_at,
                                       FailureRecord& record) {
   const Result<ReadFile> read = ReadErrorFile(path);
   if (!read && read.error().code == Code::kNotFound) return std::nullopt;
@@ -312,7 +312,7 @@ std::optional<ErrorFile> AddErrorFile(const std::string& path, WallTime told_at,
   Result<ErrorFile> file = ParseErrorFile(read->bytes);
   record.error_time = ErrorTime(read->written, file ? file->timestamp : std::nullopt);
   // By the file system's clock: what a worker tells may be of long ago.
-  if (read->written + kTickMax < told_at) record.was_told = false;
+  if (read->written + kTickMax < signalled_at) record.was_signalled = false;
   if (!file) {
     const std::string part = ReadablePart(read->bytes);
     record.message = Concat("the error file cannot be understood: ", file.error().message,

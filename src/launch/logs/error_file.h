@@ -63,9 +63,9 @@ Result<ReadFile> ReadErrorFile(const std::string& path);
 
 /// Puts what the worker left at `path` into its record: file, message and times. A file that cannot
 /// be understood is told as such, with its readable part. No file: nothing is changed. A worker
-/// that wrote it before `told_at` was no victim: it had failed by itself. Returns the file, if it
+/// that wrote it before `signalled_at` was no victim: it had failed by itself. Returns the file, if it
 /// was understood, for CopyErrorFile().
-std::optional<ErrorFile> AddErrorFile(const std::string& path, WallTime told_at,
+std::optional<ErrorFile> AddErrorFile(const std::string& path, WallTime signalled_at,
                                       FailureRecord& record);
 
 /// The file's content with the worker's code as `message.errorCode`; of the text form, and for code

@@ -39,7 +39,7 @@ void EachField(Record& record, Visit&& visit) {
   visit("message", record.message);
   visit("is_trace", record.is_trace);
   visit("output", record.output);
-  visit("was_told", record.was_told);
+  visit("was_told", record.was_signalled);
 }
 
 OrderedJson Object(const FailureRecord& record) {
