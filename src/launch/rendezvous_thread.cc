@@ -200,7 +200,7 @@ void RendezvousThread::CheckContact() {
   MUSTER_LAUNCH_PROBE("the server was out of reach for too long");
   is_watching_ = false;
   Report(AgentEvent::Kind::kJobFailed,
-       Concat("the rendezvous has been unreachable for ",
+       Concat("the rendezvous has been out of reach for ",
               Milliseconds(now - *unreachable_since_) / 1'000, " s",
               report.trouble.empty() ? "" : Concat(": ", report.trouble)));
 }

@@ -356,13 +356,13 @@ class KillMatrix(Fleet):
             self.near.end()
         for agent in (self.near, self.other) if self.has_server else (self.other,):
             self.assert_ends(1, agent)
-            agent.await_word("has been unreachable for|is lost")
+            agent.await_word("has been out of reach for|is lost")
             self.assertEqual([worker for worker in agent.all_workers() if worker.lives], [])
 
     def outcome_lost_rendezvous_done(self, _):
         self.assert_ends(0, self.near)
         self.assert_ends(1, self.other)
-        self.other.await_word("has been unreachable for")
+        self.other.await_word("has been out of reach for")
 
     def outcome_held_up(self, pid):
         self.let_go_on(pid)

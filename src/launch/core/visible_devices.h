@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
+
 namespace muster {
 
 /// A node's devices in their driver's order, "GPU-8d2a...": an empty text for one that did not say.
@@ -34,5 +36,9 @@ struct RocmVariables {
 /// The first variable chooses among the devices, and the second among those that it has left. Both
 /// may mix numbers and UUIDs. Never asks for the driver.
 VisibleDevices RocmVisible(const RocmVariables& variables, const DeviceList& devices);
+
+/// The only device that a worker is to see: its entry in CUDA_VISIBLE_DEVICES, or its own number
+/// where that is not set. kInvalid: the list is too short.
+Result<std::string> OnlyDeviceOf(size_t worker, const std::optional<std::string>& visible);
 
 }  // namespace muster

@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "base/text.h"
-#include "launch/core/launch_words.h"
+#include "launch/core/substitution.h"
 
 namespace muster {
 
@@ -51,16 +51,14 @@ const std::string& ProgramOf(const CommandOptions& options) {
 }  // namespace
 
 Status CommandOptions::Validate() const {
-  if (run_path || !no_python) return Ok();
-  if (module) {
-    return Error{Code::kInvalid, Concat("'", Printable(script),
-                                        "' cannot be a program (--no-python) and a Python module "
-                                        "(--module) at once: leave one of them out")};
+  if (no_python && pass_local_rank) {
+    return Error{Code::kInvalid,
+                 "--no-python needs --use-env: a program that is not Python finds its rank in "
+                 "LOCAL_RANK, not in --local-rank"};
   }
-  if (pass_local_rank) {
-    return Error{Code::kInvalid, Concat("'", Printable(script),
-                                        "' is a program (--no-python) and would be given "
-                                        "--local-rank: add --use-env, and read LOCAL_RANK")};
+  if (no_python && module && !run_path) {
+    return Error{Code::kInvalid,
+                 "--no-python and --module: a module needs Python; leave out one of the two"};
   }
   return Ok();
 }

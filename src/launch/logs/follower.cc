@@ -53,9 +53,9 @@ std::string Colored(const std::string& prefix, size_t worker) {
   return Concat("\x1b[", kColors[worker % kColors.size()], "m", prefix, "\x1b[0m");
 }
 
-bool HasOneOf(std::string_view line, const std::vector<std::string>& needles) {
-  return std::any_of(needles.begin(), needles.end(),
-                     [&](const std::string& needle) { return line.find(needle) != line.npos; });
+bool HasOneOf(std::string_view line, const std::vector<std::string>& filters) {
+  return std::any_of(filters.begin(), filters.end(),
+                     [&](const std::string& filter) { return line.find(filter) != line.npos; });
 }
 
 }  // namespace
@@ -286,7 +286,7 @@ Follower::Growth Follower::Read(File& file) {
 
 void Follower::Show(File& file, std::string_view line) {
   if (file.console != nullptr) file.console->Add(file.shown_prefix, line);
-  if (!file.duplicate || file.duplicate->broken || !HasOneOf(line, file.what.needles)) return;
+  if (!file.duplicate || file.duplicate->broken || !HasOneOf(line, file.what.filters)) return;
   std::string copy = Concat(file.what.prefix, line);
   if (!copy.ends_with('\n')) copy += '\n';
   if (!WriteAll(file.duplicate->fd.get(), copy)) {

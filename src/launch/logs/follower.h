@@ -37,7 +37,7 @@ struct Followed {
   std::string prefix{};  ///< In front of every line.
   int console = -1;      ///< Where lines are shown; the caller keeps it open. -1: nowhere.
   size_t worker = 0;     ///< Chooses the colour of the prefix.
-  std::vector<std::string> needles{};  ///< Lines that contain one of these (an empty one is in all)
+  std::vector<std::string> filters{};  ///< Lines that contain one of these (an empty one is in all)
   std::string duplicate_to{};          ///< are appended to this file as well, with the prefix.
 };
 

@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "base/result.h"
-#include "launch/core/launch_words.h"
+#include "launch/core/stream_plan.h"
 
 namespace muster {
 

@@ -215,7 +215,7 @@ Result<CommandLine> Reader::Read() {
         TakeScript();
         break;
       case Word::Kind::kUnknown:
-        // Told at the end: who asks for help as well gets it.
+        // Reported at the end, so that --help after it still works.
         if (!unknown_) unknown_ = text;
         ++at_;
         break;
@@ -231,7 +231,7 @@ Result<CommandLine> Reader::Read() {
   }
   if (unknown_) {
     return Error{Code::kInvalid, Concat("there is no option '", Printable(*unknown_),
-                                        "'; options of the script stand behind the script")};
+                                        "'; options of the script come after the script")};
   }
   return std::move(line_);
 }

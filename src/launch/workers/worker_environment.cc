@@ -1,7 +1,7 @@
 #include "launch/workers/worker_environment.h"
 
 #include "base/text.h"
-#include "launch/core/launch_words.h"
+#include "launch/core/visible_devices.h"
 #include "launch/options/rendezvous_keys.h"
 
 namespace muster {
