@@ -1,5 +1,5 @@
-// `muster run`: the launcher of one node. Reads the command line as torchrun does, checks everything
-// that can be checked, and only then starts anything.
+// `muster run`: the launcher of one node. Reads the command line as torchrun does, checks
+// everything that can be checked, and only then starts anything.
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -146,13 +146,13 @@ struct Program {
 Program FindWhatToRun(const LaunchOptions& options, const Environment& environment,
                       const std::string& own_path) {
   Program program{.command = options.command};
-  const std::string& asked = options.command.python;
+  const std::string& option = options.command.python;
   std::string own_python;
   if (!options.command.no_python) {
-    program.command.python = Must(FindPython(environment, own_path, OwnPath(), asked));
+    program.command.python = Must(FindPython(environment, own_path, OwnPath(), option));
     Environment without = environment;
     without.erase("PYTHON_EXEC");
-    if (const auto own = FindPython(without, own_path, OwnPath(), asked)) own_python = *own;
+    if (const auto own = FindPython(without, own_path, OwnPath(), option)) own_python = *own;
   }
   program.entry_point = EntryPointName(program.command, own_python);
   CheckScript(program.command, environment);
@@ -255,7 +255,8 @@ Job Plan(LaunchOptions options, const std::string& own_path, const Messages& mes
     messages.Write("TORCHELASTIC_HEALTH_CHECK_PORT has no effect: there is no health check server");
   if (LimitsThreads(job.environment, job.workers))
     messages.Write(
-        "OMP_NUM_THREADS is set to 1 for each worker, so that they do not compete for cores; set it "
+        "OMP_NUM_THREADS is set to 1 for each worker, so that they do not compete for cores; set "
+        "it "
         "yourself to tune them");
   return job;
 }
@@ -263,35 +264,37 @@ Job Plan(LaunchOptions options, const std::string& own_path, const Messages& mes
 JobOptions OptionsOf(const Job& job, const RendezvousHandler& handler, const Messages& messages,
                      WaitLine& wait_line) {
   const LaunchOptions& options = job.options;
-  return {.command = job.program.command,
-          .entry_point = job.program.entry_point,
-          .inherited = job.environment,
-          .environment = {.role = options.role,
-                          .run_id = job.run_id,
-                          .workers = job.workers,
-                          .max_restarts = options.max_restarts,
-                          .uses_agent_store = handler.UseAgentStore(),
-                          .has_virtual_local_rank = options.virtual_local_rank,
-                          .signals = options.signals},
-          .streams = {.redirects = options.redirects,
-                      .tee = options.tee,
-                      .shown_workers = options.shown_workers,
-                      .without_logs = options.log_dir == "/dev/null"},
-          .output_filters = options.output_filters,
-          .error_filters = options.error_filters,
-          .prefix_template = VariableOrEmpty(job.environment, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
-          .color = !job.environment.contains("NO_COLOR"),
-          .cpus = job.cpus,
-          .backend = options.backend,
-          .timer_file = Concat(TemporaryFolder(job.environment), "/watchdog_timer_", Uuid()),
-          .log = [&messages](const std::string& line, bool is_detail) { messages.Write(line, is_detail); },
-          .host_name =
-              [name = std::string()]() mutable {
-                if (name.empty()) name = FullyQualifiedName();
-                return name;
-              },
-          .on_joining = [&] { messages.quiet() ? void() : wait_line.Begin(); },
-          .on_joined = [&] { wait_line.End(); }};
+  return {
+      .command = job.program.command,
+      .entry_point = job.program.entry_point,
+      .inherited = job.environment,
+      .environment = {.role = options.role,
+                      .run_id = job.run_id,
+                      .workers = job.workers,
+                      .max_restarts = options.max_restarts,
+                      .uses_agent_store = handler.UseAgentStore(),
+                      .has_virtual_local_rank = options.virtual_local_rank,
+                      .signals = options.signals},
+      .streams = {.redirects = options.redirects,
+                  .tee = options.tee,
+                  .shown_workers = options.shown_workers,
+                  .without_logs = options.log_dir == "/dev/null"},
+      .output_filters = options.output_filters,
+      .error_filters = options.error_filters,
+      .prefix_template = VariableOrEmpty(job.environment, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
+      .color = !job.environment.contains("NO_COLOR"),
+      .cpus = job.cpus,
+      .backend = options.backend,
+      .timer_file = Concat(TemporaryFolder(job.environment), "/watchdog_timer_", Uuid()),
+      .log = [&messages](const std::string& line,
+                         bool is_detail) { messages.Write(line, is_detail); },
+      .host_name =
+          [name = std::string()]() mutable {
+            if (name.empty()) name = FullyQualifiedName();
+            return name;
+          },
+      .on_joining = [&] { messages.quiet() ? void() : wait_line.Begin(); },
+      .on_joined = [&] { wait_line.End(); }};
 }
 
 std::unique_ptr<AgentEventSink> OpenEvents(const Job& job) {
@@ -332,7 +335,7 @@ LogTree MakeLogs(const Job& job) {
 
 /// Connecting to the rendezvous may take a minute. No worker runs yet: a signal ends the process.
 Rendezvous ConnectUnlessSignalled(const Job& job, const LogsSweeper& sweeper,
-                                 std::unique_ptr<WorkerProcesses>& processes) {
+                                  std::unique_ptr<WorkerProcesses>& processes) {
   const SignalWatch signals(job.signals, [&](int signal) {
     TellStderr(Concat("muster: ", SignalName(signal), " came before the rendezvous was reached\n"));
     FlushStderr();
@@ -361,19 +364,20 @@ int Launch(const Job& job, const Messages& messages) {
   const Rendezvous rendezvous = ConnectUnlessSignalled(job, sweeper, processes);
   WaitLine wait_line(*rendezvous.handler);
   System& around = ThisProcess();
-  JobHost host(OptionsOf(job, *rendezvous.handler, messages, wait_line), std::move(logs), std::move(events),
-               around.clock());
-  Agent driver({.rules = {.workers = job.workers,
-                          .max_restarts = job.options.max_restarts,
-                          .grace = job.options.shutdown_timeout,
-                          .barrier_max = job.options.exit_barrier_timeout},
-                .rendezvous = {.role = {job.options.role, static_cast<int64_t>(job.workers)},
-                               .are_identical =
-                                   VariableOrEmpty(job.environment, "TORCH_ELASTIC_WORKER_IDENTICAL") == "1",
-                               
-                               .contact_max = job.options.contact_timeout,
-                               .monitor_interval = job.options.monitor_interval}},
-               *rendezvous.handler, *processes, host, around);
+  JobHost host(OptionsOf(job, *rendezvous.handler, messages, wait_line), std::move(logs),
+               std::move(events), around.clock());
+  Agent driver(
+      {.rules = {.workers = job.workers,
+                 .max_restarts = job.options.max_restarts,
+                 .grace = job.options.shutdown_timeout,
+                 .barrier_max = job.options.exit_barrier_timeout},
+       .rendezvous = {.role = {job.options.role, static_cast<int64_t>(job.workers)},
+                      .are_identical =
+                          VariableOrEmpty(job.environment, "TORCH_ELASTIC_WORKER_IDENTICAL") == "1",
+
+                      .contact_max = job.options.contact_timeout,
+                      .monitor_interval = job.options.monitor_interval}},
+      *rendezvous.handler, *processes, host, around);
   agent = &driver;
   // Once no worker is left, a signal ends the process: it may wait for a console without a reader.
   std::atomic<int> outcome = -1;
@@ -388,15 +392,15 @@ int Launch(const Job& job, const Messages& messages) {
   host.FinishOutput();
   if (const Status room = host.CheckRoom(); status != kOk && !room)
     ReportStderr(Concat("muster: ", room.error().message, "\n"));
-  Account({.status = status,
-           .why = driver.why(),
-           .signal = driver.machine().signal(),
-           .entry_point = job.program.entry_point,
-           .run_id = job.run_id,
-           .failure_report = job.options.failure_report,
-           .parent_error_file = VariableOrEmpty(job.environment, "TORCHELASTIC_ERROR_FILE"),
-           .quiet = messages.quiet()},
-          host, driver.rendezvous().failure_elsewhere(), around.clock());
+  ReportEnd({.status = status,
+             .why = driver.why(),
+             .signal = driver.machine().signal(),
+             .entry_point = job.program.entry_point,
+             .run_id = job.run_id,
+             .failure_report = job.options.failure_report,
+             .parent_error_file = VariableOrEmpty(job.environment, "TORCHELASTIC_ERROR_FILE"),
+             .quiet = messages.quiet()},
+            host, driver.rendezvous().failure_elsewhere(), around.clock());
   std::fflush(nullptr);
   // A join in progress cannot be cancelled, nor a last request to a server that has ended.
   if (!driver.rendezvous().is_idle()) {

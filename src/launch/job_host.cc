@@ -277,9 +277,9 @@ void JobHost::RecordEnd(const std::string& error) {
     EventWorker event = AsEvent(i);
     const bool failed = worker.code.value_or(0) != 0;
     if (failed) event.failed_with = worker.code;
-    Record(failed                                 ? "FAILED"
+    Record(failed                               ? "FAILED"
            : failures_.empty() && error.empty() ? "SUCCEEDED"
-                                                  : "TERMINATED",
+                                                : "TERMINATED",
            event);
   }
   if (error.empty()) {

@@ -1,5 +1,5 @@
-// One node's part of a job: commands and environments of its workers, their logs and what the console
-// shows of them, events, and the records of failures.
+// One node's part of a job: commands and environments of its workers, their logs and what the
+// console shows of them, events, and the records of failures.
 #pragma once
 
 #include <cstdint>

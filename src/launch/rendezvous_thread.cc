@@ -19,7 +19,7 @@ constexpr const char* kNumMembers = "torchelastic/agent/terminal_state/num_membe
 constexpr const char* kLastMember = "torchelastic/agent/terminal_state/last_member";
 constexpr const char* kFirstFailure = "muster/first_failure";
 constexpr const char* kConfirmed = "muster/heard";  ///< How many nodes know that the job has ended.
-constexpr const char* kReady = "muster/ready";  ///< The workers' store is served.
+constexpr const char* kReady = "muster/ready";      ///< The workers' store is served.
 
 // A wait for a key is cut into these, to look for membership events meanwhile.
 constexpr milliseconds kSlice{200};
@@ -200,9 +200,9 @@ void RendezvousThread::CheckContact() {
   MUSTER_LAUNCH_PROBE("the server was out of reach for too long");
   is_watching_ = false;
   Report(AgentEvent::Kind::kJobFailed,
-       Concat("the rendezvous has been out of reach for ",
-              Milliseconds(now - *unreachable_since_) / 1'000, " s",
-              report.trouble.empty() ? "" : Concat(": ", report.trouble)));
+         Concat("the rendezvous has been out of reach for ",
+                Milliseconds(now - *unreachable_since_) / 1'000, " s",
+                report.trouble.empty() ? "" : Concat(": ", report.trouble)));
 }
 
 // ----------------------------------------------------------------------------------------------
@@ -268,8 +268,8 @@ std::optional<AssignedRanks> RendezvousThread::Exchange() {
     for (int64_t node = 0; node < info_.world_size; ++node) keys.push_back(RoleInfoKey(node));
     if (!AwaitKeys(keys)) return std::nullopt;
     std::vector<NodeRole> nodes;
-    for (const std::string& said : store.MultiGet(keys))
-      nodes.push_back(ValueOrError(ParseNodeRole(said)));
+    for (const std::string& role : store.MultiGet(keys))
+      nodes.push_back(ValueOrError(ParseNodeRole(role)));
     std::vector<std::string> answers;
     for (const AssignedRanks& ranks : AssignRanks(nodes)) answers.push_back(ToJson(ranks));
     for (int64_t node = 0; node < info_.world_size; ++node)
@@ -378,7 +378,8 @@ bool RendezvousThread::AwaitLastMember() {
     }
     // The workers of this node have succeeded, whatever happens to the others.
     const bool closed = event->kind == MembershipEvent::Kind::kClosed;
-    Report(closed ? AgentEvent::Kind::kJobFailed : AgentEvent::Kind::kMembership, event->ToString());
+    Report(closed ? AgentEvent::Kind::kJobFailed : AgentEvent::Kind::kMembership,
+           event->ToString());
     if (closed) ReadFailure();
     return false;
   }

@@ -2,8 +2,8 @@
 // other nodes, waits for membership events while the workers run, and enters the exit barrier. It
 // makes one call of its handler at a time; what it receives becomes events of the agent.
 //
-// The keys are those of PyTorch's agents, so that both can be nodes of one job. Keys that begin with
-// "muster/" are additional, and other agents do not need them.
+// The keys are those of PyTorch's agents, so that both can be nodes of one job. Keys that begin
+// with "muster/" are additional, and other agents do not need them.
 #pragma once
 
 #include <cstdint>
@@ -110,12 +110,12 @@ class RendezvousThread {
   // Used by its thread only.
   RendezvousInfo info_{};
   bool is_watching_ = false;
-  bool is_at_work_ = false;     ///< From a round's beginning until the workers here have succeeded.
-  bool can_be_woken_ = false;   ///< While it waits for events.
+  bool is_at_work_ = false;    ///< From a round's beginning until the workers here have succeeded.
+  bool can_be_woken_ = false;  ///< While it waits for events.
   bool has_confirmed_end_ = false;  ///< Of the job, to the node that serves the rendezvous.
-  std::string reported_;        ///< The failure that this node reported last in this round.
+  std::string reported_;            ///< The failure that this node reported last in this round.
   std::optional<Instant> unreachable_since_;
-  Instant checked_at_{};        ///< Events.
+  Instant checked_at_{};  ///< Events.
 
   const std::unique_ptr<Monitor> monitor_;
   // Guarded by it.

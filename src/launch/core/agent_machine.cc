@@ -75,7 +75,8 @@ AgentActions AgentMachine::Step(const AgentEvent& event, Instant now) {
     case Kind::kBarrierFailed:
       if (stage_ != Stage::kBarrier) break;
       MUSTER_LAUNCH_PROBE("a node at the exit could not reach the others");
-      out.push_back({.text = Concat("does not know whether all others have succeeded: ", event.text)});
+      out.push_back(
+          {.text = Concat("does not know whether all others have succeeded: ", event.text)});
       End(kSuccess, "all workers here have succeeded", out);
       break;
     case Kind::kSignal:

@@ -60,18 +60,18 @@ struct AgentEvent {
 
 struct AgentAction {
   enum class Kind {
-    kJoin,          ///< The next round.
-    kStart,         ///< All workers, with `restarts` so far.
-    kSignal,        ///< `signal` to the trees of `workers`.
+    kJoin,           ///< The next round.
+    kStart,          ///< All workers, with `restarts` so far.
+    kSignal,         ///< `signal` to the trees of `workers`.
     kReportFailure,  ///< Workers have failed: report it to the other nodes, and find out whether
                      ///< theirs failed first. Again for each that ends later: it may have failed
                      ///< earlier.
-    kSweep,         ///< End all processes of the last attempt.
-    kEnterBarrier,  ///< Report that all workers here have succeeded, and wait for the others.
-    kClose,         ///< The rendezvous: the job has ended. `text` says how.
-    kLeave,         ///< The rendezvous: other nodes continue.
-    kLog,           ///< `text`, for the user.
-    kEnd,           ///< With `status`; `text` says why.
+    kSweep,          ///< End all processes of the last attempt.
+    kEnterBarrier,   ///< Report that all workers here have succeeded, and wait for the others.
+    kClose,          ///< The rendezvous: the job has ended. `text` says how.
+    kLeave,          ///< The rendezvous: other nodes continue.
+    kLog,            ///< `text`, for the user.
+    kEnd,            ///< With `status`; `text` says why.
   };
 
   Kind kind = Kind::kLog;

@@ -129,9 +129,10 @@ TEST(AgentMachineTest, Launch079OneFailureEndsTheOthersAndTheJob) {
     7 ended 2 0   | sweep, end 1
   )");
   const auto at = [](int second) { return Instant{std::chrono::seconds(second)}; };
-  EXPECT_THAT(agent.failures(),
-              ElementsAre(WorkerFailure{.worker = 1, .code = 3, .at = at(5)},
-                          WorkerFailure{.worker = 0, .code = -15, .at = at(6), .signalled_at = at(5)}))
+  EXPECT_THAT(
+      agent.failures(),
+      ElementsAre(WorkerFailure{.worker = 1, .code = 3, .at = at(5)},
+                  WorkerFailure{.worker = 0, .code = -15, .at = at(6), .signalled_at = at(5)}))
       << "who heeded the signal and ended well is not among them";
 }
 

@@ -247,7 +247,10 @@ TEST(DefaultMessageTest, NoCodeIsTooStrange) {
 
 /// One that was seen to end then, in milliseconds, and wrote its error file at `written`; 0: none.
 FailureRecord Ended(int64_t seen, int64_t written = 0, bool was_signalled = false) {
-  return {.code = 1, .order = seen * 1'000, .error_time = written * 1'000, .was_signalled = was_signalled};
+  return {.code = 1,
+          .order = seen * 1'000,
+          .error_time = written * 1'000,
+          .was_signalled = was_signalled};
 }
 
 TEST(RootCauseTest, WhoeverEndedFirstIsTheCause) {

@@ -20,7 +20,7 @@ struct Streams {
 
 /// The same for each worker.
 struct StreamChoice {
-  Streams all{};                          ///< Of workers that the map does not name.
+  Streams all{};  ///< Of workers that the map does not name.
   std::map<size_t, Streams> by_worker{};
 
   Streams Of(size_t worker) const;

@@ -30,8 +30,8 @@ TEST(StreamPlanTest, EveryCombinationOfTeeRedirectAndFilterHasItsDestination) {
   };
   for (const Row& row : table) {
     StreamOptions options{.redirects = {row.redirected ? kOut : kNone},
-                        .tee = {row.teed ? kOut : kNone},
-                        .shown_workers = {row.hidden ? 1 : 0}};
+                          .tee = {row.teed ? kOut : kNone},
+                          .shown_workers = {row.hidden ? 1 : 0}};
     const StreamPlan out = PlanStreams(options, 0);
     EXPECT_EQ(out.out, row.expected) << row.teed << row.redirected << row.hidden;
     EXPECT_EQ(out.err, row.hidden ? kNothing : kConsole) << "the other stream is on its own";
@@ -51,7 +51,7 @@ TEST(StreamPlanTest, WithoutWishesAllGoesToTheConsole) {
 
 TEST(StreamPlanTest, Launch113EachWorkerAndStreamHasItsOwnDestination) {
   const StreamOptions options{.redirects = {.by_worker = {{0, kOut}, {1, kErr}}},
-                            .tee = {.by_worker = {{1, kOut}}}};
+                              .tee = {.by_worker = {{1, kOut}}}};
   EXPECT_EQ(PlanStreams(options, 0), (StreamPlan{.out = kFile, .err = kConsole}));
   EXPECT_EQ(PlanStreams(options, 1), (StreamPlan{.out = kFileAndConsole, .err = kFile}));
 }
@@ -71,7 +71,8 @@ TEST(StreamPlanTest, Launch115WithoutFilesTheFilterSilences) {
 }
 
 TEST(StreamPlanTest, WithoutLogsNothingIsRedirectedOrTeed) {
-  StreamOptions options{.redirects = {kBoth}, .tee = {.by_worker = {{0, kOut}, {1, kErr}}}, .without_logs = true};
+  StreamOptions options{
+      .redirects = {kBoth}, .tee = {.by_worker = {{0, kOut}, {1, kErr}}}, .without_logs = true};
   EXPECT_EQ(PlanStreams(options, 0), Both(kConsole));
   EXPECT_EQ(PlanStreams(options, 1), Both(kConsole));
   options.shown_workers = {1};

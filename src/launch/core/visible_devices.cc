@@ -90,7 +90,7 @@ bool HasRepeat(const std::vector<Entry>& entries) {
 
 std::vector<size_t> Chosen(std::string_view text, Spelling spelling, const DeviceList& devices) {
   const std::vector<Entry> entries = ReadEntries(text, spelling);
-  // Whatever is written twice is a mistake, even behind an entry that ends the list.
+  // A repeated entry is a mistake, even after an entry that ends the list.
   if (HasRepeat(entries)) return {};
   std::vector<size_t> indices;
   for (const Entry& entry : entries) {
@@ -136,8 +136,7 @@ VisibleDevices RocmVisible(const RocmVariables& variables, const DeviceList& dev
 Result<std::string> OnlyDeviceOf(size_t worker, const std::optional<std::string>& visible) {
   if (!visible) return Concat(worker);
   std::string_view rest = *visible;
-  const auto count =
-      rest.empty() ? 0 : static_cast<size_t>(std::ranges::count(rest, ',')) + 1;
+  const auto count = rest.empty() ? 0 : static_cast<size_t>(std::ranges::count(rest, ',')) + 1;
   if (worker >= count) {
     return Error{Code::kInvalid,
                  Concat("CUDA_VISIBLE_DEVICES='", Printable(*visible), "' names ", count,

@@ -9,10 +9,10 @@ namespace muster {
 
 namespace {
 
-// Runs the path behind it as __main__. With PyTorch at hand, an exception that escapes the script
-// is written to the worker's error file. The script's folder takes the place that it has when
-// Python is given the script itself (for -c that is the current folder), before anything is
-// imported: what lies in the current folder must not stand in for PyTorch.
+// Runs the path in its first argument as __main__. If PyTorch is installed, an exception that
+// escapes the script is written to the worker's error file. Before anything is imported, the folder
+// of the script replaces the current folder, which -c puts first: a module in the current folder
+// must not shadow PyTorch.
 constexpr std::string_view kRunPath = R"(import os, runpy, sys
 sys.argv = sys.argv[1:]
 if sys.path and not sys.path[0]:
@@ -31,7 +31,7 @@ run_script_path()
 // What the bootstrap's function is called, here and in PyTorch.
 constexpr std::string_view kRunPathName = "run_script_path";
 
-// Behind the program and, with run_path, the bootstrap: as the user wrote them.
+// After the program and, with run_path, the bootstrap: as the user wrote them.
 std::vector<std::string> WordsAfterProgram(const CommandOptions& options) {
   std::vector<std::string> words;
   if (!options.run_path && !options.no_python) {

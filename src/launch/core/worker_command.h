@@ -1,4 +1,4 @@
-// The command that starts a worker: what `muster run` was asked to run, as the words of an exec.
+// The command that starts a worker: the program of `muster run` as the arguments of an exec.
 #pragma once
 
 #include <cstddef>

@@ -307,7 +307,8 @@ TEST(AddErrorFileTest, TheFilesOwnTimeIsTheFractionOfTheSecondThatItTells) {
 TEST(AddErrorFileTest, WhoWroteItBeforeItWasToldToEndIsNoVictim) {
   const WallTime written{1'769'851'230'250'000};
   EXPECT_FALSE(Added(kObjectForm, written, written + 11ms).was_signalled);
-  EXPECT_TRUE(Added(kObjectForm, written, written + 1ms).was_signalled) << "a tick of the file's clock";
+  EXPECT_TRUE(Added(kObjectForm, written, written + 1ms).was_signalled)
+      << "a tick of the file's clock";
   EXPECT_TRUE(Added(kObjectForm, written, written + -1s).was_signalled);
   // Whatever time it tells.
   EXPECT_TRUE(Added(R"({"message": "", "timestamp": 7})", written, written + -1s).was_signalled);

@@ -75,11 +75,11 @@ struct Follower::File {
   std::string shown_prefix{};
   ConsoleWriter* console = nullptr;
   OwnedFd fd{};
-  int watch = -1;            ///< inotify reports its next growth.
-  bool watchable = true;     ///< As far as is known.
-  bool busy = true;          ///< It has grown lately: read it again.
-  bool held = false;         ///< The console was full at the last attempt to read.
-  bool has_reported = false; ///< That it cannot be read.
+  int watch = -1;             ///< inotify reports its next growth.
+  bool watchable = true;      ///< As far as is known.
+  bool busy = true;           ///< It has grown lately: read it again.
+  bool held = false;          ///< The console was full at the last attempt to read.
+  bool has_reported = false;  ///< That it cannot be read.
   bool done = false;
   // Nothing else of the file is kept: the bytes of an incomplete line are read again when its end
   // has come. Hundreds of progress bars then cost no memory.
@@ -256,7 +256,7 @@ Follower::Growth Follower::Read(File& file) {
   const ssize_t count = ReadAt(file.fd.get(), buffer_.data() + old, kBlockBytes, file.scanned);
   if (count < 0 && !std::exchange(file.has_reported, true)) {
     Warn(Concat("cannot read '", Printable(file.what.path, 512), "': ", Why(errno),
-               "; its rest may not be shown"));
+                "; its rest may not be shown"));
   }
   if (count == 0 && WasCut(file.fd.get(), file.scanned)) {
     file.scanned = file.line_begin = 0;
@@ -292,7 +292,7 @@ void Follower::Show(File& file, std::string_view line) {
   if (!WriteAll(file.duplicate->fd.get(), copy)) {
     file.duplicate->broken = true;
     Warn(Concat("cannot write filtered lines to '", Printable(file.duplicate->path, 512),
-               "': ", Why(errno), "; the rest is only in the logs"));
+                "': ", Why(errno), "; the rest is only in the logs"));
   }
 }
 
@@ -331,7 +331,7 @@ void Follower::Flush() {
                              : fd == STDERR_FILENO ? "standard error"
                                                    : Concat("descriptor ", fd);
     Warn(Concat("cannot write to ", name, ": ", Why(console->broken()),
-               "; workers go on, and their output is only in their logs from now on"));
+                "; workers go on, and their output is only in their logs from now on"));
   }
 }
 

@@ -175,7 +175,7 @@ Status Reader::TakeOption(Word option) {
   bool equals = option.equals;
   while (true) {
     if (TakesValue(*spec)) return attached ? TakeValue(*spec, *attached) : TakeNextAsValue(*spec);
-    // "-mt3": the letters behind a flag are options of their own.
+    // "-mt3": the letters after a flag are options of their own.
     const bool more = option.by_letter && attached && !attached->empty() && !equals;
     const ArgumentSpec* next = more ? Exactly(Concat('-', attached->front())) : nullptr;
     if (attached && !next) {
@@ -236,8 +236,8 @@ Result<CommandLine> Reader::Read() {
   return std::move(line_);
 }
 
-/// In lines of at most `columns`, all of which begin behind `indent` blanks; those of the first are
-/// there already.
+/// In lines of at most `columns`, indented by `indent` blanks; those of the first line exist
+/// already.
 void AppendWrapped(std::string& out, const std::vector<std::string>& words, size_t indent,
                    size_t columns) {
   size_t column = indent;

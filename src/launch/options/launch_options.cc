@@ -277,8 +277,8 @@ Status ReadRendezvous(const Settings& given, LaunchOptions& options) {
   options.master_port = given.Whole("master-port");
   if (options.standalone) return ReadStandalone(given, options);
   if (options.run_id.empty()) {
-    options.warnings.push_back(Concat(given.Source("rdzv-id"),
-                                      " is empty: a random id is used, which no other node has"));
+    options.warnings.push_back(
+        Concat(given.Source("rdzv-id"), " is empty: a random id is used, which no other node has"));
   }
   // torchrun's default, where that of the backend is shorter.
   if (options.backend == "static" || options.backend == "etcd")
@@ -405,7 +405,7 @@ std::variant<LaunchOptions, LaunchRefusal> ReadLaunchOptions(std::span<const std
   if (line->help) return LaunchRefusal{.status = 0, .text = LaunchHelp(personality)};
   const Settings given(specs, *line, environment);
   if (const Status typed = given.CheckVariables(); !typed) return UsageError(typed.error().message);
-  if (!line->script) return UsageError("the script is missing; --help tells more");
+  if (!line->script) return UsageError("the script is missing; see --help");
 
   Result<LaunchOptions> options = ReadAll(given, personality);
   if (!options) return LaunchRefusal{.status = 1, .text = options.error().message};

@@ -1,5 +1,5 @@
-// The options of `muster run`: torchrun's command line and its PET_ variables, read as torchrun reads
-// them, and checked as far as that can be done without looking at the machine.
+// The options of `muster run`: torchrun's command line and its PET_ variables, read as torchrun
+// reads them, and checked as far as that can be done without looking at the machine.
 //
 // Where it differs from torchrun: without --rdzv-backend, the backend is "muster", unless one of
 // --node-rank, --master-addr and --master-port says that the nodes are fixed ("static").
@@ -17,8 +17,8 @@
 
 #include "base/result.h"
 #include "base/time.h"
-#include "launch/core/environment.h"
 #include "launch/core/cpu_sets.h"
+#include "launch/core/environment.h"
 #include "launch/core/stream_plan.h"
 #include "launch/core/worker_command.h"
 #include "launch/options/launch_table.h"
@@ -59,7 +59,7 @@ struct LaunchOptions {
   CommandOptions command{};
 
   // Logs and reports.
-  std::string log_dir{};        ///< Empty: none.
+  std::string log_dir{};  ///< Empty: none.
   StreamChoice redirects{};
   StreamChoice tee{};
   std::vector<int64_t> shown_workers{};  ///< Empty: all.

@@ -143,8 +143,9 @@ constexpr ArgumentSpec kOptions[] = {
      .initial = "0.1",
      .variable = "PET_MONITOR_INTERVAL",
      .group = kSupervision,
-     .help = "Time between two queries for changes of membership; only c10d and etcd-v2 are queried. "
-             "The ends of workers, and all other backends, are reported by events."},
+     .help =
+         "Time between two queries for changes of membership; only c10d and etcd-v2 are queried. "
+         "The ends of workers, and all other backends, are reported by events."},
     {.name = "shutdown-timeout",
      .kind = Kind::kWhole,
      .placeholder = "SECONDS",
@@ -243,8 +244,8 @@ constexpr ArgumentSpec kUseEnv = {
     .help = "Do not pass --local-rank=N to the script: it reads LOCAL_RANK."};
 
 constexpr std::string_view kAbout = R"(
-Starts and supervises the workers of this node. When workers fail, or nodes join or leave, the workers
-of all nodes are restarted. Takes torchrun's command line and PET_ variables.
+Starts and supervises the workers of this node. When workers fail, or nodes join or leave, the
+workers of all nodes are restarted. Takes torchrun's command line and PET_ variables.
 
   muster run --standalone --nproc-per-node=gpu train.py --epochs 3
       One machine, a worker for each GPU.
@@ -256,9 +257,9 @@ of all nodes are restarted. Takes torchrun's command line and PET_ variables.
       The same with a rendezvous in etcd: no machine of the job is special.
 
 Options come before the script; all words after it are the script's. Dashes in names may be
-underscores, and names may be abbreviated where that is unambiguous. A value on the command line takes
-precedence over the variable shown with the option, and that over the default. Variables of options
-without a value are 1 (on) or 0 (off).
+underscores, and names may be abbreviated where that is unambiguous. A value on the command line
+takes precedence over the variable shown with the option, and that over the default. Variables of
+options without a value are 1 (on) or 0 (off).
 
 )";
 

@@ -73,9 +73,9 @@ Result<std::vector<int64_t>> ParseWorkerList(std::string_view text) {
   for (const std::string_view item : Split(text, ',')) {
     const auto worker = ParseWholeNumber(item);
     if (!worker) {
-      return Error{
-          Code::kInvalid,
-          Concat("'", Printable(text), "' is not a list of local ranks: write 0,2 for two of them")};
+      return Error{Code::kInvalid,
+                   Concat("'", Printable(text),
+                          "' is not a list of local ranks: write 0,2 for two of them")};
     }
     workers.push_back(*worker);
   }

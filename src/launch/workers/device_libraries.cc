@@ -28,8 +28,8 @@ namespace muster {
 
 namespace {
 
-/// A vendor's library. The functions that are called are declared here: neither the vendors' headers
-/// are needed to build muster, nor their libraries to run it.
+/// A vendor's library. The functions that are called are declared here: neither the vendors'
+/// headers are needed to build muster, nor their libraries to run it.
 class Library {
  public:
   explicit Library(const std::string& name) : handle_(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
@@ -85,7 +85,8 @@ Result<std::vector<Gpu>> QueryNvml(const std::string& name) {
   if (const int code = get_count(&count); code != 0) return Refused("nvmlDeviceGetCount_v2", code);
   std::vector<Gpu> gpus(count);
   for (unsigned i = 0; i < count; ++i) {
-    // A GPU that has fallen off the bus is still counted, as PyTorch does; its worker will report it.
+    // A GPU that has fallen off the bus is still counted, as PyTorch does; its worker will report
+    // it.
     void* handle = nullptr;
     if (get_handle(i, &handle) != 0) continue;
     char uuid[96] = "";
@@ -214,15 +215,14 @@ Result<std::string> ReadAnswer(int input, Duration patience) {
     char bytes[4096];
     const ssize_t count = read(input, bytes, sizeof bytes);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0 || text.size() > kAnswerBytesMax)
-      return Error{Code::kNotFound, "it crashed when it was asked"};
+    if (count <= 0 || text.size() > kAnswerBytesMax) return Error{Code::kNotFound, "it crashed"};
     text.append(bytes, static_cast<size_t>(count));
   }
   return text;
 }
 
 Result<std::vector<Gpu>> QueryInChild(Query query, const std::string& library,
-                                    const Environment& environment, Duration patience) {
+                                      const Environment& environment, Duration patience) {
   const auto with_name = [&](const Error& error) {
     const bool named = error.message.find(library) != std::string::npos;  // dlerror() does that.
     return named ? error : Error{error.code, Concat(library, ": ", error.message)};

@@ -3,8 +3,8 @@
 // Each query loads the library in a short-lived child process: it leaves nothing behind in this
 // process, and a library that hangs or crashes is an error, not the end of the launcher.
 //
-// Call it from a process of one thread, or of threads that hold no locks: it forks. It blocks, up to
-// `patience`. An Error is one line.
+// Call it from a process of one thread, or of threads that hold no locks: it forks. It blocks, up
+// to `patience`. An Error is one line.
 #pragma once
 
 #include <string>

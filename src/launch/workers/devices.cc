@@ -81,7 +81,7 @@ struct IntelCards {
 };
 
 // A card counts if programs can render on it: it is a display or 3D controller and has a render
-// node. Graphics inside the processor sit on the first bus; cards are behind a bridge.
+// node. Integrated graphics are on the first bus, cards behind a bridge.
 IntelCards CountIntelCards(const std::string& sys) {
   IntelCards cards;
   for (const fs::path& card : Listed(fs::path(sys) / "class/drm")) {
@@ -160,13 +160,13 @@ Result<size_t> CountXpus(const Environment& environment, const DeviceSources& so
                  Concat("no Intel GPU was found (",
                         devices ? "Level Zero knows none" : devices.error().message,
                         "; no card with a render node in ", sources.sys,
-                        "/class/drm): ask for a number of workers, or for cpu")};
+                        "/class/drm): request a number of workers, or cpu")};
   }
   if (devices && !masks.empty()) return Hidden(masks, known, "Intel GPU");
   if (!masks.empty()) {
     return Error{Code::kUnsupported,
-                 Concat("which Intel GPUs ", masks, " leaves can only be told by Level Zero (",
-                        devices.error().message, "): install it, or ask for a number of workers")};
+                 Concat("only Level Zero knows which Intel GPUs ", masks, " selects (",
+                        devices.error().message, "): install it, or request a number of workers")};
   }
   return known;
 }
@@ -211,7 +211,7 @@ Result<std::vector<Gpu>> VisibleGpus(const Environment& environment, const Devic
       Concat("no GPU was found (", nvidia ? "NVML knows none" : nvidia.error().message, "; ",
              driver ? "the CUDA driver knows none" : driver.error().message, "; none in ",
              sources.sys, "/class/kfd", variable.empty() ? "" : Concat("; ", variable, " is set"),
-             "): ask for a number of workers, or for cpu")};
+             "): request a number of workers, or cpu")};
 }
 
 Result<size_t> CountWorkers(const std::string& word, const Environment& environment,
@@ -219,8 +219,7 @@ Result<size_t> CountWorkers(const std::string& word, const Environment& environm
   if (const std::optional<int64_t> number = ParseWholeNumber(word)) {
     if (*number >= 1 && static_cast<uint64_t>(*number) <= kWorkersPerNodeMax)
       return static_cast<size_t>(*number);
-    return Error{Code::kInvalid, Concat(*number,
-                                        " workers on a node: at least 1 and at most ",
+    return Error{Code::kInvalid, Concat(*number, " workers on a node: at least 1 and at most ",
                                         kWorkersPerNodeMax)};
   }
   if (word == "cpu") return CountCpus();
@@ -231,7 +230,7 @@ Result<size_t> CountWorkers(const std::string& word, const Environment& environm
     return gpus.size();
   }
   return Error{Code::kInvalid, Concat("'", Printable(word),
-                                      "' is no number of workers: write a number, or cpu, gpu, "
+                                      "' is not a number of workers: write a number, or cpu, gpu, "
                                       "xpu or auto for one on each of these")};
 }
 

@@ -42,13 +42,12 @@ struct DeviceSources {
   Duration patience = 10s;  ///< For one library's answer.
 };
 
-/// What --nproc-per-node says: a number, "cpu" (all that are online, whichever of them this process
-/// may use), "gpu", "xpu", or "auto": one of these that the node has, in the order gpu, xpu, cpu.
-/// For a number and for "cpu" no library is loaded and no device opened.
-/// kInvalid: no such word, or a number below 1. kNotFound: no such device, or none that the
-/// environment leaves visible; the message names the variable. kTimeout: a library hangs.
-Result<size_t> CountWorkers(const std::string& word,
-                            const Environment& environment,
+/// The value of --nproc-per-node: a number, "cpu" (all that are online, also those that this
+/// process may not use), "gpu", "xpu", or "auto": one of these that the node has, in the order gpu,
+/// xpu, cpu. For a number and for "cpu" no library is loaded and no device opened. kInvalid: no
+/// such word, or a number below 1. kNotFound: no such device, or none that the environment leaves
+/// visible; the message names the variable. kTimeout: a library hangs.
+Result<size_t> CountWorkers(const std::string& word, const Environment& environment,
                             const DeviceSources& sources = {});
 
 /// NVIDIA's or AMD's GPUs that workers with this environment see, in their numbering; at least one.

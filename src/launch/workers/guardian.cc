@@ -39,7 +39,8 @@ enum MessageKind : int32_t { kWatch, kForget, kShutdown };
 struct Message {
   int32_t kind = kWatch;
   pid_t leader = 0;
-  uint64_t started = 0;  // the start of the leader: tells it from a later process with its pid
+  uint64_t started =
+      0;  // when the leader started: distinguishes it from a later process with its pid
 };
 
 Error CannotGuard(std::string_view what) {
@@ -65,8 +66,7 @@ void RunGuardian(const std::string& mark, const Cgroup* cgroup) {
       if (message->kind == kShutdown) return;
       std::erase_if(workers.leaders,
                     [&](const Leader& known) { return known.pid == message->leader; });
-      if (message->kind == kWatch)
-        workers.leaders.emplace_back(message->leader, message->started);
+      if (message->kind == kWatch) workers.leaders.emplace_back(message->leader, message->started);
     }
     // The socket alone may close while the launcher hangs in its exit. It may also stay open after
     // the launcher's death, in a fork of it.

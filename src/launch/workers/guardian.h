@@ -6,8 +6,8 @@
 // the descendants of these. A process that has shed all of that and has lost its parent is found
 // only where there is a cgroup.
 //
-// The guardian keeps no descriptor of the launcher open but its end of a socket. If somebody kills
-// it, the parent-death signal remains. One thread at a time.
+// The guardian keeps no descriptor of the launcher open but its end of a socket. If it is
+// killed, the parent-death signal remains. One thread at a time.
 #pragma once
 
 #include <sys/types.h>
@@ -36,7 +36,7 @@ class Guardian {
 
   /// 0 once it has been reaped.
   pid_t pid() const { return pid_; }
-  /// Whether it had ended, because somebody killed it, and has now been reaped.
+  /// Whether it had been killed, and has now been reaped.
   bool ReapIfEnded();
 
   /// Adds the session `leader`, a worker that has just been started. Never blocks.

@@ -79,9 +79,10 @@ std::string UnresolvedOwnPath(const std::string& argument_0, const Environment& 
 }
 
 Result<std::string> FindPython(const Environment& environment, const std::string& own_path,
-                               const std::string& resolved_own_path, const std::string& asked) {
-  if (const std::string named = VariableOrEmpty(environment, "PYTHON_EXEC"); !named.empty()) return named;
-  if (!asked.empty()) return asked;
+                               const std::string& resolved_own_path, const std::string& option) {
+  if (const std::string named = VariableOrEmpty(environment, "PYTHON_EXEC"); !named.empty())
+    return named;
+  if (!option.empty()) return option;
   Search search;
   for (const std::string* const path : {&own_path, &resolved_own_path}) {
     const std::string folder = FolderOf(*path);
@@ -100,11 +101,11 @@ Result<std::string> FindPython(const Environment& environment, const std::string
   }
   constexpr size_t kShown = 8;
   std::string tried = ListOf(search.tried(), kShown);
-  return Error{
-      Code::kNotFound,
-      Concat("no Python to run the workers with: there is no ", tried,
-             tried.empty() ? "" : ", and no ", "python3 or python on PATH='",
-             Printable(VariableOrEmpty(environment, "PATH"), 500), "'; set PYTHON_EXEC or give --python")};
+  return Error{Code::kNotFound,
+               Concat("no Python to run the workers with: there is no ", tried,
+                      tried.empty() ? "" : ", and no ", "python3 or python on PATH='",
+                      Printable(VariableOrEmpty(environment, "PATH"), 500),
+                      "'; set PYTHON_EXEC or give --python")};
 }
 
 }  // namespace muster

@@ -11,8 +11,7 @@ namespace {
 constexpr const char* kThreads = "OMP_NUM_THREADS";
 constexpr const char* kDevices = "CUDA_VISIBLE_DEVICES";
 
-/// Passwords of etcd are for the launcher: nobody knows what a worker's libraries do with their
-/// environment.
+/// Passwords of etcd are for the launcher only: libraries of workers may print their environment.
 void ErasePasswords(Environment& all) {
   all.erase("MUSTER_ETCD_PASSWORD");
   if (ShowsPassword(VariableOrEmpty(all, "PET_RDZV_ENDPOINT"))) all.erase("PET_RDZV_ENDPOINT");

@@ -61,9 +61,9 @@ class WorkerProcesses final : public WorkerRunner {
   WorkerProcesses(const WorkerProcesses&) = delete;
   WorkerProcesses& operator=(const WorkerProcesses&) = delete;
 
-  /// On a thread that lives as long as the worker, such as the main one: the kernel kills the worker
-  /// when the thread that started it ends. Returns when the program runs. A predecessor that has
-  /// been sent SIGKILL and still lives is left behind; any other must have ended.
+  /// On a thread that lives as long as the worker, such as the main one: the kernel kills the
+  /// worker when the thread that started it ends. Returns when the program runs. A predecessor that
+  /// has been sent SIGKILL and still lives is left behind; any other must have ended.
   Result<int64_t> Start(size_t worker, const WorkerCommand& command) override;
   /// Does nothing for workers that have ended. Does not wait. Any thread.
   void Signal(size_t worker, int signal) override;

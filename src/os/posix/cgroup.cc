@@ -121,8 +121,8 @@ std::optional<std::string> OwnCgroupFolder(std::string_view mountinfo, std::stri
 }
 
 std::unique_ptr<Cgroup> Cgroup::Make(const std::string& name) {
-  const std::optional<std::string> ours =
-      OwnCgroupFolder(ReadUpTo("/proc/self/mountinfo").value_or(""), ReadUpTo("/proc/self/cgroup").value_or(""));
+  const std::optional<std::string> ours = OwnCgroupFolder(
+      ReadUpTo("/proc/self/mountinfo").value_or(""), ReadUpTo("/proc/self/cgroup").value_or(""));
   if (!ours) return nullptr;
   std::string path = *ours + "/" + name;
   if (mkdir(path.c_str(), 0755) != 0) return nullptr;

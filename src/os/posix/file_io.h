@@ -1,4 +1,5 @@
-// Reading and writing whole pieces through a descriptor. Any thread; interrupted calls are repeated.
+// Reading and writing whole pieces through a descriptor. Any thread; interrupted calls are
+// repeated.
 #pragma once
 
 #include <sys/types.h>

@@ -261,7 +261,9 @@ bool CarriesMark(std::string_view environment, const std::vector<std::string>& m
   return false;
 }
 
-std::vector<ProcessFacts> FindFamily(const ProcessFamily& family) { return FamilySearch(family).Run(); }
+std::vector<ProcessFacts> FindFamily(const ProcessFamily& family) {
+  return FamilySearch(family).Run();
+}
 
 bool EndFamily(const ProcessFamily& family, Duration limit) {
   const SteadyClock::time_point give_up = SteadyClock::now() + limit;
