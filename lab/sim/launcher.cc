@@ -27,7 +27,7 @@ AgentOptions OptionsOf(const Plan& plan, size_t index) {
           .rendezvous = {.role = role,
                          .are_identical = launch.are_identical,
                          .contact_max = launch.contact_max},
-          .farewell_max = launch.farewell_max};
+          .shutdown_max = launch.farewell_max};
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ int Agent::Run() {
   rendezvous_.Finish();
   // A join in progress cannot be cancelled, and nothing has to be sent then: the connection ends
   // with this process.
-  if (!rendezvous_.is_joining()) rendezvous_.IsDoneBy(clock_.Now() + options_.farewell_max);
+  if (!rendezvous_.is_joining()) rendezvous_.IsDoneBy(clock_.Now() + options_.shutdown_max);
   return status_;
 }
 

@@ -41,7 +41,7 @@ struct AgentOptions {
   AgentRules rules{};
   RendezvousThreadOptions rendezvous{};
   /// For the last requests to the rendezvous.
-  Duration farewell_max = 5s;
+  Duration shutdown_max = 5s;
 };
 
 class Agent {

@@ -28,7 +28,7 @@ constexpr milliseconds kSlice{200};
 constexpr Duration kContactCheckMin = 1s;
 constexpr Duration kContactCheckMax = 5s;
 // For the other nodes to receive the end before their server ends.
-constexpr Duration kFarewellMax = 1s;
+constexpr Duration kEndNoticeMax = 1s;
 
 template <typename T>
 T ValueOrError(Result<T> result) {
@@ -408,7 +408,7 @@ void RendezvousThread::DoFinish() {
   // Another node may have corrected the failure that this node reported first.
   if (!reported_.empty()) ReadFailure();
   if (!handler_.IsHost()) return;
-  const Instant until = clock_.Now() + kFarewellMax;
+  const Instant until = clock_.Now() + kEndNoticeMax;
   try {
     while (info_.store->Add(kConfirmed, 0) < info_.world_size && clock_.Now() < until &&
            !around_.has_ended())
