@@ -27,7 +27,7 @@ AgentOptions OptionsOf(const Plan& plan, size_t index) {
           .rendezvous = {.role = role,
                          .are_identical = launch.are_identical,
                          .contact_max = launch.contact_max},
-          .farewell_max = launch.farewell_max};
+          .shutdown_max = launch.farewell_max};
 }
 
 }  // namespace
@@ -217,7 +217,7 @@ void Launcher::OnEnded(size_t, int64_t, ExitCode) {}
 
 std::string Launcher::DescribeCause(const std::vector<WorkerFailure>& failures) {
   const WorkerFailure& failure = failures.front();
-  if (failure.told_at) return "";
+  if (failure.signalled_at) return "";
   return Concat("worker ", failure.worker, " of node ", index_, ", pid ", process_.process_id(),
                 ", code ", failure.code, " at ", failure.at.since_start.count());
 }
@@ -225,17 +225,17 @@ std::string Launcher::DescribeCause(const std::vector<WorkerFailure>& failures) 
 void Launcher::OnAttemptOver(const std::vector<WorkerFailure>& failures) {
   if (!process_.alive()) return;
   if (workers_.living() > 0) Violate("an attempt is over, and not all of its workers are gone");
-  Say(Concat("the attempt is over, with ", failures.size(), " failures"));
+  Log(Concat("the attempt is over, with ", failures.size(), " failures"));
 }
 
-void Launcher::Say(const std::string& line) {
+void Launcher::Log(const std::string& line) {
   if (!process_.alive()) return;
   last_words_ = line;
   world_.Note(index_, Concat("its launcher: ", line));
 }
 
 void Launcher::Ended(int status, const std::string& why) {
-  Say(Concat("ends with ", status, ": ", why));
+  Log(Concat("ends with ", status, ": ", why));
   if (workers_.living() > 0 || workers_.left_behind() > 0)
     Violate(Concat("its launcher has ended; ", workers_.living(), " of its workers live, and ",
                    workers_.left_behind(), " processes that they left"));

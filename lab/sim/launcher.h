@@ -58,7 +58,7 @@ class Launcher final : private AgentHost {
   void OnEnded(size_t worker, int64_t pid, ExitCode code) override;
   std::string DescribeCause(const std::vector<WorkerFailure>& failures) override;
   void OnAttemptOver(const std::vector<WorkerFailure>& failures) override;
-  void Say(const std::string& line) override;
+  void Log(const std::string& line) override;
 
   // --- What it sees of the handler.
   void Joined(const RendezvousInfo& info);

@@ -1,4 +1,5 @@
-// Starts and stops worker processes: real ones in production, simulated ones in simulation.
+// Worker processes, as their supervisor sees them: a command goes in, an end comes out. They are
+// real in production and simulated in the simulator.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +23,8 @@ struct WorkerCommand {
 
 class WorkerRunner {
  public:
-  /// `pid` differs from that of the worker's predecessor; `code` is the exit status, or the
-  /// negative number of the signal that ended it.
+  /// `pid` distinguishes a worker from earlier ones with its number; `code` is its exit status, or
+  /// the negative number of the signal that ended it.
   using OnEnd = std::function<void(size_t worker, int64_t pid, int code)>;
 
   virtual ~WorkerRunner() = default;
@@ -31,10 +32,9 @@ class WorkerRunner {
   /// Starts worker number `worker`, whose predecessor has ended. Returns its pid. kNotFound,
   /// kInvalid: there is no such program, or it cannot be run; kUnavailable: the system refuses.
   virtual Result<int64_t> Start(size_t worker, const WorkerCommand& command) = 0;
-  /// To the worker and its descendants. SIGKILL also reaches descendants that have detached.
+  /// To the worker and its descendants. SIGKILL also reaches descendants that it has abandoned.
   virtual void Signal(size_t worker, int signal) = 0;
-  /// Kills the remaining descendants of all workers that have ended, and waits for their end,
-  /// within limits.
+  /// Ends what is left of all workers that have ended, and waits for that, within limits.
   virtual void Sweep() = 0;
 };
 

@@ -19,6 +19,7 @@
 #include "os/posix/address.h"
 #include "os/posix/owned_fd.h"
 #include "os/posix/pacing.h"
+#include "os/posix/system_error.h"
 #include "os/uv/peer_shares.h"
 #include "os/uv/uv_stream.h"
 
@@ -26,10 +27,11 @@ namespace muster {
 
 namespace {
 
-Error SystemError(std::string_view what) {
+Error SocketError(std::string_view what) {
   const int number = errno;
-  return Error{number == EADDRINUSE ? Code::kConflict : Code::kUnavailable,
-               Concat(what, ": ", std::string_view(std::strerror(number)))};
+  Error error = SystemError(what, number);
+  if (number == EADDRINUSE) error.code = Code::kConflict;
+  return error;
 }
 
 void SetOption(int fd, int level, int name, int value) {
@@ -39,12 +41,12 @@ void SetOption(int fd, int level, int name, int value) {
 
 Result<int> BindOne(const sockaddr_storage& address) {
   const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return SystemError(Concat("socket for ", ToString(address)));
+  if (fd < 0) return SocketError(Concat("socket for ", ToString(address)));
   SetOption(fd, SOL_SOCKET, SO_REUSEADDR, 1);
   if (address.ss_family == AF_INET6) SetOption(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
   const socklen_t size = address.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
   if (bind(fd, reinterpret_cast<const sockaddr*>(&address), size) != 0) {
-    Error error = SystemError(Concat("bind to ", ToString(address)));
+    Error error = SocketError(Concat("bind to ", ToString(address)));
     close(fd);
     return error;
   }
@@ -106,12 +108,12 @@ Result<ListeningSocket> ListeningSocket::Listen(int fd) {
   sockaddr_storage bound{};
   socklen_t size = sizeof bound;
   if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0)
-    return SystemError("getsockname");
+    return SocketError("getsockname");
   if (bound.ss_family != AF_INET && bound.ss_family != AF_INET6) {
     return Error{Code::kInvalid, Concat("descriptor ", fd, " is not a TCP socket")};
   }
   // -1: as deep as the kernel allows (somaxconn); thousands of nodes connect in the same instant.
-  if (listen(fd, -1) != 0) return SystemError(Concat("listen on ", ToString(bound)));
+  if (listen(fd, -1) != 0) return SocketError(Concat("listen on ", ToString(bound)));
   socket.port_ = PortOf(bound);
   socket.address_ = ToString(bound);
   return socket;

@@ -1,9 +1,11 @@
-#include "launch/core/launch_words.h"
+#include "launch/options/launch_values.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/text.h"
+#include "launch/core/substitution.h"
+#include "launch/core/visible_devices.h"
 
 namespace muster {
 namespace {
@@ -30,22 +32,28 @@ TEST(LaunchWordsTest, Launch033StreamsAreNamedForAllOrForSome) {
   constexpr Streams kOut{.out = true};
   constexpr Streams kErr{.err = true};
   constexpr Streams kBoth{.out = true, .err = true};
-  EXPECT_THAT(*ParseStreams("0", 2), ElementsAre(kNone, kNone));
-  EXPECT_THAT(*ParseStreams("1", 2), ElementsAre(kOut, kOut));
-  EXPECT_THAT(*ParseStreams("2", 1), ElementsAre(kErr));
-  EXPECT_THAT(*ParseStreams("3", 1), ElementsAre(kBoth));
-  EXPECT_THAT(*ParseStreams("0:1,2:2", 3), ElementsAre(kOut, kNone, kErr));
-  EXPECT_THAT(*ParseStreams("9:3", 1), ElementsAre(kNone));
+  const auto streams = [](std::string_view text, size_t workers) {
+    std::vector<Streams> by_worker;
+    for (size_t worker = 0; worker < workers; ++worker)
+      by_worker.push_back(ParseStreams(text)->Of(worker));
+    return by_worker;
+  };
+  EXPECT_THAT(streams("0", 2), ElementsAre(kNone, kNone));
+  EXPECT_THAT(streams("1", 2), ElementsAre(kOut, kOut));
+  EXPECT_THAT(streams("2", 1), ElementsAre(kErr));
+  EXPECT_THAT(streams("3", 1), ElementsAre(kBoth));
+  EXPECT_THAT(streams("0:1,2:2", 3), ElementsAre(kOut, kNone, kErr));
+  EXPECT_THAT(streams("9:3", 1), ElementsAre(kNone));
 }
 
 TEST(LaunchWordsTest, Launch033OtherStreamsAreRefused) {
   for (const char* text : {"4", "", "0:1,", "0:4", "a", "0:", ":1", "0:1:2", "-1:1", "12", " 1"})
-    EXPECT_FALSE(ParseStreams(text, 2)) << text;
+    EXPECT_FALSE(ParseStreams(text)) << text;
 }
 
 // torchrun reads one digit, and workers from 10 on cannot be named; here they can.
 TEST(LaunchWordsTest, TheTenthWorkerHasStreamsToo) {
-  EXPECT_EQ(ParseStreams("10:1", 11)->at(10), (Streams{.out = true}));
+  EXPECT_EQ(ParseStreams("10:1")->Of(10), (Streams{.out = true}));
 }
 
 TEST(LaunchWordsTest, Launch034AListOfWorkers) {
@@ -56,10 +64,10 @@ TEST(LaunchWordsTest, Launch034AListOfWorkers) {
 }
 
 TEST(LaunchWordsTest, Launch040ADoubledCommaIsAComma) {
-  EXPECT_THAT(ParseNeedles("a,,b"), ElementsAre("a,b"));
-  EXPECT_THAT(ParseNeedles("out,bad"), ElementsAre("out", "bad"));
-  EXPECT_THAT(ParseNeedles(""), IsEmpty());
-  EXPECT_THAT(ParseNeedles("a,"), ElementsAre("a", ""));
+  EXPECT_THAT(ParseFilters("a,,b"), ElementsAre("a,b"));
+  EXPECT_THAT(ParseFilters("out,bad"), ElementsAre("out", "bad"));
+  EXPECT_THAT(ParseFilters(""), IsEmpty());
+  EXPECT_THAT(ParseFilters("a,"), ElementsAre("a", ""));
 }
 
 TEST(LaunchWordsTest, Launch046TheLocalRankIsPutIntoArguments) {
