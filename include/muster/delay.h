@@ -1,4 +1,4 @@
-// Delay: a pause before the crowd moves on.
+// Delay: a pause.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@ namespace muster {
 /// Blocks for so long; for less than 10 ms, not at all.
 void Delay(std::chrono::milliseconds time);
 
-/// Blocks for a time drawn uniformly between the two, so that many who were started in one instant
+/// Blocks for a time drawn uniformly between the two, so that processes that start in one instant
 /// do not act in one. std::invalid_argument if `most` is below `least`.
 void Delay(std::chrono::milliseconds least, std::chrono::milliseconds most);
 

@@ -33,8 +33,8 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  /// Creates or overwrites, and wakes everybody who waits for the key. On a TcpStore the value is
-  /// on its way when this returns: the same store sees it next, another one soon.
+  /// Creates or overwrites, and wakes all waits for the key. On a TcpStore the value is on its way
+  /// when this returns: the same store sees it next, another one soon.
   virtual void Set(std::string_view key, std::string_view value) = 0;
 
   /// Waits for the key, then reads it. StoreTimeoutError after Timeout().
@@ -58,7 +58,8 @@ class Store {
   virtual void Wait(const std::vector<std::string>& keys, milliseconds timeout) = 0;
   void Wait(const std::vector<std::string>& keys) { Wait(keys, Timeout()); }
 
-  /// Removes a value (never a queue). Whether there was one; FileStore cannot tell and says true.
+  /// Removes a value (never a queue). Whether there was one; FileStore does not know, and returns
+  /// true.
   virtual bool DeleteKey(std::string_view key) = 0;
 
   /// Number of values in the whole store, internal ones included.

@@ -14,7 +14,7 @@ namespace muster {
 
 struct StoreServerOptions {
   std::string host{};  ///< Address to listen on; empty: all interfaces, IPv6 and IPv4.
-  uint16_t port = 0;   ///< 0 lets the kernel choose; StoreServer::port() tells.
+  uint16_t port = 0;   ///< 0 lets the kernel choose; see StoreServer::port().
   int listen_fd =
       -1;  ///< A bound TCP socket to use instead; `port`, unless 0, must be its port. Taken over.
   int threads = 0;  ///< Loop threads; 0: one for each core.
@@ -31,8 +31,8 @@ struct StoreServerOptions {
       256ull * 1024 * 1024;  ///< One reply; also what APPEND may grow a value to.
   uint64_t queued_reply_bytes_max = 1024 * 1024;  ///< Replies a slow reader may have waiting.
   /// All that is allocated for clients together: keys, values, queues, waits, unfinished requests
-  /// and replies that have not been read. Who would exceed it is refused, everybody else goes on;
-  /// the last eighth is for what is small. 0: a quarter of the memory of the machine, or of the
+  /// and replies that have not been read. A client that would exceed it is refused, all others go
+  /// on; the last eighth is for what is small. 0: a quarter of the memory of the machine, or of the
   /// control group, if that has less.
   uint64_t store_bytes_max = 0;
   std::chrono::milliseconds handshake_max{30'000};  ///< Time to send VALIDATE.
@@ -40,7 +40,7 @@ struct StoreServerOptions {
   /// more slowly than 16 KiB a second is disconnected.
   std::chrono::milliseconds stall_max{60'000};
 
-  /// Rendezvous that it runs for others, and nodes in each; who comes above is refused.
+  /// Rendezvous that it runs for others, and nodes in each; more are refused.
   uint64_t runs_max = 10'000;
   uint64_t nodes_per_run_max = 128 * 1024;
   /// How long a run without nodes is remembered, while there is room.

@@ -128,15 +128,14 @@ size_t ReadKey(JsonReader& in, const std::bitset<kKeys>& seen) {
 /// several threads, and of several processes that append to one file, do not mix.
 void WriteLine(std::FILE* stream, const RendezvousEvent& event) {
   const std::string line = event.ToJson() + '\n';
-  // A full disk costs the event; there is nobody to tell.
+  // A full disk costs the event; there is nowhere to report that.
   (void)std::fwrite(line.data(), 1, line.size(), stream);
 }
 
 }  // namespace
 
 std::string RendezvousEvent::ToJson() const {
-  // With the blanks that Python's json module puts: readers of torchelastic's events find the same
-  // bytes.
+  // With the blanks of Python's json module: the same bytes as torchelastic's events.
   std::string out = "{";
   for (size_t key = 0; key < kKeys; ++key) {
     out += Concat(key == 0 ? "\"" : ", \"", kKeyNames[key], "\": ");
@@ -170,7 +169,7 @@ RendezvousEvent RendezvousEvent::FromJson(std::string_view json) {
 }
 
 RendezvousEventSink EventsToStderr() {
-  // Whoever reports an event has better things to do than to wait for a console.
+  // Reporting an event must not wait for a console.
   return [](const RendezvousEvent& event) { StandardError().Write(event.ToJson() + '\n'); };
 }
 

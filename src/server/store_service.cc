@@ -21,7 +21,7 @@ Duration TickPeriod(const StoreServiceOptions& options) {
 }  // namespace
 
 void KeepScopes(SessionHub& sessions, StoreHub& store) {
-  sessions.TellScopesTo([&store](const ScopeChange& change) {
+  sessions.ReportScopesTo([&store](const ScopeChange& change) {
     const std::string scope = ScopeOf(change.generation, change.round);
     if (change.in_use) {
       store.OpenScope(scope);

@@ -1,5 +1,4 @@
 // RendezvousHandlerRegistry: who is registered, and what creating a handler can go wrong with.
-#include "muster/rendezvous_registry.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "rendezvous/registry.h"
 #include "support/errors.h"
 
 namespace muster::test {

@@ -86,7 +86,7 @@ __all__ = [
 Token = Any
 """What fences a write to a :class:`RendezvousBackend`; it means something to that backend only."""
 
-_LOOK_SECONDS = 0.2  # between two looks of a handler that is not told of anything
+_LOOK_SECONDS = 0.2  # between two looks of a handler that is not notified of events
 
 # --- Handlers -------------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class RendezvousHandler(abc.ABC):
 
     @abc.abstractmethod
     def set_closed(self, reason: str = "") -> None:
-        """Closes the rendezvous, for all nodes and for good; they are told the reason."""
+        """Closes the rendezvous permanently, for all nodes; they receive the reason."""
 
     @abc.abstractmethod
     def num_nodes_waiting(self) -> int:
@@ -144,6 +144,15 @@ class RendezvousHandler(abc.ABC):
     def node(self) -> str:
         """This node, as others see it: ``10.0.0.7_4711_0``. Empty where nodes have no names."""
         return ""
+
+    @property
+    def active_backend(self) -> str:
+        """The backend that does the work.
+
+        It differs from :meth:`get_backend` where a handler of ``muster`` has found that its server
+        is PyTorch's, and uses ``c10d`` instead.
+        """
+        return self.get_backend()
 
     @property
     def is_host(self) -> bool:
@@ -180,7 +189,7 @@ class RendezvousHandler(abc.ABC):
         return None
 
     def describe_wait(self) -> WaitReport:
-        """Whom :meth:`next_rendezvous` is waiting for. From any thread, at any time."""
+        """Which nodes :meth:`next_rendezvous` is waiting for. Any thread, any time."""
         return WaitReport()
 
 
@@ -227,6 +236,10 @@ class NativeRendezvousHandler(RendezvousHandler):
     @property
     def node(self) -> str:
         return self._native.node()
+
+    @property
+    def active_backend(self) -> str:
+        return self._native.active_backend()
 
     @property
     def is_host(self) -> bool:
@@ -364,7 +377,7 @@ class DynamicRendezvousHandler(NativeRendezvousHandler):
             local_addr: Under which others reach this machine; None: its name.
             timeout: How long the operations may take.
             keep_alive_interval: Seconds between two heartbeats.
-            keep_alive_max_attempt: A node that is silent for so many of them is taken for dead.
+            keep_alive_max_attempt: A node that is silent for so many of them is declared lost.
         """
         if timeout is not None and not isinstance(timeout, RendezvousTimeout):
             wrong_type("timeout", "a RendezvousTimeout", timeout)
