@@ -147,11 +147,11 @@ void CoordinatedHandler::SetClosed(std::string_view reason) {
 std::shared_ptr<Store> CoordinatedHandler::StoreOf(const Push& assignment) {
   if (!store_ || store_of_ != connections() || !StillThere(*store_)) {
     store_of_ = connections();
-    store_.reset();
     try {
       store_ = OpenTcpStore(coordinated_.host,
                             {.port = at_.port, .timeout = coordinated_.join_timeout}, system_);
     } catch (const InterruptedError&) {
+      store_.reset();
       throw;
     } catch (const std::exception& error) {
       throw RendezvousConnectionError(Concat("the store of the rendezvous at ", at_.ToString(),

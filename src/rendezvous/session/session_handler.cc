@@ -85,18 +85,17 @@ SessionHandler::Session* SessionHandler::IfConnected() const {
   return session_.get();
 }
 
-Node SessionHandler::CurrentNode() const {
+template <typename T>
+T SessionHandler::Read(T SessionView::*member, T before_contact) const {
   const Session* session = IfConnected();
-  if (session == nullptr) return options_.hello.node;
+  if (session == nullptr) return before_contact;
   const Lock lock(*session->view.monitor);
-  return session->view.node;
+  return session->view.*member;
 }
 
+Node SessionHandler::CurrentNode() const { return Read(&SessionView::node, options_.hello.node); }
 uint64_t SessionHandler::connections() const {
-  const Session* session = IfConnected();
-  if (session == nullptr) return 0;
-  const Lock lock(*session->view.monitor);
-  return session->view.connections;
+  return Read(&SessionView::connections, uint64_t{0});
 }
 
 // --- Joining
@@ -232,19 +231,8 @@ void SessionHandler::ThrowIfInterrupted(Instant began, std::string_view awaited)
 std::string SessionHandler::node() const { return CurrentNode().ToString(); }
 bool SessionHandler::UseAgentStore() const { return Bootstrap::IsShared(); }
 
-bool SessionHandler::IsClosed() {
-  const Session* session = IfConnected();
-  if (session == nullptr) return false;
-  const Lock lock(*session->view.monitor);
-  return session->view.closed;
-}
-
-int64_t SessionHandler::NumNodesWaiting() {
-  const Session* session = IfConnected();
-  if (session == nullptr) return 0;
-  const Lock lock(*session->view.monitor);
-  return session->view.waiting;
-}
+bool SessionHandler::IsClosed() { return Read(&SessionView::closed, false); }
+int64_t SessionHandler::NumNodesWaiting() { return Read(&SessionView::waiting, int64_t{0}); }
 
 bool SessionHandler::Close(std::string_view reason) {
   Session& session = Connected();

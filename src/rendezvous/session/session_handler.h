@@ -113,6 +113,8 @@ class SessionHandler : public RendezvousHandler {
   [[noreturn]] void Throw(const JoinOutcome& outcome, const Node& node) const;
   void ThrowIfInterrupted(Instant began, std::string_view awaited) const;
   void RecordFailure(const std::string& what) const;
+  template <typename T>
+  T Read(T SessionView::*member, T before_contact) const;
   Node CurrentNode() const;
 
   /// Where this node serves the workers of the rounds whose rank 0 it is. Reserved from the start:
