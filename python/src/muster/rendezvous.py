@@ -8,8 +8,8 @@
     handler = get_rendezvous_handler(params)
     info = handler.next_rendezvous()  # info.rank, info.world_size, info.store
 
-Backends: ``muster`` (a server tells every node at once what concerns it; ``muster serve``, or the
-node that the endpoint names), ``etcd`` (a cluster of etcd), ``c10d`` and ``etcd-v2`` (one shared
+Backends: ``muster`` (a server notifies every node at once; ``muster serve``, or the node that the
+endpoint names), ``etcd`` (a cluster of etcd), ``c10d`` and ``etcd-v2`` (one shared
 state, understood by torchrun's own handlers), ``static`` (every node is told its rank), and what
 is registered in :data:`rendezvous_handler_registry`.
 
@@ -125,7 +125,7 @@ class RendezvousHandler(abc.ABC):
 
     @abc.abstractmethod
     def num_nodes_waiting(self) -> int:
-        """Nodes that came late. Above 0, it is time for :meth:`next_rendezvous`."""
+        """Nodes that wait for the next round. Above 0, call :meth:`next_rendezvous`."""
 
     @abc.abstractmethod
     def get_run_id(self) -> str:
@@ -163,7 +163,7 @@ class RendezvousHandler(abc.ABC):
         """Waits until something happens to the round; None if that took longer than ``timeout``.
 
         After any event but ``CLOSED`` it is time for :meth:`next_rendezvous`. Handlers that are not
-        told of such things look five times a second, and notice waiting nodes and the end only.
+        notified of events look five times a second, and notice only waiting nodes and the end.
         """
         until = time.monotonic() + duration(timeout, "timeout").total_seconds()
         while True:
@@ -180,7 +180,7 @@ class RendezvousHandler(abc.ABC):
     def stop_waiting(self) -> bool:
         """An :meth:`await_event` under way, or else the next one, comes back at once.
 
-        From any thread. False: this backend cannot, and whoever is in a hurry waits in slices.
+        From any thread. False: this backend cannot; wait in shorter slices instead.
         """
         return False
 
@@ -344,7 +344,7 @@ class RendezvousCost(NamedTuple):
     writes: int
     """Attempts."""
     lost: int
-    """Those that somebody else was faster at."""
+    """Attempts that lost to another node's write."""
 
 
 class DynamicRendezvousHandler(NativeRendezvousHandler):
