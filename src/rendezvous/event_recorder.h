@@ -83,6 +83,12 @@ class EventRecorder {
     });
   }
 
+  /// All that is known is what was thrown.
+  void RecordFailure(EventName name, EventNode node, const std::string& what) const {
+    const auto same = [&] { return what; };
+    RecordFailure(name, node, same, same);
+  }
+
  private:
   struct Draft {
     EventName name;

@@ -44,7 +44,11 @@ auto C10dCell::Try(std::string_view what, const Operation& operation)
     KeepInterruption();  // a value again, until the handler throws it
     // The wait may have cost the connection: that must not be the end of all rounds.
     const ScopedUninterrupted once;
-    lost_ = lost_ || !StillThere(*store_);
+    try {
+      lost_ = lost_ || !StillThere(*store_);
+    } catch (const std::exception&) {
+      lost_ = true;
+    }
     return Error{Code::kInterrupted, error.what()};
   } catch (const std::exception& error) {
     cause_ = std::current_exception();

@@ -219,8 +219,7 @@ Opened OpenStoreAndCell(const RendezvousParameters& parameters) {
     }
     return made;
   } catch (const std::exception& error) {
-    const auto what = [&] { return std::string(error.what()); };
-    events.RecordFailure("c10d_rendezvous_backend:create_backend", std::nullopt, what, what);
+    events.RecordFailure("c10d_rendezvous_backend:create_backend", std::nullopt, error.what());
     throw;
   }
 }

@@ -144,8 +144,7 @@ void DynamicHandler::RecordFailure(std::string_view name) const {
   } catch (...) {
     what = kNoException;
   }
-  const auto message = [&] { return what; };
-  events_.RecordFailure({kHandlerEvents, name}, driver_.self(), message, message);
+  events_.RecordFailure({kHandlerEvents, name}, driver_.self(), what);
 }
 
 // --- From values to exceptions ---
@@ -431,8 +430,7 @@ std::unique_ptr<DynamicRendezvousHandler> CreateDynamicHandler(
     const EventRecorder events({}, parameters.run_id, [] {
       return EventOrigin{.hostname = FullyQualifiedName(), .pid = ProcessId()};
     });
-    const auto what = [&] { return std::string(error.what()); };
-    events.RecordFailure("dynamic_rendezvous:create_handler", std::nullopt, what, what);
+    events.RecordFailure("dynamic_rendezvous:create_handler", std::nullopt, error.what());
     throw;
   }
 }

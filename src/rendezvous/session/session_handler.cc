@@ -187,8 +187,7 @@ RendezvousInfo SessionHandler::Enter(const Push& assignment, std::shared_ptr<Sto
 }
 
 void SessionHandler::RecordFailure(const std::string& what) const {
-  const auto message = [&] { return what; };
-  events_.RecordFailure(next_event_.c_str(), CurrentNode(), message, message);
+  events_.RecordFailure(next_event_.c_str(), CurrentNode(), what);
 }
 
 void SessionHandler::Throw(const JoinOutcome& outcome, const Node& node) const {
