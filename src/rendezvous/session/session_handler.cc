@@ -26,7 +26,8 @@ constexpr Duration kShutdownMax = 1s;
 
 // --- The session: a view, a thread and its link
 
-SessionHandler::Session::Session(const SessionHandler& handler, uint64_t seed)
+SessionHandler::Session::Session(const SessionHandler& handler, LoopThread* shared_thread,
+                                 uint64_t seed)
     : view(
           [&] {
             Hello hello = handler.options_.hello;
@@ -34,7 +35,8 @@ SessionHandler::Session::Session(const SessionHandler& handler, uint64_t seed)
             return hello;
           }(),
           handler.system_),
-      thread(handler.system_.StartLoop()) {
+      own_thread(shared_thread == nullptr ? handler.system_.StartLoop() : nullptr),
+      thread(own_thread ? own_thread.get() : shared_thread) {
   thread->RunAndWait([&] {
     link = handler.make_link_(*thread, view.hello, seed, view);
     link->Start();
@@ -75,7 +77,8 @@ SessionHandler::Session& SessionHandler::Connected() {
   const std::lock_guard lock(mutex_);
   if (!session_) {
     const auto local_id = static_cast<uint64_t>(options_.hello.node.local_id);
-    session_ = std::make_unique<Session>(*this, system_.Seed() ^ local_id);
+    LoopThread* const shared_thread = options_.thread ? options_.thread() : nullptr;
+    session_ = std::make_unique<Session>(*this, shared_thread, system_.Seed() ^ local_id);
   }
   return *session_;
 }

@@ -29,6 +29,9 @@ struct SessionHandlerOptions {
   std::chrono::milliseconds join_timeout{};
   std::chrono::milliseconds close_timeout{};
   RendezvousEventSink events{};
+  /// The thread of the link, which outlives the session; called when the link is made. Null: the
+  /// session starts one of its own.
+  std::function<LoopThread*()> thread{};
 };
 
 class SessionHandler : public RendezvousHandler {
@@ -90,7 +93,7 @@ class SessionHandler : public RendezvousHandler {
 
  private:
   struct Session {
-    Session(const SessionHandler& handler, uint64_t seed);
+    Session(const SessionHandler& handler, LoopThread* shared_thread, uint64_t seed);
     ~Session();
     /// Calls a function of the link on its thread, soon.
     template <typename Work>
@@ -101,7 +104,8 @@ class SessionHandler : public RendezvousHandler {
     }
 
     SessionView view;
-    const std::unique_ptr<LoopThread> thread;
+    const std::unique_ptr<LoopThread> own_thread;
+    LoopThread* const thread;
     std::unique_ptr<RendezvousLink> link;  // on the loop's thread only
   };
 
