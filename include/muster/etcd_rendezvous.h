@@ -74,6 +74,7 @@ class EtcdRendezvousHandler final : public RendezvousHandler {
   std::string GetRunId() const override;
   /// Unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
   bool UseAgentStore() const override;
+  bool AllowsConcurrentCalls() const override;
   /// Returns the moment the round is complete. RendezvousConnectionError: etcd is out of reach for
   /// all of join_timeout, or does not let us in; RendezvousStateError: what others have written
   /// into the run's keys cannot be read.

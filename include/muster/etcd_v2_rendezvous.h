@@ -37,7 +37,7 @@ class EtcdV2RendezvousBackend final : public RendezvousBackend {
   /// Tokens are int64_t: the revision at which the key last changed.
   std::optional<StoredState> GetState() override;
   /// Knows for certain whether it wrote. A token of 0 is none.
-  std::optional<SetStateResult> SetState(std::string_view bytes, const std::any& token) override;
+  std::optional<StoredState> SetState(std::string_view bytes, const std::any& token) override;
   /// News are keys at PREFIX/news/RUN_ID, which are watched.
   void Announce(std::string_view news) override;
   bool AwaitNews(std::string_view news, std::chrono::milliseconds time) override;

@@ -1,5 +1,6 @@
-// Built from a store's operations: barriers that name missing ranks, exchanges of a value per rank,
-// a store on a free port. The keys are those of PyTorch's agents, so both can take part.
+// Helpers built from a store's operations: barriers that report who is missing, exchanges of a
+// value per rank, a store that comes up however ports are contended for. The keys are those that
+// PyTorch's agents use, so both can meet.
 #pragma once
 
 #include <chrono>
@@ -15,19 +16,6 @@
 #include "muster/tcp_store.h"
 
 namespace muster {
-
-/// Gives a store another timeout for as long as this object lives.
-class ScopedStoreTimeout {
- public:
-  ScopedStoreTimeout(Store& store, milliseconds timeout);
-  ~ScopedStoreTimeout();
-  ScopedStoreTimeout(const ScopedStoreTimeout&) = delete;
-  ScopedStoreTimeout& operator=(const ScopedStoreTimeout&) = delete;
-
- private:
-  Store& store_;
-  const milliseconds before_;
-};
 
 struct BarrierOptions {
   milliseconds timeout{300'000};

@@ -12,8 +12,6 @@
 
 namespace muster {
 
-class System;
-
 struct TcpStoreOptions {
   uint16_t port = 29500;            ///< With is_server, 0 lets the kernel choose.
   std::optional<int> world_size{};  ///< How many TcpStores are to meet, this one included.
@@ -42,11 +40,9 @@ struct TcpStoreOptions {
 
 class TcpStore final : public Store {
  public:
-  /// Connects, and tries again until the timeout while there is no answer: NetworkError then.
-  /// StoreTimeoutError if the other workers do not join.
+  /// Connects, and retries until the timeout while there is no answer. NetworkError if it stays
+  /// that way; StoreTimeoutError if the other workers do not come.
   TcpStore(std::string host, const TcpStoreOptions& options);
-  /// In another environment than this process: a simulated one. Without a server.
-  TcpStore(std::string host, const TcpStoreOptions& options, System& environment);
   ~TcpStore() override;
 
   using Store::Barrier;
@@ -86,9 +82,11 @@ class TcpStore final : public Store {
   /// Whether the server lives in this object.
   bool is_server() const;
 
- private:
   struct Impl;
+  /// For muster's own use.
   explicit TcpStore(std::unique_ptr<Impl> impl);
+
+ private:
   std::unique_ptr<Impl> impl_;
 };
 

@@ -27,7 +27,7 @@ constexpr uint64_t kAwaySpanMs = 2000;
 constexpr Duration kGoodbyeMax = 5s;  // for the server to confirm it
 constexpr Duration kJoinMax = 600s;
 
-class SoakNode final : public RendezvousLinkOwner {
+class SoakNode final : public RendezvousLinkListener {
  public:
   SoakNode(UvLoop& loop, UvConnector& connector, SessionLinkOptions options)
       : link_(loop, connector, std::move(options), *this) {

@@ -4,16 +4,17 @@
 
 #include "base/text.h"
 #include "muster/c10d_rendezvous.h"
-#include "muster/coordinated_rendezvous.h"
-#include "muster/dynamic_rendezvous.h"
 #include "muster/etcd_rendezvous.h"
 #include "muster/rendezvous_error.h"
-#include "muster/tcp_store.h"
 #include "rendezvous/core/rank_policy.h"
+#include "rendezvous/document/backend_port.h"
+#include "rendezvous/document/dynamic_handler.h"
+#include "rendezvous/session/coordinated_handler.h"
 #include "sim/faulty_backend.h"
 #include "sim/sockets.h"
 #include "sim/torch_node.h"
 #include "sim/world.h"
+#include "store/tcp_store_on.h"
 
 namespace muster::sim {
 
@@ -34,7 +35,7 @@ milliseconds Ms(Duration time) { return std::chrono::duration_cast<milliseconds>
 std::unique_ptr<RendezvousHandler> MakeCoordinatedHandler(const Plan& plan, size_t index,
                                                           SimProcess& process) {
   const RunSettings& settings = plan.settings;
-  return std::make_unique<CoordinatedRendezvousHandler>(
+  return CoordinatedHandler::Create(
       CoordinatedRendezvousOptions{.host = World::kServer,
                                    .port = World::kPort,
                                    .is_host = false,
@@ -113,32 +114,30 @@ std::unique_ptr<RendezvousHandler> Agent::MakeHandler() {
     return MakeCoordinatedHandler(plan, index_, process_);
   }
   const RendezvousSettings c10d_settings{.run_id = World::kRun,
-                                         .min_nodes = settings.min_nodes,
-                                         .max_nodes = settings.max_nodes,
-                                         .timeout = {.join = Ms(plan.join_timeout),
-                                                     .last_call = Ms(settings.last_call),
-                                                     .close = milliseconds(5'000),
-                                                     .heartbeat = milliseconds(2'000)},
-                                         .keep_alive_interval = Ms(settings.keep_alive_interval),
-                                         .keep_alive_max_attempt = settings.keep_alive_max_attempt};
+                                .min_nodes = settings.min_nodes,
+                                .max_nodes = settings.max_nodes,
+                                .join_timeout = Ms(plan.join_timeout),
+                                .last_call = Ms(settings.last_call),
+                                .close_timeout = milliseconds(5'000),
+                                .heartbeat_timeout = milliseconds(2'000),
+                                .keep_alive_interval = Ms(settings.keep_alive_interval),
+                                .keep_alive_max_attempt = settings.keep_alive_max_attempt};
   try {
-    const auto store =
-        std::make_shared<TcpStore>(World::kServer,
-                                   TcpStoreOptions{.port = World::kPort,
-                                                   .timeout = World::kStoreTimeout,
-                                                   .cancel_grace = milliseconds(2'000)},
-                                   process_);
-    auto backend = std::make_unique<FaultyBackend>(
-        std::make_unique<C10dRendezvousBackend>(store->Clone(), World::kRun), world_, process_,
-        prng_.Next());
+    const auto store = OpenTcpStore(World::kServer,
+                                    TcpStoreOptions{.port = World::kPort,
+                                                    .timeout = World::kStoreTimeout,
+                                                    .cancel_grace = milliseconds(2'000)},
+                                    process_);
+    auto backend = std::make_unique<FaultyBackend>(CreateC10dBackend(store->Clone(), World::kRun),
+                                                   world_, process_, prng_.Next());
     if (is_torch_node_) {
       node_ = {addr, process_.process_id(), process_.NextNodeId()};
       return std::make_unique<TorchNode>(c10d_settings, store, std::move(backend), node_, process_);
     }
     node_ = {addr, process_.process_id(), 0};
-    return std::make_unique<DynamicRendezvousHandler>(c10d_settings, store, std::move(backend),
-                                                      DynamicRendezvousOptions{.local_addr = addr},
-                                                      process_);
+    return std::make_unique<DynamicHandler>(c10d_settings, store,
+                                            std::make_unique<BackendPort>(std::move(backend)), addr,
+                                            RendezvousEventSink(), process_);
   } catch (const std::exception& error) {
     last_error_ = error.what();
     Rest(200ms);

@@ -134,13 +134,13 @@ std::vector<RunReport> Fetch(StatusClient& client, const StatusFlags& flags, con
   const Instant deadline = clock.Now() + ToDuration(flags.timeout_seconds);
   std::vector<RunReport> heads;
   if (flags.run_id.empty()) {
-    heads = OrExit(client.Ask("", deadline), "status");
+    heads = OrExit(client.Request("", deadline), "status");
   } else {
     heads.push_back({.id = flags.run_id});
   }
   std::vector<RunReport> runs;
   for (const RunReport& head : heads) {
-    for (RunReport& run : OrExit(client.Ask(head.id, deadline), "status"))
+    for (RunReport& run : OrExit(client.Request(head.id, deadline), "status"))
       runs.push_back(std::move(run));
   }
   return runs;

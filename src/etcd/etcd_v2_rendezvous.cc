@@ -113,13 +113,13 @@ std::optional<StoredState> EtcdV2RendezvousBackend::GetState() {
   return StoredState{impl_->Decode(pairs.front()), pairs.front().changed};
 }
 
-std::optional<SetStateResult> EtcdV2RendezvousBackend::SetState(std::string_view bytes,
-                                                                const std::any& token) {
+std::optional<StoredState> EtcdV2RendezvousBackend::SetState(std::string_view bytes,
+                                                             const std::any& token) {
   const bool is_ours = !token.has_value() || std::any_cast<int64_t>(&token) != nullptr;
   if (!is_ours) {  // it fences nothing
     std::optional<StoredState> stored = GetState();
     if (!stored) return std::nullopt;
-    return SetStateResult{std::move(stored->bytes), std::move(stored->token), false};
+    return StoredState{std::move(stored->bytes), std::move(stored->token), false};
   }
   const EtcdAnswer answer = impl_->Write(
       "be written",
@@ -128,10 +128,10 @@ std::optional<SetStateResult> EtcdV2RendezvousBackend::SetState(std::string_view
                        .revision = ChangedAt(token)}},
        .then = {{.kind = Kind::kPut, .range = {.begin = impl_->key}, .value = Base64Encode(bytes)}},
        .otherwise = {impl_->Read()}});
-  if (answer.held) return SetStateResult{std::string(bytes), answer.revision, true};
+  if (answer.held) return StoredState{std::string(bytes), answer.revision, true};
   const std::vector<EtcdPair>& pairs = answer.results.at(0).pairs;
   if (pairs.empty()) return std::nullopt;
-  return SetStateResult{impl_->Decode(pairs.front()), pairs.front().changed, false};
+  return StoredState{impl_->Decode(pairs.front()), pairs.front().changed, false};
 }
 
 void EtcdV2RendezvousBackend::Announce(std::string_view news) {

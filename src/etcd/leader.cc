@@ -179,7 +179,7 @@ Result<std::vector<wire::EtcdSeat>> EtcdLeader::LastRound() const {
 Status EtcdLeader::AdoptRun(Instant now, Pushes& out) {
   const bool stale = IsStale();
   if (stale) MUSTER_ETCD_PROBE("a run began anew after an earlier one of its name was closed");
-  AdoptedRun adopted{.id = options_.run_id,
+  ResumedRun adopted{.id = options_.run_id,
                      .settings = record_.settings,
                      .settings_of = record_.settings_of,
                      .round = record_.round,
@@ -191,7 +191,7 @@ Status EtcdLeader::AdoptRun(Instant now, Pushes& out) {
   if (stale) record_.closed = false, record_.closed_by.clear();
   MUSTER_TRY(const auto seats, LastRound());
   for (const wire::EtcdSeat& seat : seats) {
-    AdoptedRun::Member member{.node = seat.node, .rank = seat.rank};
+    ResumedRun::Member member{.node = seat.node, .rank = seat.rank};
     const auto found = seats_.find(seat.session);
     if (found != seats_.end() && HasLeft(found->second.written, record_.round)) {
       MUSTER_ETCD_PROBE("a leader found a node that had left the round, and lived");
@@ -215,7 +215,7 @@ Status EtcdLeader::AdoptRun(Instant now, Pushes& out) {
     }
     adopted.members.push_back(std::move(member));
   }
-  coordinator_->Adopt(adopted, now, out);
+  coordinator_->ResumeRun(adopted, now, out);
   return Ok();
 }
 
@@ -329,7 +329,7 @@ void EtcdLeader::Note(Seat& seat, const Push& push) const {
       return;
     case Kind::kLost:
       // In all: who was told of some by the last leader is not told of them again.
-      notice.lost = std::max(notice.lost, coordinator_->Find(options_.run_id)->fallen.count);
+      notice.lost = std::max(notice.lost, coordinator_->Find(options_.run_id)->losses.count);
       notice.lost_who = push.who;
       notice.lost_why = push.why;
       return;
@@ -434,7 +434,7 @@ void EtcdLeader::Tick() {
 
 void EtcdLeader::TellStatus() {
   if (!coordinator_) return;
-  const auto report = coordinator_->Report(options_.run_id, kNamesTold, loop_.Now());
+  const auto report = coordinator_->Report(options_.run_id, kNamesInMessage, loop_.Now());
   if (!report) return;
   std::string status = wire::WriteStatus(*report);
   if (status == status_) return;

@@ -46,7 +46,7 @@ Duration TtlOf(const RunSettings& settings) {
 
 }  // namespace
 
-EtcdLink::EtcdLink(Loop& loop, EtcdLinkOptions options, RendezvousLinkOwner& owner)
+EtcdLink::EtcdLink(Loop& loop, EtcdLinkOptions options, RendezvousLinkListener& owner)
     : loop_(loop),
       options_(std::move(options)),
       keys_(options_.prefix, options_.hello.run_id),
@@ -243,7 +243,7 @@ void EtcdLink::Fail(const Error& why) {
   owner_.OnFailed(why);
 }
 
-bool EtcdLink::Farewell(std::function<void()> done) {
+bool EtcdLink::Shutdown(std::function<void()> done) {
   Disarm();
   step_ = Step::kStopped;
   if (lease_ == 0) return false;
@@ -346,7 +346,7 @@ void EtcdLink::Close(std::string reason) {
   WriteRecord();
 }
 
-void EtcdLink::AskHowItStands(uint32_t) {
+void EtcdLink::RequestReport(uint32_t) {
   if (step_ != Step::kOpen) return;
   Commit({.then = {Get(keys_.Status())}}, [this](Result<EtcdAnswer> answer, const Known&) {
     if (!answer) return;

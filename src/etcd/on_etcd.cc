@@ -13,8 +13,8 @@
 #include "muster/etcd_store.h"
 #include "muster/etcd_v2_rendezvous.h"
 #include "muster/rendezvous_error.h"
-#include "muster/rendezvous_registry.h"
 #include "os/ports/system.h"
+#include "rendezvous/registry.h"
 #include "store/throw.h"
 
 namespace muster {

@@ -22,7 +22,7 @@ Duration TickPeriod(const ServerLoopOptions& options) {
 }  // namespace
 
 void KeepScopes(SessionHub& sessions, SharedStore& store) {
-  sessions.TellScopesTo([&store](const ScopeChange& change) {
+  sessions.ReportScopesTo([&store](const ScopeChange& change) {
     const std::string scope = ScopeOf(change.generation, change.round);
     if (change.in_use) {
       store.OpenScope(scope);

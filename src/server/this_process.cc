@@ -8,8 +8,6 @@
 
 #include "base/interruption.h"
 #include "base/text.h"
-#include "muster/network.h"
-#include "muster/periodic_timer.h"
 #include "muster/store_server.h"
 #include "os/ports/system.h"
 #include "os/posix/entropy.h"
@@ -19,6 +17,8 @@
 #include "os/posix/process.h"
 #include "os/uv/uv_connector.h"
 #include "os/uv/uv_loop.h"
+#include "store/periodic_timer.h"
+#include "store/socket_with_port.h"
 #include "store/throw.h"
 
 namespace muster {

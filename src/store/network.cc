@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "base/trim.h"
 #include "os/posix/host.h"
+#include "store/socket_with_port.h"
 
 namespace muster {
 
@@ -55,6 +56,7 @@ SocketWithPort::SocketWithPort(SocketWithPort&& other) noexcept
 
 int SocketWithPort::Release() { return std::exchange(fd_, -1); }
 
+int ListenOnAFreePort() { return SocketWithPort().Release(); }
 uint16_t FreePort() { return SocketWithPort().port(); }
 
 HostAndPort ParseRendezvousEndpoint(std::string_view endpoint, int default_port) {

@@ -1,4 +1,4 @@
-#include "muster/periodic_timer.h"
+#include "store/periodic_timer.h"
 
 #include <algorithm>
 #include <condition_variable>

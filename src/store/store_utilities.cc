@@ -7,6 +7,8 @@
 #include "base/text.h"
 #include "muster/network.h"
 #include "os/posix/posix_clock.h"
+#include "store/scoped_store_timeout.h"
+#include "store/socket_with_port.h"
 
 namespace muster {
 

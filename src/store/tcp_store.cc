@@ -56,6 +56,8 @@ void TcpStoreOptions::Validate() const {
 
 struct TcpStore::Impl {
   explicit Impl(System& system) : environment(system) {}
+  static std::unique_ptr<Impl> Open(std::string host, const TcpStoreOptions& options,
+                                    System& system);
 
   System& environment;
   std::string host{};
@@ -98,22 +100,30 @@ struct TcpStore::Impl {
 };
 
 TcpStore::TcpStore(std::string host, const TcpStoreOptions& options)
-    : TcpStore(std::move(host), options, ThisProcess()) {}
+    : impl_(Impl::Open(std::move(host), options, ThisProcess())) {}
 
-TcpStore::TcpStore(std::string host, const TcpStoreOptions& options, System& environment)
-    : impl_(std::make_unique<Impl>(environment)) {
+std::shared_ptr<TcpStore> OpenTcpStore(std::string host, const TcpStoreOptions& options,
+                                       System& system) {
+  return std::make_shared<TcpStore>(TcpStore::Impl::Open(std::move(host), options, system));
+}
+
+std::unique_ptr<TcpStore::Impl> TcpStore::Impl::Open(std::string host,
+                                                     const TcpStoreOptions& options,
+                                                     System& system) {
   options.Validate();
-  impl_->host = std::move(host);
-  impl_->options = options;
+  auto impl = std::make_unique<Impl>(system);
+  impl->host = std::move(host);
+  impl->options = options;
   if (options.is_server) {
-    impl_->server = StartServer(impl_->host, options);
-    if (impl_->server) impl_->options.port = impl_->server->port();
+    impl->server = StartServer(impl->host, options);
+    if (impl->server) impl->options.port = impl->server->port();
   }
-  impl_->Connect();
+  impl->Connect();
   const int world_size = options.world_size.value_or(-1);
   if (options.wait_for_workers && world_size > 0) {
-    OkOrThrow(impl_->client->Join(world_size, impl_->server != nullptr, options.timeout));
+    OkOrThrow(impl->client->Join(world_size, impl->server != nullptr, options.timeout));
   }
+  return impl;
 }
 
 TcpStore::TcpStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -420,7 +420,7 @@ TEST_F(EtcdLinkTest, ElectionsOfEtcdCostNothing) {
 TEST_F(EtcdLinkTest, WhoWaitsCanAskForWhom) {
   LinkNode& node = Joining();
   Run(2s);
-  node.link->AskHowItStands(8);
+  node.link->RequestReport(8);
   Run(100ms);
   ASSERT_TRUE(node.report);
   EXPECT_EQ(node.report->phase, RunReport::Phase::kForming);

@@ -18,7 +18,7 @@ namespace {
 
 using Said = wire::SessionRequest::Kind;
 
-class SessionLinkTest : public testing::Test, public RendezvousLinkOwner {
+class SessionLinkTest : public testing::Test, public RendezvousLinkListener {
  protected:
   SessionLinkTest() {
     network.Listen(server, 29400, [this](std::shared_ptr<Socket> socket) {

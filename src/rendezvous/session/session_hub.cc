@@ -9,8 +9,8 @@
 namespace muster {
 
 namespace {
-// A server that did not get to look for so long did not hear what was said, either. Shorter stops
-// are part of a busy server's life, and must not make the dead look alive for ever.
+// A server that paused for so long has not read the keep-alives that arrived meanwhile. Shorter
+// pauses are normal on a busy server, and must not keep dead nodes alive.
 constexpr Duration kStoodStill = 250ms;
 
 SessionId IdOf(ClientId client) { return SessionId{static_cast<uint64_t>(client)}; }
@@ -34,7 +34,7 @@ Pushes SessionHub::Turn(size_t loop, const Work& work) {
   std::vector<ScopeChange> scopes;
   {
     const std::lock_guard lock(mutex_);
-    // Read here, not before: another loop's turn in between would be in the future.
+    // Read under the lock: otherwise another loop's turn could be in the future of this one.
     work(clock_.Now(), decided);
     mine.swap(mailboxes_[loop]);
     for (Push& push : decided) {
@@ -43,7 +43,7 @@ Pushes SessionHub::Turn(size_t loop, const Work& work) {
         mine.push_back(std::move(push));
         continue;
       }
-      // A mailbox that already holds something has been knocked for.
+      // The loop of a mailbox that is not empty has been woken already.
       if (mailboxes_[its].empty()) to_wake.push_back(its);
       mailboxes_[its].push_back(std::move(push));
     }

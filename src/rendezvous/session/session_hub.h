@@ -1,8 +1,9 @@
 // One coordinator, shared by several loops.
 //
-// As with the store machine: a loop runs a request under the hub's lock, no system call. What is
-// decided for sessions of other loops goes into their mailboxes, and every loop empties its mailbox
-// whenever it holds the lock: a session hears everything in the order in which it was decided.
+// As with the store machine, a loop runs a request under the hub's lock, without a system call.
+// Messages for sessions of other loops go into mailboxes. Every loop empties its mailbox whenever
+// it holds the lock: thus each session receives all messages in the order in which they were
+// decided.
 #pragma once
 
 #include <atomic>
@@ -30,16 +31,18 @@ inline constexpr Duration kSessionTick = 10ms;
 
 class SessionHub {
  public:
-  /// `loop_of` tells where a client's connection lives; `wake(loop)` asks that loop to call
+  /// `loop_of` returns where a client's connection lives; `wake(loop)` asks that loop to call
   /// Collect() soon. It is called without the lock, from any loop's thread.
   SessionHub(const CoordinatorOptions& options, size_t loops, Clock& clock,
              std::function<size_t(ClientId)> loop_of, std::function<void(size_t loop)> wake);
 
-  /// Who keeps the keys of rounds: is told which scopes are in use, by any loop's thread, without
-  /// the lock. Before the first request.
-  void TellScopesTo(std::function<void(const ScopeChange&)> keeper) { keeper_ = std::move(keeper); }
+  /// `keeper` keeps the keys of rounds: it is called when a scope comes into use or goes out of it,
+  /// by any loop's thread, without the lock. Before the first request.
+  void ReportScopesTo(std::function<void(const ScopeChange&)> keeper) {
+    keeper_ = std::move(keeper);
+  }
 
-  // Each of these returns what is to be told now to sessions of the calling loop, in order.
+  // Each of these returns the messages for sessions of the calling loop, in order.
 
   /// Any request of a node but kStatus.
   Pushes Handle(size_t loop, ClientId client, const wire::SessionRequest& request);
@@ -62,7 +65,7 @@ class SessionHub {
   /// Shows the coordinator to `look`, between two turns.
   void Inspect(const std::function<void(const Coordinator&)>& look);
 
-  /// How runs stand: one of them with its nodes, or (an empty id) those after `after`, without.
+  /// The status of one run with its nodes, or (an empty id) of those after `after`, without.
   struct StatusPage {
     std::vector<RunReport> runs{};
     bool more = false;

@@ -1,4 +1,4 @@
-#include "muster/rendezvous_registry.h"
+#include "rendezvous/registry.h"
 
 #include <memory>
 #include <stdexcept>
@@ -30,8 +30,8 @@ std::string Joined(const std::vector<std::string>& names) {
   return joined.empty() ? "none" : joined;
 }
 
-/// The names are taken all the same: a user who asks for them learns what is the matter, and no
-/// plug-in takes them for something else.
+/// The names are taken all the same: the error says what is missing, and no plug-in can use them
+/// for something else.
 RendezvousHandlerPtr RefuseEtcd(const RendezvousParameters& parameters) {
   throw RendezvousError(Concat("Rendezvous backend '", Printable(parameters.backend),
                                "': this build has no etcd support. It has: muster, c10d, static. "
@@ -42,7 +42,7 @@ std::unique_ptr<RendezvousHandlerRegistry> WithBuiltIns() {
   auto registry = std::make_unique<RendezvousHandlerRegistry>();
   registry->Register("etcd", &RefuseEtcd);
   registry->Register("etcd-v2", &RefuseEtcd);
-  registry->Register("muster", &CreateCoordinatedHandler);
+  registry->Register("muster", PlainCreator(&CreateCoordinatedHandler));
   registry->Register("c10d", &CreateC10dHandler);
   registry->Register("static", &CreateStaticHandler);
   return registry;
@@ -116,10 +116,16 @@ std::vector<std::string> RendezvousHandlerRegistry::Names() const {
 }
 
 RendezvousHandlerRegistry& DefaultRendezvousRegistry() {
-  // Never destroyed: whoever still creates handlers while the process ends finds it whole.
+  // Never destroyed: threads may still create handlers while the process ends.
   static RendezvousHandlerRegistry& registry = *WithBuiltIns().release();
   return registry;
 }
+
+void RegisterRendezvousBackend(std::string_view backend, RendezvousHandlerCreator creator) {
+  DefaultRendezvousRegistry().Register(backend, std::move(creator));
+}
+
+std::vector<std::string> RendezvousBackends() { return DefaultRendezvousRegistry().Names(); }
 
 RendezvousHandlerPtr GetRendezvousHandler(const RendezvousParameters& parameters) {
   return DefaultRendezvousRegistry().CreateHandler(parameters);
