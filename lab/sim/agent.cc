@@ -114,14 +114,14 @@ std::unique_ptr<RendezvousHandler> Agent::MakeHandler() {
     return MakeCoordinatedHandler(plan, index_, process_);
   }
   const RendezvousSettings c10d_settings{.run_id = World::kRun,
-                                .min_nodes = settings.min_nodes,
-                                .max_nodes = settings.max_nodes,
-                                .join_timeout = Ms(plan.join_timeout),
-                                .last_call = Ms(settings.last_call),
-                                .close_timeout = milliseconds(5'000),
-                                .heartbeat_timeout = milliseconds(2'000),
-                                .keep_alive_interval = Ms(settings.keep_alive_interval),
-                                .keep_alive_max_attempt = settings.keep_alive_max_attempt};
+                                         .min_nodes = settings.min_nodes,
+                                         .max_nodes = settings.max_nodes,
+                                         .join_timeout = Ms(plan.join_timeout),
+                                         .last_call = Ms(settings.last_call),
+                                         .close_timeout = milliseconds(5'000),
+                                         .heartbeat_timeout = milliseconds(2'000),
+                                         .keep_alive_interval = Ms(settings.keep_alive_interval),
+                                         .keep_alive_max_attempt = settings.keep_alive_max_attempt};
   try {
     const auto store = OpenTcpStore(World::kServer,
                                     TcpStoreOptions{.port = World::kPort,
