@@ -1,7 +1,7 @@
 // The coordinator against nodes that say anything, in any order: they come, vanish, come back, join
 // twice, forge tokens, speak of other rounds and stay silent. After every event its books balance;
 // a message of another session or time changes nothing; whatever it says can be read by a node;
-// ranks of a round are distinct and below its size, all of its members are told the same size and
+// ranks of a round are distinct and below its size, all of its members receive the same size and
 // address, rounds only grow, and closed stays closed.
 //
 // An input is options and a story, four bytes for each event.
@@ -31,7 +31,7 @@ constexpr std::string_view kRuns[] = {"run", "run", "run", "other", "third"};  /
 constexpr std::string_view kAddresses[] = {"10.0.0.2", "10.0.0.10", "127.0.0.1", "node-a"};
 constexpr Duration kTimes[] = {0ms, 1ms, 99ms, 300ms, 1s, 3s, 30s, 600s, 24h};
 
-/// One node, and what it has heard.
+/// One node, and what it has received.
 struct Talker {
   Node node;
   std::string run;
@@ -40,10 +40,10 @@ struct Talker {
   uint32_t incarnation = 0;
   int64_t round = -1;
   int64_t said = -1;   ///< The last round that it was in, as it said when it came,
-  int64_t floor = -1;  ///< and was heard to say: it is never given that number again.
+  int64_t floor = -1;  ///< and has sent: it never gets that number again.
 };
 
-/// A complete round, as its members have been told.
+/// A complete round, as its members were notified of it.
 struct Told {
   int64_t world_size = 0;
   std::string where;

@@ -1,4 +1,4 @@
-// What workers write about their own end, and what nodes tell each other about it. Whatever came is
+// What workers write about their own end, and what nodes send each other about it. What came is
 // read or refused with a message for one line; what was read survives a copy, with the worker's
 // code in it; what is sent arrives; and every report can be made.
 //
@@ -98,7 +98,7 @@ void CheckReports(const std::vector<FailureRecord>& records) {
   FUZZ_CHECK(read["failures"][root] == read["root_cause"]);
 }
 
-/// What a node told us is sent on as it came.
+/// What a node sent is passed on unchanged.
 void CheckSent(std::string_view bytes) {
   const Result<FailureRecord> record = FailureFromJson(bytes);
   if (!record) {

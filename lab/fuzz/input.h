@@ -49,7 +49,7 @@ class Input {
   std::string_view bytes_;
 };
 
-/// The bytes in memory of their very size: AddressSanitizer sees whoever reads one too many.
+/// The bytes in memory of their very size: AddressSanitizer sees reads past the end.
 class ExactCopy {
  public:
   explicit ExactCopy(std::string_view bytes) : bytes_(bytes.begin(), bytes.end()) {

@@ -126,7 +126,7 @@ Seeds Configurations() {
   };
 }
 
-/// Stories that anybody could tell: six and four bytes for each event.
+/// Seeds of plain stories: six and four bytes for each event.
 Seeds Machine() {
   return {test::Hex("00 00 00 00  00 06 10 00 00 00  01 01 00 01 00 00  02 06 20 00 00 04"),
           test::Hex("00 00 00 00  00 06 10 00 00 02  01 0e 02 04 00 00  00 0f 02 00 00 00"),

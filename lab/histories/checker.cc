@@ -71,7 +71,7 @@ bool TellsNothing(const Operation& operation, const History& history) {
 
 constexpr int kStepsMax = 2;
 
-/// Without what tells nothing, and with what is several steps as its steps.
+/// Without operations that show nothing, and with those of several steps split up.
 History Simplified(const History& history) {
   History simple;
   const auto add = [&simple](const Operation& whole, int step) -> Operation& {

@@ -203,7 +203,7 @@ void StoreClientOfHistory::Observe(bool queues) {
       Perform({.kind = kind, .keys = {key.name}}, kLong);
       return journal_.history().back();
     };
-    // A compareSet that cannot succeed tells what is there, and whether anything is.
+    // A compareSet that cannot succeed returns what is there, and whether anything is.
     Perform({.kind = Kind::kCompareSet, .keys = {key.name}, .values = {""}, .expected = "none"},
             kLong);
     ask(Kind::kCheck);

@@ -70,7 +70,7 @@ bool HasReply(Kind kind);
 /// Whether it can change a store.
 bool Changes(Kind kind);
 
-/// Whether it may have to wait for somebody else.
+/// Whether it may have to wait for another client.
 bool Blocks(Kind kind);
 
 /// `compareSet(k0, "a", "b") -> "a"`, one line.

@@ -34,7 +34,7 @@ struct Flags {
   bool json = false;
 };
 
-/// The server that is asked: one of these, or somebody else's.
+/// The server under test: one of these, or one that runs already.
 struct Server {
   std::string name;
   uint16_t port = 0;
