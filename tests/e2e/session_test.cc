@@ -385,7 +385,7 @@ TEST_P(SessionTest, TheOldConnectionOfASessionThatGoesOnElsewhereEnds) {
   pair.b.Hear(Kind::kNodesWaiting);
   const Push ended = old.Hear(Kind::kEnded);
   EXPECT_EQ(ended.incarnation, 1u);
-  EXPECT_THAT(ended.why, HasSubstr("elsewhere"));
+  EXPECT_THAT(ended.why, HasSubstr("on another connection"));
   EXPECT_EQ(old.ReceiveUntilClosed(), "");
   ExpectUndisturbed(pair);
 }

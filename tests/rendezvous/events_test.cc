@@ -401,7 +401,7 @@ RC_GTEST_PROP(RendezvousEventTest, DamagedJsonIsReadOrRefused, ()) {
     const RendezvousEvent read = RendezvousEvent::FromJson(json);
     RC_ASSERT(RendezvousEvent::FromJson(read.ToJson()) == read);
   } catch (const std::invalid_argument& error) {
-    RC_ASSERT(std::string_view(error.what()).starts_with("Rendezvous event, byte "));
+    RC_ASSERT(std::string_view(error.what()).starts_with("Rendezvous event: "));
   }
 }
 

@@ -146,7 +146,7 @@ TEST_F(HandlerEventsTest, ALostWriteIsReportedAsSuch) {
   node->NextRendezvous();
   const auto writes = events_.Named("Executor.run");
   ASSERT_THAT(writes, SizeIs(2));
-  EXPECT_THAT(writes[0].message, HasSubstr("beaten"));
+  EXPECT_THAT(writes[0].message, HasSubstr("lost a race"));
   EXPECT_THAT(writes[1].message, HasSubstr("stored"));
   EXPECT_THAT(events_.Named("Executor._add_to_participants"), SizeIs(2));
 }

@@ -332,8 +332,8 @@ TEST(LaunchOptionsTest, Launch027AnUnknownBackendIsRefused) {
 TEST(LaunchOptionsTest, Launch028StaticNeedsAPort) {
   for (const std::string endpoint : {"localhost", "[::1]", "localhost:", ":29500"})
     ExpectRefused({"--rdzv-backend=static", "--rdzv-endpoint=" + endpoint, "W"},
-                  "--rdzv-endpoint: '" + endpoint + "' is no HOST:PORT");
-  ExpectRefused({"--master-addr=", "W"}, "--master-addr: ':29500' is no HOST:PORT");
+                  "--rdzv-endpoint: '" + endpoint + "' is not HOST:PORT");
+  ExpectRefused({"--master-addr=", "W"}, "--master-addr: ':29500' is not HOST:PORT");
   ExpectRefused({"--master-port=65536", "W"}, "'127.0.0.1:65536'");
 }
 
@@ -341,7 +341,7 @@ TEST(LaunchOptionsTest, Launch029APortBeyondAllIsRefused) {
   for (const std::string backend : {"muster", "c10d", "static"}) {
     for (const std::string port : {"99999", "65536", "x", "-1", "000001", "1_0"})
       ExpectRefused({"--rdzv-backend", backend, "--rdzv-endpoint=h:" + port, "W"},
-                    "'h:" + port + "' is no HOST:PORT with a port from 0 to 65535");
+                    "'h:" + port + "' is not HOST:PORT with a port from 0 to 65535");
   }
   ExpectRefused({"--rdzv-endpoint=h:99999", "W"}, "'h:99999'");
 }
@@ -406,7 +406,7 @@ TEST(LaunchOptionsTest, StandaloneOverridesBackendEndpointAndId) {
   EXPECT_EQ(options.run_id, "");
   EXPECT_EQ(options.nodes, (NodeCount{1, 1}));
   EXPECT_THAT(options.warnings, IsEmpty());
-  ExpectRefused({"--standalone", "--nnodes=2", "W"}, "--standalone is for one");
+  ExpectRefused({"--standalone", "--nnodes=2", "W"}, "--standalone is for a single node");
   EXPECT_THAT(Options({"--standalone", "--node-rank=1", "W"}).warnings,
               ElementsAre(HasSubstr("--node-rank has no effect with --standalone")));
 }
@@ -457,7 +457,7 @@ TEST(LaunchOptionsTest, TheShutdownTimeComesFromThreePlaces) {
   EXPECT_EQ(Options({"W"}, older).shutdown_timeout, 5s);
   EXPECT_EQ(Options({"W"}, both).shutdown_timeout, 6s);
   EXPECT_EQ(Options({"--shutdown-timeout=0", "W"}, both).shutdown_timeout, 0s);
-  ExpectRefused({"--shutdown-timeout=-1", "W"}, "--shutdown-timeout: '-1' is no time");
+  ExpectRefused({"--shutdown-timeout=-1", "W"}, "--shutdown-timeout: '-1' is not a time");
   ExpectUsageError({"--shutdown-timeout=1.5", "W"}, "whole number");
   ExpectRefused({"W"}, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT: 'x'",
                 {{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "x"}});
