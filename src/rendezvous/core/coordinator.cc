@@ -45,7 +45,7 @@ CoordinatorOptions WithEntropy(CoordinatorOptions options) {
 Coordinator::Coordinator(const CoordinatorOptions& options)
     : options_(WithEntropy(options)),
       server_generation_(NewToken()),
-      closed_runs_({options_.entropy(), options_.entropy()}) {}
+      closed_runs_({options_.entropy(), options_.entropy()}, options_.closed_runs_max) {}
 
 const Coordinator::Run* Coordinator::Find(std::string_view run_id) const {
   const auto found = runs_.find(run_id);
@@ -369,13 +369,13 @@ void Coordinator::TellState(const Run& run, const Member& member, Pushes& out) {
 }
 
 // At once when there are any, and when there are none any more. In between when they have doubled:
-// that is enough to go by; and not while they come in crowds, as they do where a whole round comes
-// again, whose members would each hear of every doubling.
+// that is enough to go by. At most once in kNewsPause in every direction: one node that joins and
+// leaves in turn must not cost a message to each member every time.
 Instant Coordinator::TellWaitingAt(const Run& run) {
   const auto waiting = static_cast<int64_t>(run.state.wait_list.size());
   if (!run.state.complete || waiting == run.told_waiting) return Instant::Never();
-  if (waiting == 0 || run.told_waiting == 0) return Instant{};
-  if (waiting < 2 * run.told_waiting) return Instant::Never();
+  const bool has_doubled = waiting >= 2 * run.told_waiting;
+  if (waiting > 0 && !has_doubled) return Instant::Never();
   return run.told_waiting_at + kNewsPause;
 }
 
@@ -416,6 +416,7 @@ void Coordinator::Reschedule(Run& run, Instant now) {
     run.forget_at = over ? now + options_.ended_kept : Instant::Never();
     if (over) ended_.insert({run.forget_at, run.serial, &run});
     if (over) LeaveScopes(run, 0);  // nobody is left to read them
+    if (over && options_.has_store) use_changes_.push_back({run.id, /*in_use=*/false});
   }
   const Instant due = NextDueOf(run);
   if (due == run.due) return;
@@ -442,7 +443,13 @@ void Coordinator::LeaveScopes(Run& run, size_t kept) {
 void Coordinator::EvictEnded(Instant now) {
   const bool is_full = runs_.size() >= options_.runs_max;
   if (ended_.empty() || (!is_full && ended_.size() < options_.ended_max)) return;
-  Run& oldest = *std::get<Run*>(*ended_.begin());
+  auto next = ended_.begin();
+  // A closed run is evicted only if its name can be remembered until its time is over.
+  if (!closed_runs_.HasRoom(now))
+    next = std::ranges::find_if(
+        ended_, [](const auto& ended) { return !std::get<Run*>(ended)->state.closed; });
+  if (next == ended_.end()) return;
+  Run& oldest = *std::get<Run*>(*next);
   if (oldest.state.closed) closed_runs_.Add(oldest.id, oldest.forget_at, now);
   Forget(oldest);
 }
@@ -523,11 +530,6 @@ std::vector<RunReport> Coordinator::Reports(std::string_view after, size_t runs_
   for (auto run = runs_.upper_bound(after); run != runs_.end() && reports.size() < runs_max; ++run)
     reports.push_back(ReportOn(run->second, 0, now));
   return reports;
-}
-
-bool Coordinator::IsInUse(std::string_view run_id) const {
-  const Run* run = Find(run_id);
-  return run != nullptr && !run->members.empty();
 }
 
 std::optional<RunReport> Coordinator::Report(std::string_view run_id, size_t names_max,

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/limits.h"
 #include "base/time.h"
 #include "rendezvous/core/closed_runs.h"
 #include "rendezvous/core/node.h"
@@ -39,6 +40,8 @@ struct CoordinatorOptions {
   size_t nodes_per_run_max = 128 * 1024;
   size_t ended_max = 1'000;  ///< Runs without nodes that are remembered; of closed ones, the names
                              ///< of many more.
+  size_t closed_runs_max = kClosedRunsMax;  ///< So many names. When they are used up, closed runs
+                                            ///< are not evicted, and new runs may be refused.
   /// For all runs and nodes together, about: a node may stay for as long as its own settings say,
   /// with no connection that would count for it.
   uint64_t bytes_max = UINT64_MAX;
@@ -57,6 +60,12 @@ struct CoordinatorOptions {
 struct ScopeChange {
   Generation generation;
   int64_t round = 0;
+  bool in_use = false;
+};
+
+/// The run has its first node, or its last one has gone.
+struct UseChange {
+  std::string run_id;
   bool in_use = false;
 };
 
@@ -110,13 +119,12 @@ class Coordinator {
 
   /// What has changed since the last call; in order.
   std::vector<ScopeChange> TakeScopeChanges() { return std::exchange(scope_changes_, {}); }
+  std::vector<UseChange> TakeUseChanges() { return std::exchange(use_changes_, {}); }
 
   /// How the run stands, with at most so many of the nodes in each role. nullopt: no such run.
   std::optional<RunReport> Report(std::string_view run_id, size_t names_max, Instant now) const;
   /// Of at most so many runs whose ids follow `after`, without their nodes.
   std::vector<RunReport> Reports(std::string_view after, size_t runs_max, Instant now) const;
-  /// Whether nodes of the run are here.
-  bool IsInUse(std::string_view run_id) const;
 
   struct Member;
   struct Run;
@@ -257,6 +265,7 @@ class Coordinator {
   const uint64_t server_generation_;
   ClosedRuns closed_runs_;  ///< Those that were evicted before their time.
   std::vector<ScopeChange> scope_changes_;
+  std::vector<UseChange> use_changes_;
   std::map<std::string, Run, std::less<>> runs_;
   std::unordered_map<SessionId, Seat> seats_;
   using Agenda = std::set<std::tuple<Instant, uint64_t, Run*>>;
