@@ -80,7 +80,8 @@ struct EtcdRendezvousHandler::Impl final : SessionRendezvous {
                                          .settings = Settings(options),
                                          .label = options.label,
                                          .bootstrap_port = master->port()},
-                               .seed = around.Seed() ^ static_cast<uint64_t>(self.local_id)};
+                               .seed = around.Seed() ^ static_cast<uint64_t>(self.local_id),
+                               .entropy = [&around = around] { return around.Seed(); }};
     return {.hello = link.hello,
             .server = options.etcd.ToString(),
             .make_link = [link](LoopThread& thread, RendezvousLinkOwner& owner) {
