@@ -92,8 +92,8 @@ bool ClientConnection::HasDeadline() const {
          !input_.empty();
 }
 
-bool ClientConnection::Pace::IsBehind(bool in_debt, uint64_t now_bytes, uint64_t least, Duration span,
-                                      Instant now, Instant watched_since) {
+bool ClientConnection::Pace::IsBehind(bool in_debt, uint64_t now_bytes, uint64_t least,
+                                      Duration span, Instant now, Instant watched_since) {
   if (since < watched_since) *this = {now, now_bytes};
   if (in_debt && now - since < span) return false;
   const bool is_behind = in_debt && now_bytes - bytes < least;

@@ -61,7 +61,7 @@ class ClientConnection final : public StreamHandler {
     uint64_t bytes = 0;
 
     /// Whether the client owed something for all of the span, and did less than `least`. A span
-    /// that is over, and a moment in which it in_debt nothing, begin the next one.
+    /// that is over, and a moment in which it owes nothing, begin the next one.
     bool IsBehind(bool in_debt, uint64_t now_bytes, uint64_t least, Duration span, Instant now,
                   Instant watched_since);
   };
