@@ -17,9 +17,6 @@ namespace {
 // What is over at an instant is over just after it, as in the tables of operations.cc.
 constexpr Duration kJustAfter = 1ns;
 
-// Between two things that all members of a round are told.
-constexpr Duration kNewsPause = 100ms;
-
 WallTime Wall(Instant now) {
   return WallTime{std::chrono::duration_cast<std::chrono::microseconds>(now.since_start).count()};
 }
@@ -319,8 +316,8 @@ void Coordinator::Lose(Run& run, const std::vector<Loss>& losses, Instant now, P
 // what nodes are told
 
 // At once; but where many die, one after the other, all others are not told of each.
-Instant Coordinator::TellLostAt(const Run& run) {
-  return run.untold.count == 0 ? Instant::Never() : run.told_lost + kNewsPause;
+Instant Coordinator::TellLostAt(const Run& run) const {
+  return run.untold.count == 0 ? Instant::Never() : run.told_lost + options_.notice_pause;
 }
 
 void Coordinator::TellLost(Run& run, Instant now, Pushes& out) {
@@ -369,14 +366,14 @@ void Coordinator::TellState(const Run& run, const Member& member, Pushes& out) {
 }
 
 // At once when there are any, and when there are none any more. In between when they have doubled:
-// that is enough to go by. At most once in kNewsPause in every direction: one node that joins and
-// leaves in turn must not cost a message to each member every time.
-Instant Coordinator::TellWaitingAt(const Run& run) {
+// that is enough to go by. At most once in `notice_pause` in every direction: one node that joins
+// and leaves in turn must not cost a message to each member every time.
+Instant Coordinator::TellWaitingAt(const Run& run) const {
   const auto waiting = static_cast<int64_t>(run.state.wait_list.size());
   if (!run.state.complete || waiting == run.told_waiting) return Instant::Never();
   const bool has_doubled = waiting >= 2 * run.told_waiting;
   if (waiting > 0 && !has_doubled) return Instant::Never();
-  return run.told_waiting_at + kNewsPause;
+  return run.told_waiting_at + options_.notice_pause;
 }
 
 void Coordinator::TellWaiting(Run& run, Instant now, Pushes& out) {

@@ -46,6 +46,8 @@ struct CoordinatorOptions {
   /// with no connection that would count for it.
   uint64_t bytes_max = UINT64_MAX;
   Duration ended_kept = 600s;  ///< How long a run without nodes is remembered, while there is room.
+  /// Between two notices of one kind to all members of a round.
+  Duration notice_pause = 100ms;
   /// Numbers that nobody can predict, for tokens and generations: the kernel's on a server. Unset:
   /// a sequence that is the same each time, for tests.
   std::function<uint64_t()> entropy{};
@@ -240,9 +242,9 @@ class Coordinator {
     std::string why;
   };
   void Lose(Run& run, const std::vector<Loss>& losses, Instant now, Pushes& out);
-  static Instant TellLostAt(const Run& run);
+  Instant TellLostAt(const Run& run) const;
   void TellLost(Run& run, Instant now, Pushes& out);
-  static Instant TellWaitingAt(const Run& run);
+  Instant TellWaitingAt(const Run& run) const;
   static void TellWaiting(Run& run, Instant now, Pushes& out);
   static void TellState(const Run& run, const Member& member, Pushes& out);
   static void TellClosed(const Run& run, const Member& member, Pushes& out, bool graceful = false);
