@@ -222,7 +222,7 @@ class Shares(Processes, unittest.TestCase):
         waiter = self.peer(STRANGER, VALIDATE + WAIT + struct.pack("<Q", 1) + blob(b"/gate"))
         flood = self.flood(STRANGER, True)
         self.assertTrue(flood[0].ping())  # it is the youngest now
-        clients = [self.peer(HOME) for _ in range(40)]
+        clients = [self.peer(HOME) for _ in range(100)]
         for client in clients:
             self.assertTrue(client.ping())
         self.assertFalse(waiter.is_closed())
