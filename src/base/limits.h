@@ -24,7 +24,7 @@ inline constexpr uint64_t kSmallReplyBytes = 1024 * 1024;
 /// Bytes a second that a client must at least send of a request that it has begun, and take of the
 /// replies that wait for it: a slower client holds memory and is disconnected.
 inline constexpr uint64_t kRateMin = 16 * 1024;
-/// An unfinished request that holds no more than this has no deadline.
+/// An unfinished request that holds no more than this may come at any rate, within `stall_max`.
 inline constexpr size_t kUnhurriedRequestBytes = 64 * 1024;
 /// A request with a list of keys of which so much has come is taken apart while the rest comes.
 inline constexpr size_t kLongRequestBytes = 256 * 1024;

@@ -14,10 +14,16 @@ class MemoryAccount {
  public:
   explicit MemoryAccount(uint64_t limit = UINT64_MAX) : first_limit_(limit), limit_(limit) {}
 
-  void Add(size_t bytes) { used_.fetch_add(bytes, std::memory_order_relaxed); }
-  void Subtract(size_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+  void Add(size_t bytes) {
+    used_.fetch_add(bytes, std::memory_order_relaxed);
+    added_here_ += static_cast<int64_t>(bytes);
+  }
+  void Subtract(size_t bytes) {
+    used_.fetch_sub(bytes, std::memory_order_relaxed);
+    added_here_ -= static_cast<int64_t>(bytes);
+  }
   void Change(size_t before, size_t after) {
-    if (before != after) used_.fetch_add(after - before, std::memory_order_relaxed);
+    if (before != after) Add(after - before);
   }
 
   uint64_t used() const { return used_.load(std::memory_order_relaxed); }
@@ -32,11 +38,11 @@ class MemoryAccount {
 
   void RestoreLimit() { limit_.store(first_limit_); }
 
-  /// The last eighth is for small requests: a client that fills the rest with large values,
-  /// requests or replies leaves room for the others.
+  /// The last eighth is for small requests of clients that have not added much: a client that fills
+  /// the rest, with values of whatever size, leaves room for the others.
   bool HasRoomFor(uint64_t bytes) const {
     const uint64_t all = limit();
-    const uint64_t most = bytes > kSmall ? all - all / 8 : all;
+    const uint64_t most = bytes > kSmall || for_heavy_client_ ? all - all / 8 : all;
     const uint64_t now = used();
     return now <= most && bytes <= most - now;
   }
@@ -48,8 +54,39 @@ class MemoryAccount {
     return now < most ? most - now : 0;
   }
 
+  /// Whether there is little left, even for what clients hold between two turns.
+  bool IsNearlyUsedUp() const {
+    const uint64_t all = limit();
+    return used() > all - all / 16;
+  }
+  /// Whether large replies and requests must make haste.
+  bool IsScarce() const { return used() > limit() / 2; }
+
+  /// While it lives, this thread works for one client: counts in `added` what that adds to the
+  /// accounts, net. A client that has added more than a 64th of the limit gets nothing of the last
+  /// eighth.
+  class Client {
+   public:
+    Client(const MemoryAccount& account, int64_t& added) : added_(added), before_(added_here_) {
+      for_heavy_client_ = added > 0 && static_cast<uint64_t>(added) > account.limit() / 64;
+    }
+    ~Client() {
+      added_ += added_here_ - before_;
+      for_heavy_client_ = false;
+    }
+    Client(const Client&) = delete;
+    Client& operator=(const Client&) = delete;
+
+   private:
+    int64_t& added_;
+    const int64_t before_;
+  };
+
  private:
   static constexpr uint64_t kSmall = 64 * 1024;
+  // Of the calling thread: other threads change the account at the same time.
+  static inline constinit thread_local int64_t added_here_ = 0;
+  static inline constinit thread_local bool for_heavy_client_ = false;
 
   const uint64_t first_limit_;
   std::atomic<uint64_t> limit_;

@@ -68,17 +68,19 @@ std::string PrefixOf(const EtcdRendezvousOptions& options) {
 
 struct EtcdRendezvousHandler::Impl final : SessionHandler {
   Impl(const EtcdRendezvousOptions& given, const EtcdConnector& connector, System& system)
-      : SessionHandler(
-            HandlerOptions(given, system), system,
-            [connector, its_prefix = PrefixOf(given)](LoopThread& thread, const Hello& hello,
-                                                      uint64_t seed,
-                                                      RendezvousLinkListener& listener) {
-              return std::make_unique<EtcdLink>(
-                  thread.loop(),
-                  EtcdLinkOptions{
-                      .connect = connector, .prefix = its_prefix, .hello = hello, .seed = seed},
-                  listener);
-            }),
+      : SessionHandler(HandlerOptions(given, system), system,
+                       [connector, its_prefix = PrefixOf(given), &system](
+                           LoopThread& thread, const Hello& hello, uint64_t seed,
+                           RendezvousLinkListener& listener) {
+                         return std::make_unique<EtcdLink>(
+                             thread.loop(),
+                             EtcdLinkOptions{.connect = connector,
+                                             .prefix = its_prefix,
+                                             .hello = hello,
+                                             .seed = seed,
+                                             .entropy = [&system] { return system.Seed(); }},
+                             listener);
+                       }),
         options(given),
         connect(connector),
         prefix(PrefixOf(given)) {}

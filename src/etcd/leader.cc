@@ -233,9 +233,9 @@ void EtcdLeader::TakeUp(Seat& seat, Instant now, Pushes& out) {
 
 void EtcdLeader::Begin() {
   const Instant now = loop_.Now();
-  coordinator_.emplace(
-      CoordinatorOptions{.entropy = [prng = Prng(options_.seed)]() mutable { return prng.Next(); },
-                         .judges_silence = false});
+  std::function<uint64_t()> entropy = options_.entropy;
+  if (!entropy) entropy = [prng = Prng(options_.seed)]() mutable { return prng.Next(); };
+  coordinator_.emplace(CoordinatorOptions{.entropy = entropy, .judges_silence = false});
   EtcdOutbox::Owner& owner = *this;
   const auto& turn = read_->results[kTurn].pairs;
   outbox_.emplace(etcd_, loop_, fence_,

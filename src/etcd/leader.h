@@ -35,6 +35,8 @@ struct EtcdLeaderOptions {
   std::string value;         ///< and what is under it.
   Duration run_kept = 600s;  ///< How long what belongs to the run stays after its last node.
   uint64_t seed = 0;
+  /// Of tokens, which nobody can predict; unset: of the seed, for simulations.
+  std::function<uint64_t()> entropy{};
 };
 
 class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {

@@ -428,7 +428,8 @@ void EtcdLink::Lead(int64_t epoch) {
                         .epoch = epoch,
                         .value = wire::WriteLeader(options_.hello.node, leadership_),
                         .run_kept = options_.run_kept,
-                        .seed = prng_.Next()},
+                        .seed = prng_.Next(),
+                        .entropy = options_.entropy},
       owner);
   leader_->Start();
 }

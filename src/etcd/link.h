@@ -32,6 +32,8 @@ struct EtcdLinkOptions {
   Hello hello;               ///< `resume` and `round` are the link's own business.
   Duration run_kept = 600s;  ///< How long what belongs to the run stays after its last node.
   uint64_t seed = 0;
+  /// Of tokens, which nobody can predict; unset: of the seed, for simulations.
+  std::function<uint64_t()> entropy{};
 };
 
 class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {

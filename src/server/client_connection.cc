@@ -26,6 +26,10 @@ constexpr size_t kKeptReplyBytes = 2 * 1024 * 1024;
 // No connection gets more than this part of all memory for what it has not finished sending or
 // reading.
 constexpr uint64_t kShare = 2;
+// While memory is scarce, a client that holds more than this must do as much in every such span.
+constexpr size_t kScarceHeldMax = 1024 * 1024;
+constexpr uint64_t kScarceRateMin = 1024 * 1024;
+constexpr Duration kScarceSpan = 10s;
 
 Error NoRoom(std::string_view what) {
   return Error{Code::kProtocol, Concat(what, ": ", Describe(Reply::Why::kNoRoom))};
@@ -49,6 +53,9 @@ ClientConnection::ClientConnection(ServerLoop& server, ClientId id, StreamPtr st
       opened_at_(server.loop_.Now()),
       taking_{opened_at_},
       sending_{opened_at_},
+      finishing_{opened_at_},
+      taking_hurriedly_{opened_at_},
+      sending_hurriedly_{opened_at_},
       charge_(server.store_.account()) {}
 
 ClientConnection::~ClientConnection() { Abandon(); }
@@ -82,7 +89,16 @@ bool ClientConnection::HasRoomFor(size_t bytes) const {
 
 bool ClientConnection::HasDeadline() const {
   return !is_validated_ || long_ || !outgoing_.empty() || stream_->queued_bytes() > 0 ||
-         input_.capacity() > kUnhurriedRequestBytes;
+         !input_.empty();
+}
+
+bool ClientConnection::Pace::IsBehind(bool in_debt, uint64_t now_bytes, uint64_t least,
+                                      Duration span, Instant now, Instant watched_since) {
+  if (since < watched_since) *this = {now, now_bytes};
+  if (in_debt && now - since < span) return false;
+  const bool is_behind = in_debt && now_bytes - bytes < least;
+  if (!is_behind) *this = {now, now_bytes};
+  return is_behind;
 }
 
 std::string ClientConnection::FindOverdue(Instant now, Instant watched_since) {
@@ -91,29 +107,43 @@ std::string ClientConnection::FindOverdue(Instant now, Instant watched_since) {
     return "no VALIDATE within the handshake time";
   }
   Account();
-  const auto expected =
-      static_cast<uint64_t>(static_cast<double>(options.rate_min) *
-                            std::chrono::duration<double>(options.stall_max).count());
-  // A pace counts while the client is in debt only.
-  const auto is_slow = [&](Pace& pace, bool in_debt, uint64_t bytes) {
-    if (pace.since < watched_since) pace = {now, bytes};
-    if (in_debt && now - pace.since < options.stall_max) return false;
-    const bool slow = in_debt && bytes - pace.bytes < std::max<uint64_t>(expected, 1);
-    if (!slow) pace = {now, bytes};
-    return slow;
+  const auto is_slow = [&](Pace& pace, bool in_debt, uint64_t bytes, uint64_t rate, Duration span) {
+    const double least = static_cast<double>(rate) * std::chrono::duration<double>(span).count();
+    return pace.IsBehind(in_debt, bytes, std::max<uint64_t>(static_cast<uint64_t>(least), 1), span,
+                         now, watched_since);
   };
+  const Duration span = options.stall_max;
+  const Duration short_span = std::min(span, kScarceSpan);
+  const uint64_t high_rate = std::max(options.rate_min, kScarceRateMin);
+  const bool is_scarce = server_.store_.account().IsScarce();
+
+  const uint64_t taken = stream_->taken_bytes();
+  const size_t unread = stream_->queued_bytes() + outgoing_.unsent();
   const bool has_replies = stream_->queued_bytes() > 0 || !outgoing_.empty();
-  if (is_slow(taking_, has_replies, stream_->taken_bytes())) {
+  if (is_slow(taking_, has_replies, taken, options.rate_min, span)) {
     return Concat("takes less than ", HumanBytes(options.rate_min),
                   " a second of the replies queued for it");
   }
-  // A client that holds little memory may take any time.
+  const bool hogs_replies = is_scarce && unread > kScarceHeldMax;
+  if (is_slow(taking_hurriedly_, hogs_replies, taken, high_rate, short_span)) {
+    return Concat("takes less than ", HumanBytes(high_rate),
+                  " a second of the replies queued for it, while memory is scarce");
+  }
   const size_t held = input_.capacity() + (long_ ? long_->bytes() : 0);
-  const bool has_begun = !is_blocked_ && held > kUnhurriedRequestBytes;
-  if (is_slow(sending_, has_begun, received_)) {
+  const bool has_begun = !is_blocked_ && (!input_.empty() || long_);
+  const bool is_large = has_begun && held > kUnhurriedRequestBytes;
+  if (is_slow(sending_, is_large, received_, options.rate_min, span)) {
     return Concat("sends less than ", HumanBytes(options.rate_min),
                   " a second of the request that it has begun");
   }
+  const bool hogs_requests = is_scarce && has_begun && held > kScarceHeldMax;
+  if (is_slow(sending_hurriedly_, hogs_requests, received_, high_rate, short_span)) {
+    return Concat("sends less than ", HumanBytes(high_rate),
+                  " a second of the request that it has begun, while memory is scarce");
+  }
+  // A small request may come at any rate, but not for ever.
+  if (finishing_.IsBehind(has_begun && !is_large, finished_, 1, span, now, watched_since))
+    return "has not finished a request that it has begun";
   return "";
 }
 
@@ -146,7 +176,11 @@ void ClientConnection::ConsumeAndKeep(std::string_view bytes) {
   if (!consumed) return server_.Close(*this, LogLevel::kWarning, consumed.error().message);
   Account();
   // Replies are written before it is known whether the client takes them.
-  if (charge_.bytes() > kUnhurriedRequestBytes && server_.store_.account().Room() == 0) {
+  const MemoryAccount& account = server_.store_.account();
+  const bool holds_much = charge_.bytes() > kUnhurriedRequestBytes && account.Room() == 0;
+  // Also of small ones there may be thousands.
+  const bool holds_some = charge_.bytes() > kKeptBufferBytes && account.IsNearlyUsedUp();
+  if (holds_much || holds_some) {
     server_.Close(*this, LogLevel::kWarning,
                   NoRoom("what it has not finished sending or taken").message);
   }
@@ -210,7 +244,7 @@ Result<size_t> ClientConnection::Consume(std::string_view bytes) {
     }
     if (static_cast<uint8_t>(bytes[done]) == wire::kSessionOpcode) {
       MUSTER_TRY(const size_t size, RunSession(bytes.substr(done)));
-      if (size == 0) break;
+      if (size == 0) break;  // the rest has not come yet
       done += size;
       scanner_.Reset();
       continue;
@@ -279,6 +313,23 @@ void ClientConnection::MakePieces() {
   }
 }
 
+bool ClientConnection::WritesOwnedDocument(const Request& request) const {
+  const auto is_owned = [this](std::string_view key) {
+    return server_.sessions_.OwnsDocument(key);
+  };
+  switch (request.op) {
+    case Op::kSet:
+    case Op::kCompareSet:
+    case Op::kAdd:
+    case Op::kAppend:
+      return is_owned(request.key);
+    case Op::kMultiSet:
+      return std::ranges::any_of(request.keys, is_owned);
+    default:
+      return false;
+  }
+}
+
 Result<size_t> ClientConnection::RunBatch() {
   Workspace& work = server_.workspace_;
   const Instant now = server_.loop_.Now();
@@ -291,6 +342,7 @@ Result<size_t> ClientConnection::RunBatch() {
   bool is_long = false;
   bool mixes_backends = false;
   Op op = Op::kPing;
+  std::optional<MemoryAccount::Client> counts(std::in_place, server_.store_.account(), added_);
   if (work.has_large_value) MakePieces();
 
   SharedStore::Turn turn(server_.store_, server_.index_);
@@ -299,8 +351,7 @@ Result<size_t> ClientConnection::RunBatch() {
     op = request.op;
     // Under the store's lock: a node registers its session first and looks for the document
     // afterwards, so one of two nodes that come at the same time sees the other.
-    const bool is_write = op == Op::kSet || op == Op::kCompareSet;
-    mixes_backends = is_write && server_.sessions_.OwnsDocument(request.key);
+    mixes_backends = WritesOwnedDocument(request);
     if (mixes_backends) break;
     is_long = turn.IsLong(request);
     if (is_long) done = end;
@@ -321,6 +372,8 @@ Result<size_t> ClientConnection::RunBatch() {
   const Released local = turn.Finish();
 
   work.given.clear();
+  counts.reset();
+  if (done > 0) ++finished_;
   if (done != work.batch.back().end) scanner_.Reset();  // it had looked further than we came
   Send(work.replies, work.reply_pieces);
   Account();
@@ -345,7 +398,14 @@ void ClientConnection::BeginLong(Op op) {
 }
 
 Result<size_t> ClientConnection::ReadLong(std::string_view bytes) {
-  MUSTER_TRY(const size_t read, long_->Read(bytes, server_.workspace_.pairs));
+  const MemoryAccount::Client counts(server_.store_.account(), added_);
+  auto& pairs = server_.workspace_.pairs;
+  MUSTER_TRY(const size_t read, long_->Read(bytes, pairs));
+  const auto is_owned = [this](const auto& pair) {
+    return server_.sessions_.OwnsDocument(pair.first);
+  };
+  if (long_->op() == Op::kMultiSet && std::ranges::any_of(pairs, is_owned))
+    return Error{Code::kProtocol, DocumentRefusal(Name(Op::kMultiSet))};
   if (long_->is_complete()) RunLongLater();
   return read;
 }
@@ -364,17 +424,22 @@ void ClientConnection::ContinueLater() {
 
 Result<bool> ClientConnection::AdvanceLong() {
   bool wait_ended = false;
+  std::optional<MemoryAccount::Client> counts(std::in_place, server_.store_.account(), added_);
   SharedStore::Turn turn(server_.store_, server_.index_);
   const bool arrived = turn.TakeArrived(id_);
   const bool done = long_->Advance(turn, server_.loop_.Now(), &wait_ended);
   const Released local = turn.Finish();
+  counts.reset();
   if (arrived || wait_ended) SendStopWaiting();
   long_->KeepReplies();
   Account();
   server_.Deliver(local);
   if (!done) return false;
   MUSTER_CHECK_OK(long_->TakeReply(outgoing_));
+  counts.emplace(server_.store_.account(), added_);
   long_.reset();
+  counts.reset();
+  ++finished_;
   Flush();
   return true;
 }
@@ -405,6 +470,10 @@ Result<size_t> ClientConnection::RunSession(std::string_view bytes) {
   } else {
     server_.Deliver(server_.sessions_.Handle(server_.index_, id_, request));
   }
+  ++finished_;
+  // One segment of the network can hold thousands of requests, and each may concern all members of
+  // a run: others have their turn after each.
+  if (request.kind != Kind::kKeepAlive) ContinueLater();
   return size;
 }
 
@@ -418,15 +487,19 @@ Status ClientConnection::SendStatus(const wire::SessionRequest& request) {
   }
   stream_->WriteLarge(status);
   Account();
-  // One segment of the network can hold thousands of requests: others have their turn after each.
-  ContinueLater();
   return Ok();
+}
+
+bool ClientConnection::HasDocumentInUse(const std::string& document) const {
+  if (!server_.store_.Contains(document)) return false;
+  const std::optional<std::string> value = server_.store_.PeekUpTo(document, kDocumentBytesRead);
+  return !value || IsDocumentInUse(*value);
 }
 
 Status ClientConnection::OpenSession(wire::SessionRequest& request) {
   if (has_session_) return Error{Code::kProtocol, "a second session on one connection"};
   const std::string document = DocumentKey(request.hello.run_id);
-  if (const auto refusal = RefusalOf(request, server_.store_.Contains(document))) {
+  if (const auto refusal = RefusalOf(request, HasDocumentInUse(document))) {
     SendPush(*refusal);
     return Ok();
   }
@@ -439,7 +512,7 @@ Status ClientConnection::OpenSession(wire::SessionRequest& request) {
   server_.Deliver(server_.sessions_.Handle(server_.index_, id_, request));
   server_.WatchSessions();
   // Again: the document may have been written before the session was registered.
-  if (const auto refusal = RefusalOf(request, server_.store_.Contains(document))) {
+  if (const auto refusal = RefusalOf(request, HasDocumentInUse(document))) {
     SendPush(*refusal);
     return Error{Code::kProtocol, refusal->why};
   }

@@ -59,6 +59,11 @@ class ClientConnection final : public StreamHandler {
   struct Pace {
     Instant since;
     uint64_t bytes = 0;
+
+    /// Whether the client owed something for all of the span, and did less than `least`. A span
+    /// that is over, and a moment in which it owes nothing, begin the next one.
+    bool IsBehind(bool in_debt, uint64_t now_bytes, uint64_t least, Duration span, Instant now,
+                  Instant watched_since);
   };
 
   /// Executes the complete requests in `bytes`. Returns how many bytes are done with, or why the
@@ -75,6 +80,8 @@ class ClientConnection final : public StreamHandler {
   Status FillBatch(std::string_view bytes, size_t at);
   /// Allocates and copies large values before the store's lock is taken.
   void MakePieces();
+  /// Whether the request would write the document of a run that has sessions.
+  bool WritesOwnedDocument(const Request& request) const;
   /// Executes the batch and sends the replies. Returns the offset behind the last executed request.
   Result<size_t> RunBatch();
 
@@ -89,6 +96,7 @@ class ClientConnection final : public StreamHandler {
   /// there.
   Result<size_t> RunSession(std::string_view bytes);
   Status OpenSession(wire::SessionRequest& request);
+  bool HasDocumentInUse(const std::string& document) const;
   Status SendStatus(const wire::SessionRequest& request);
 
   /// Sends a text after what was sent before.
@@ -120,8 +128,13 @@ class ClientConnection final : public StreamHandler {
   bool continues_later_ = false;
   Instant opened_at_;
   uint64_t received_ = 0;
-  Pace taking_;   // of its replies
-  Pace sending_;  // of its request
+  uint64_t finished_ = 0;  // counts steps in which requests were executed
+  Pace taking_;            // of its replies
+  Pace sending_;           // of its request
+  Pace finishing_;         // of requests
+  Pace taking_hurriedly_;  // the same as the first two, while memory is scarce
+  Pace sending_hurriedly_;
+  int64_t added_ = 0;  // by its requests to what is stored, in bytes
   Charge charge_;
 };
 

@@ -36,6 +36,7 @@ class LongRequest {
   /// with. kProtocol: not acceptable, or no room.
   Result<size_t> Read(std::string_view bytes, Pairs& pairs);
   bool is_complete() const { return reader_.is_complete(); }
+  Op op() const { return step_.op(); }
 
   /// Nothing more is to be read: steps may begin.
   void Run() { runs_ = true; }

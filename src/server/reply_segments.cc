@@ -15,6 +15,7 @@ constexpr size_t kChunkBytes = 256 * 1024;
 void ReplySegments::Append(std::string text, Piece piece) {
   segments_.push_back({std::move(text), std::move(piece)});
   bytes_ += BytesOf(segments_.back());
+  unsent_ += segments_.back().rest().size();
 }
 
 void ReplySegments::Append(std::string& text, std::vector<wire::PieceAt>& pieces) {
@@ -35,6 +36,7 @@ void ReplySegments::Append(std::string& text, std::vector<wire::PieceAt>& pieces
 
 void ReplySegments::Append(ReplySegments& others) {
   bytes_ += std::exchange(others.bytes_, 0);
+  unsent_ += std::exchange(others.unsent_, 0);
   segments_.splice(segments_.end(), others.segments_);
 }
 
@@ -46,6 +48,7 @@ bool ReplySegments::SendTo(Stream& stream) {
     stream.Write(chunk);
     next.sent += chunk.size();
     left -= std::min(left, chunk.size());
+    unsent_ -= chunk.size();
     if (!next.rest().empty()) continue;
     bytes_ -= BytesOf(next);
     segments_.pop_front();

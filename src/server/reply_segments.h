@@ -33,6 +33,8 @@ class ReplySegments {
   bool empty() const { return segments_.empty(); }
   /// What the segments have allocated, without the pieces: those are counted where they are made.
   size_t bytes() const { return bytes_; }
+  /// What is still to be sent, with the pieces.
+  size_t unsent() const { return unsent_; }
   /// What `count` segments without texts of their own would cost.
   static constexpr size_t BytesFor(size_t count) { return count * kBytesEach; }
 
@@ -49,6 +51,7 @@ class ReplySegments {
  private:
   std::list<Segment> segments_;
   size_t bytes_ = 0;
+  size_t unsent_ = 0;
 };
 
 }  // namespace muster

@@ -34,6 +34,14 @@ std::string SharedStore::Peek(std::string_view key) {
   return std::string(reply.value);
 }
 
+std::optional<std::string> SharedStore::PeekUpTo(std::string_view key, size_t bytes_max) {
+  const std::lock_guard lock(mutex_);
+  Released nobody;
+  const Reply reply = machine_.Step({}, {.op = Op::kGet, .key = key}, {}, nobody);
+  if (reply.value.size() > bytes_max) return std::nullopt;
+  return std::string(reply.value);
+}
+
 bool SharedStore::Contains(std::string_view key) {
   const std::lock_guard lock(mutex_);
   Released none;

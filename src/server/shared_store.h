@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,8 @@ class SharedStore {
   /// The value of a key, as the wire names it; empty if there is none.
   std::string Peek(std::string_view key);
   bool Contains(std::string_view key);
+  /// The value of a key; nullopt if it has more than so many bytes.
+  std::optional<std::string> PeekUpTo(std::string_view key, size_t bytes_max);
   /// Whether Turn::Expire() has something to do, now or later.
   bool HasDeadlines();
 

@@ -134,10 +134,7 @@ class RealProcess final : public System {
   // Address and process id are not unique: launchers in containers are all process 1, and some
   // share an address. The first number is random, the next ones count up.
   int64_t NextNodeId() override { return nodes_++; }
-  uint64_t Seed() override {
-    return static_cast<uint64_t>(clock_.Wall()) ^ (uint64_t{ProcessId()} << 40) ^
-           static_cast<uint64_t>(clock_.Now().since_start.count());
-  }
+  uint64_t Seed() override { return RandomFromKernel(); }
 
   std::unique_ptr<Monitor> MakeMonitor() override { return std::make_unique<StdMonitor>(clock_); }
   std::unique_ptr<Timer> CallEvery(std::string name, std::chrono::milliseconds period,

@@ -9,6 +9,7 @@ clients, 131,072 keys in a request, 10,000 runs; otherwise a share of that."""
 
 import json
 import os
+import resource
 import signal
 import struct
 import subprocess
@@ -212,6 +213,36 @@ class Freeze(Processes, unittest.TestCase):
             for questions, size in floods:
                 client.send(questions)
                 client.receive(size)
+
+        self.flood(attack)
+
+    def test_a_node_that_joins_and_leaves_again_and_again(self):
+        """Beside a complete round with free places: all its members are notified of nodes that wait."""
+        count, admitted, complete, left = 1000, 4, 5, 10
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+        def session(pid):
+            client = self.client()
+            client.send(raw.session_open(b"crowd", patience_ms=3_600_000, nodes=(count, count + 5), pid=pid))
+            kind, body = client.receive_session()
+            self.assertEqual(kind, 0)
+            return client, struct.unpack("<Q", body[:8])[0]
+
+        crowd = [session(pid) for pid in range(1, count + 1)]
+        for client, token in crowd:
+            client.send(raw.session_join(token))
+        for client, _ in crowd:
+            while (kind := client.receive_session()[0]) != complete:
+                self.assertLessEqual(kind, admitted)
+        client, token = session(count + 1)
+        segment = (raw.session_join(token) + raw.session_leave(token)) * 500
+
+        def attack():
+            client.send(segment)
+            seen = 0
+            while seen < 500:
+                seen += client.receive_session()[0] == left
 
         self.flood(attack)
 

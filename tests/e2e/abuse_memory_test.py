@@ -6,6 +6,7 @@
 The bound holds whatever they do: the server stays below 400 MiB with 256 MiB allowed (with --full; otherwise a quarter
 of everything), ordinary clients are served throughout, and the log names each offender once."""
 
+import contextlib
 import json
 import re
 import resource
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 import raw_store as raw
@@ -29,7 +31,7 @@ PEAK = 400 * MIB if FULL else 124 * MIB
 
 
 class Ordinary(threading.Thread):
-    """Counts, and stores and reads small values of its own, until told to stop."""
+    """Counts, stores and reads small values of its own, creates keys and waits for some, until told to stop."""
 
     def __init__(self, port, name):
         super().__init__()
@@ -38,7 +40,7 @@ class Ordinary(threading.Thread):
 
     def run(self):
         try:
-            client = raw.Client(self.port)
+            client, waiting = raw.Client(self.port), raw.Client(self.port)
             while not self.stop.is_set():
                 self.rounds += 1
                 counted = client.add(self.key + b"/n")
@@ -47,7 +49,14 @@ class Ordinary(threading.Thread):
                 client.send(raw.request(raw.SET, self.key + b"/%d" % (self.rounds % 100), value))
                 got = client.get(self.key + b"/%d" % (self.rounds % 100))
                 assert got == value, got
+                new, gate = (b"%s/%s/%d" % (self.key, kind, self.rounds) for kind in (b"new", b"gate"))
+                assert client.add(new) == 1
+                waiting.send(raw.listed(raw.WAIT, new, gate))
+                assert client.add(gate) == 1
+                assert waiting.receive(1) == b"\0"
+                assert [client.delete(key) for key in (new, gate)] == [1, 1]
             client.close()
+            waiting.close()
         except Exception as failure:  # pylint: disable=broad-except
             self.failure = failure
 
@@ -56,6 +65,8 @@ class Memory(Processes, unittest.TestCase):
     options = ()
 
     def setUp(self):
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         self.server = self.start("serve", "--listen", "127.0.0.1:0", "--json", "--store-bytes-max",
                                  f"{BOUND // MIB}MiB", *self.options)
         self.port = json.loads(self.server.stdout.readline())["port"]
@@ -152,6 +163,48 @@ class Memory(Processes, unittest.TestCase):
                     offenders[-1].send(raw.blob(b"/k") + raw.blob(bytes(7 * MIB)))
         self.finish(offenders)
 
+    def test_ever_smaller_values_of_one_client(self):
+        offenders = []
+        for size in (60_000, 60_000, 3_000, 20):
+            batch = max(1, 60_000 // (size + 300))
+            offenders.append(self.refused(self.client(), (
+                b"".join(raw.request(raw.SET, b"/%d/%d/%d" % (len(offenders), i, j), bytes(size)) for j in range(batch))
+                for i in range(2 * BOUND // 60_000))))
+        self.finish(offenders)
+
+    def fill(self):
+        """Large values, until they are refused."""
+        writes = (raw.request(raw.SET, b"/big/%d" % i, bytes(8 * MIB)) for i in range(2 * BOUND // (8 * MIB)))
+        return self.refused(self.client(), writes)
+
+    def test_many_small_requests_that_are_never_finished(self):
+        offenders = [self.fill()]
+        head = bytes([raw.SET]) + raw.blob(b"/k") + raw.number(8 * MIB)
+        for _ in range(BOUND // 100_000):
+            offenders.append(self.client())
+            with contextlib.suppress(ConnectionError):
+                offenders[-1].send(head + bytes(60 * 1024))
+        self.until(lambda: any("withheld" in line for line in list(self.lines)))
+        self.finish(suspects=offenders)
+
+    def test_two_that_hold_most_must_make_haste(self):
+        """Neither is above its share, both are far from the time that a request may take otherwise, and memory is still
+        scarce when one of them has gone."""
+        writer = self.client()
+        for i in range(BOUND * 3 // 8 // (8 * MIB)):
+            writer.send(raw.request(raw.SET, b"/big/%d" % i, bytes(8 * MIB)))
+        writer.add(b"/n")
+        offenders = [self.client() for _ in range(2)]
+        for client in offenders:
+            client.send(bytes([raw.MULTI_SET]) + raw.number(1000))
+            for _ in range(BOUND * 3 // 16 // MIB):
+                client.send(raw.blob(b"/k") + raw.blob(bytes(MIB)))
+        began = time.monotonic()
+        for client in offenders:
+            self.assertTrue(client.is_closed())
+        self.assertLess(time.monotonic() - began, 40)
+        self.finish(offenders)
+
     def test_small_replies_that_many_do_not_read(self):
         self.client().send(raw.request(raw.SET, b"/k", bytes(4096)))
         greedy = []
@@ -212,6 +265,12 @@ class Stalled(Memory):
         client.send(bytes([raw.SET]) + raw.blob(b"/k") + raw.number(8 * MIB) + bytes(MIB))
         self.assertTrue(client.is_closed())
         self.finish_when_named([client], "a second of the request that it has begun")
+
+    def test_a_small_request_is_not_waited_for_forever_either(self):
+        client = self.client()
+        client.send(bytes([raw.SET]) + raw.blob(b"/k") + raw.number(1000) + bytes(10))
+        self.assertTrue(client.is_closed())
+        self.finish_when_named([client], "has not finished a request that it has begun")
 
     def test_compare_set_replies_that_nobody_reads(self):
         writer = self.client()

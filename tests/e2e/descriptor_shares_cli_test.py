@@ -137,6 +137,44 @@ class Shares(Processes, unittest.TestCase):
         self.assertFalse(session.is_closed())
         self.assertFalse(any(peer.is_closed() for peer in flood))
 
+    def test_one_address_leaves_a_quarter_to_others_whatever_it_does(self):
+        """Also if all that it holds waits, or is a session; and nodes get in when two addresses hold all they can."""
+        flood = self.flood(STRANGER, True, parks=True)
+        self.assertLess(len(flood), DESCRIPTORS * 3 // 4)
+        clients = [self.peer(HOME) for _ in range(40)]
+        for number, client in enumerate(clients, 1):
+            self.assertEqual(client.add(b"n"), number)
+        while self.served(HOME):
+            pass
+        self.assert_nodes_get_in(8)
+        self.assertFalse(any(peer.is_closed() for peer in flood))
+
+    def test_nor_can_sessions_of_one_address_keep_others_out(self):
+        held = []
+        for number in range(DESCRIPTORS):
+            node = self.node(STRANGER, number)
+            if node is None:
+                break
+            held.append(node)
+        self.assertLess(len(held), DESCRIPTORS * 7 // 8)
+        clients = [self.peer(HOME) for _ in range(40)]
+        for number, client in enumerate(clients, 1):
+            self.assertEqual(client.add(b"n"), number)
+        self.assert_nodes_get_in(8)
+
+    def node(self, address, number):
+        """One that has been answered; nothing if it was turned away."""
+        try:
+            made = self.peer(address, VALIDATE + raw.session_open(b"r%d" % number, patience_ms=3_600_000))
+            made.receive(5)
+            return made
+        except ConnectionError:
+            return None
+
+    def assert_nodes_get_in(self, count):
+        nodes = [self.node("127.0.0.4", number) for number in range(count)]
+        self.assertTrue(all(nodes), nodes)
+
     def test_many_that_come_at_once_are_served(self):
         self.flood(STRANGER, True)
         clients = [self.peer(HOME) for _ in range(100)]
@@ -184,7 +222,7 @@ class Shares(Processes, unittest.TestCase):
         waiter = self.peer(STRANGER, VALIDATE + WAIT + struct.pack("<Q", 1) + blob(b"/gate"))
         flood = self.flood(STRANGER, True)
         self.assertTrue(flood[0].ping())  # it is the youngest now
-        clients = [self.peer(HOME) for _ in range(40)]
+        clients = [self.peer(HOME) for _ in range(100)]
         for client in clients:
             self.assertTrue(client.ping())
         self.assertFalse(waiter.is_closed())

@@ -10,6 +10,8 @@ import subprocess
 import tempfile
 import unittest
 
+from needs import skip_or_fail
+
 ROOT = pathlib.Path(os.environ["MUSTER_SOURCE_DIR"])
 PATIENCE = 300
 
@@ -32,7 +34,8 @@ class Elf(unittest.TestCase):
     def test_so_does_that_of_users_whose_stack_and_copies_are_checked(self):
         program = ROOT / "build" / "release" / "muster"
         if not program.exists() or program.stat().st_mtime < (ROOT / "CMakeLists.txt").stat().st_mtime:
-            self.skipTest("build/release/muster is not there, or older than CMakeLists.txt (make run builds it)")
+            skip_or_fail("build/release/muster is not there, or older than CMakeLists.txt (make run builds it)",
+                         "MUSTER_REQUIRE_RELEASE")
         self.assert_linked_so(program)
         symbols = readelf(program, "--dyn-syms")
         self.assertIn("__stack_chk_fail", symbols)
@@ -43,8 +46,7 @@ class Flags(unittest.TestCase):
     def test_every_file_of_a_release_is_compiled_so(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        if shutil.which("ninja") is None:
-            self.skipTest("no ninja")
+        skip_or_fail(None if shutil.which("ninja") else "no ninja", "MUSTER_REQUIRE_RELEASE")
         subprocess.run(["cmake", "--preset", "release", "-B", folder.name], cwd=ROOT, capture_output=True, timeout=PATIENCE,
                        check=True)
         commands = json.loads(pathlib.Path(folder.name, "compile_commands.json").read_text(encoding="utf-8"))

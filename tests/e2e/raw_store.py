@@ -31,15 +31,23 @@ def text(data):
     return struct.pack("<H", len(data)) + data
 
 
-def session_message(kind, body=b""):
-    """Of a node that has no session yet."""
-    return struct.pack("<BIBQIq", 0xA0, len(body) + 21, kind, 0, 0, -1) + body
+def session_message(kind, body=b"", token=0):
+    """Without a token: of a node that has no session yet."""
+    return struct.pack("<BIBQIq", 0xA0, len(body) + 21, kind, token, 1 if token else 0, -1) + body
 
 
-def session_open(run, patience_ms=1000):
+def session_join(token):
+    return session_message(1, struct.pack("<q", 3_600_000), token)
+
+
+def session_leave(token):
+    return session_message(2, token=token)
+
+
+def session_open(run, patience_ms=1000, nodes=(1, 1), pid=1):
     """`patience_ms`: the interval of its keep-alives, and how long it may be away."""
-    node = text(b"") + struct.pack("<qq", 1, 0)
-    settings = struct.pack("<qqqqqqB", 1, 1, 1000, patience_ms, 3, patience_ms, 0)
+    node = text(b"") + struct.pack("<qq", pid, 0)
+    settings = struct.pack("<qqqqqqB", *nodes, 1000, patience_ms, 3, patience_ms, 0)
     return session_message(0, b"\x02\x02" + text(run) + node + settings + text(b"") + struct.pack("<H", 1))
 
 
@@ -79,6 +87,15 @@ class Client:
     def get(self, key):
         self.send(request(GET, key))
         return self.receive(self.receive_number())
+
+    def wait(self, *keys):
+        self.send(listed(WAIT, *keys))
+        if self.receive(1) != b"\0":
+            raise ValueError("a WAIT that does not end with \"stop waiting\"")
+
+    def delete(self, key):
+        self.send(request(DELETE, key))
+        return self.receive_number()
 
     def receive_session(self):
         """The kind of the next message of a session, and what follows that."""

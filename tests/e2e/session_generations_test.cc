@@ -2,6 +2,8 @@
 #include <string>
 #include <vector>
 
+#include "base/base64.h"
+#include "rendezvous/wire/state_writer.h"
 #include "support/eventually.h"
 #include "support/session_server_test.h"
 
@@ -119,10 +121,33 @@ TEST_P(SessionGenerationsTest, ANodeOfBackendMusterIsRefusedWhereTheRunIsOneOfC1
   SessionTalker other(port(), HelloOf("10.0.0.1", Patient(2, 2), "another"));
 }
 
+TEST_P(SessionGenerationsTest, ADocumentKeepsNodesOutOnlyWhileNodesOfC10dAreAtWork) {
+  const auto open = [this](const std::string& document) {
+    static int runs = 0;
+    const std::string run = "run" + std::to_string(++runs);
+    RawClient client = Client();
+    client.Ask(CompareSetBytes("/torch.rendezvous." + run, "", document), 8 + document.size());
+    SessionTalker node(port());
+    node.Introduce(HelloOf("10.0.0.1", Patient(2, 2), run));
+    return node.Hear().kind;
+  };
+  RendezvousState state;
+  EXPECT_EQ(open(Base64Encode(wire::WriteState(state))), Kind::kOpened) << "nobody is in it";
+  state.participants[{"10.0.0.2", 1, 0}] = 0;
+  state.last_heartbeats[{"10.0.0.2", 1, 0}] = WallTime{1'700'000'000'000'000};
+  EXPECT_EQ(open(Base64Encode(wire::WriteState(state))), Kind::kRefused);
+  state.closed = true;
+  EXPECT_EQ(open(Base64Encode(wire::WriteState(state))), Kind::kOpened) << "a job that has ended";
+  EXPECT_EQ(open("x"), Kind::kOpened) << "what a stranger writes";
+}
+
 TEST_P(SessionGenerationsTest, ANodeOfC10dIsClosedWhereTheRunIsOneOfBackendMuster) {
   Pair pair = PairInARound();
-  for (const std::string& write : {CompareSetBytes("/torch.rendezvous.run", "", "Y2FuaW1hZGFt"),
-                                   SetBytes("/torch.rendezvous.run", "state")}) {
+  for (const std::string& write :
+       {CompareSetBytes("/torch.rendezvous.run", "", "Y2FuaW1hZGFt"),
+        SetBytes("/torch.rendezvous.run", "state"), AddBytes("/torch.rendezvous.run", 1),
+        AppendBytes("/torch.rendezvous.run", "state"),
+        MultiSetBytes({{"/torch.rendezvous.run", "state"}})}) {
     RawClient client = Client();
     client.Send(SetBytes("/before", "it") + write + SetBytes("/after", "it"));
     EXPECT_EQ(client.ReceiveUntilClosed(), "");

@@ -276,7 +276,8 @@ class CoordinatorWorld {
   }
 
   const Setup setup_;
-  Coordinator coordinator_;
+  // Told at once: the other world has no pause either.
+  Coordinator coordinator_{{.notice_pause = 0s}};
   Instant now_ = kStart;
   uint64_t sessions_ = 0;
   std::vector<Client> clients_;

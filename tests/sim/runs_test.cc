@@ -56,6 +56,7 @@ TEST_P(SimulatedRunsTest, WhateverHappensNothingIsWrongAndAllComeTogether) {
   EXPECT_EQ(report.runs, part.runs);
   for (const Finding& finding : report.findings)
     ADD_FAILURE() << finding.what << "\n  " << finding.plan.ToString();
+  EXPECT_THAT(report.complaints, testing::IsEmpty());
 }
 
 // A leader that closes the run after a restore records the number of the last round, and no plan.

@@ -69,7 +69,7 @@ class System {
   virtual uint32_t process_id() const = 0;
   /// Tells the nodes of one process apart.
   virtual int64_t NextNodeId() = 0;
-  /// Differs between processes that start at another time, or elsewhere. No secret.
+  /// Another number at each call. In a real process nobody can predict it.
   virtual uint64_t Seed() = 0;
 
   virtual std::unique_ptr<Monitor> MakeMonitor() = 0;

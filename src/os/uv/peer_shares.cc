@@ -66,6 +66,12 @@ void PeerShares::Remove(const PeerGroup& from) {
   --total_;
 }
 
+size_t PeerShares::HeldBy(const PeerGroup& from) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = held_.find(from);
+  return found == held_.end() ? 0 : found->second;
+}
+
 PeerShares::Largest PeerShares::FindLargest() const {
   const std::lock_guard lock(mutex_);
   if (by_count_.empty()) return {};

@@ -32,6 +32,7 @@ class PeerShares {
 
   void Add(const PeerGroup& from);
   void Remove(const PeerGroup& from);
+  size_t HeldBy(const PeerGroup& from) const;
   /// The address that holds most connections.
   Largest FindLargest() const;
 

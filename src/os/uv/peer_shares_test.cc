@@ -47,6 +47,8 @@ TEST(PeerSharesTest, TheLargestIsWhoHoldsMostNow) {
     EXPECT_EQ(shares->FindLargest().from, V4("10.0.0.2"));
     EXPECT_EQ(shares->FindLargest().held, 2u);
     EXPECT_EQ(shares->FindLargest().total, 3u);
+    EXPECT_EQ(shares->HeldBy(V4("10.0.0.1")), 1u);
+    EXPECT_EQ(shares->HeldBy(V4("10.0.0.3")), 0u);
   }
   EXPECT_EQ(shares->FindLargest().from, V4("10.0.0.1"));
   EXPECT_EQ(shares->FindLargest().total, 1u);

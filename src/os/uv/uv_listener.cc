@@ -138,10 +138,19 @@ constexpr Duration kPauseFor = 100ms;
 // The largest address is logged when it becomes the largest, and again after this.
 constexpr Duration kNamedAgain = 60s;
 
-size_t SpareDescriptors() {
+size_t DescriptorsMax() {
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
-  return std::clamp<size_t>(limit.rlim_cur / 16, 1, kSpareDescriptorsMax);
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 16;
+}
+
+size_t SpareDescriptors() {
+  return std::clamp<size_t>(DescriptorsMax() / 16, 1, kSpareDescriptorsMax);
+}
+
+// One address has three quarters of what is not kept in reserve, whatever it does with them.
+size_t ShareOfOne(size_t reserve) {
+  const size_t most = DescriptorsMax();
+  return std::max<size_t>(1, (most - std::min(most, reserve)) / 4 * 3);
 }
 
 }  // namespace
@@ -164,6 +173,9 @@ struct UvListener::Poll {
 
   const size_t spares_max;
   const size_t kept_for_others = std::max<size_t>(1, spares_max / 4);
+  // Only sessions get these, whatever address the others come from.
+  const size_t kept_for_sessions = spares_max / 2;
+  const size_t share_max = ShareOfOne(spares_max);
   std::vector<OwnedFd> spares;
   size_t awaited =
       0;  // descriptors that were requested from the largest address, and not freed yet
@@ -189,11 +201,18 @@ struct UvListener::Poll {
       sockaddr_storage from{};
       const int peer = AcceptOne(from);
       if (peer >= 0) {
-        Serve(OwnedFd(peer), GroupOf(from));
+        const PeerGroup group = GroupOf(from);
+        if (shares->HeldBy(group) < share_max) {
+          Serve(OwnedFd(peer), group);
+        } else {
+          PlaceAboveShare(OwnedFd(peer), group);
+        }
       } else if (errno == EMFILE || errno == ENFILE) {
         const Reserve used = AcceptIntoReserve();
         if (used == Reserve::kBacklogEmpty) return;
         if (used == Reserve::kEmpty) return Pause();
+        // What others give back comes into the reserve first.
+        if (IsRoomComing() && spares.size() <= kept_for_sessions) return Pause();
       } else if (errno != EINTR && errno != ECONNABORTED) {
         return;  // EAGAIN, or something that the next readiness will show again
       }
@@ -264,18 +283,39 @@ struct UvListener::Poll {
     LogShortage(largest);
     if (Dominates(largest) && from != largest.from) {
       RequestRoom(largest.from, false);
-      // The last descriptor is for refusing peers.
-      if (!spares.empty() || IsRoomComing()) Serve(std::move(peer), from);
-      return;
+      const size_t kept = IsRoomComing() ? kept_for_sessions / 4 * 3 : kept_for_sessions;
+      if (spares.size() > kept) return Serve(std::move(peer), from);
     }
     // The last descriptors are for other addresses.
     if (spares.size() < kept_for_others && !visitors.empty()) {
       visitors.pop_front();
       Refill();
     }
-    if (spares.size() < kept_for_others) return;
+    const bool is_other = from != largest.from;
+    if (spares.size() < (is_other ? 1 : kept_for_others)) return;
+    Receive(std::move(peer), from);
+  }
+
+  // An address that has its share gets in with a session, within bounds, or instead of a connection
+  // of its own that nobody has used.
+  void PlaceAboveShare(OwnedFd peer, const PeerGroup& from) {
+    LogShortage(shares->FindLargest());
+    if (visitors.size() >= spares_max) visitors.pop_front();
+    Receive(std::move(peer), from);
+  }
+
+  void Receive(OwnedFd peer, const PeerGroup& from) {
     visitors.push_back({std::move(peer), from, loop->Now() + kExaminedFor});
     if (!examination) examination = loop->Every(kExamination, [this] { ExamineVisitors(); });
+  }
+
+  // Whether a visitor whose address has its share is let in.
+  bool MayExceedShare(const Visitor& visitor, Opening opening) {
+    const size_t above = shares->HeldBy(visitor.from) - share_max;
+    if (opening == Opening::kSession) return above < kept_for_sessions;
+    if (opening != Opening::kRequest || above >= kept_for_others) return false;
+    make_room(visitor.from, above + 1, /*only_unused=*/true);
+    return true;
   }
 
   static bool Dominates(const PeerShares::Largest& largest) {
@@ -308,6 +348,8 @@ struct UvListener::Poll {
   // MSG_PEEK leaves the bytes in the socket: a visitor that qualifies is served as any connection.
   void ExamineVisitors() {
     const Instant now = loop->Now();
+    Refill();
+    const PeerShares::Largest largest = shares->FindLargest();
     for (auto visitor = visitors.begin(); visitor != visitors.end();) {
       char bytes[256];
       const ssize_t count =
@@ -316,11 +358,17 @@ struct UvListener::Poll {
       const Opening opening = waits        ? Opening::kIncomplete
                               : count <= 0 ? Opening::kOther
                                            : judge({bytes, static_cast<size_t>(count)});
-      if (opening == Opening::kIncomplete && now < visitor->until) {
+      const bool has_room = Dominates(largest) && visitor->from != largest.from &&
+                            opening != Opening::kOther && spares.size() > kept_for_sessions;
+      if (opening == Opening::kIncomplete && now < visitor->until && !has_room) {
         ++visitor;
         continue;
       }
-      if (opening == Opening::kSession) {
+      if (has_room) {
+        Serve(std::move(visitor->socket), visitor->from);
+      } else if (shares->HeldBy(visitor->from) >= share_max) {
+        if (MayExceedShare(*visitor, opening)) Serve(std::move(visitor->socket), visitor->from);
+      } else if (opening == Opening::kSession) {
         Serve(std::move(visitor->socket), visitor->from);
         if (spares.size() <= kept_for_others) RequestUnused();
       } else if (opening == Opening::kRequest && RequestUnused() &&

@@ -3,17 +3,21 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/limits.h"
+#include "base/assert.h"
 
 namespace muster {
 
-void ClosedRuns::Add(std::string_view run_id, Instant until, Instant now) {
+bool ClosedRuns::HasRoom(Instant now) {
   Expire(now);
+  return fingerprints_.size() < max_;
+}
+
+void ClosedRuns::Add(std::string_view run_id, Instant until, Instant now) {
+  MUSTER_ASSERT(HasRoom(now));
   const Instant second{std::chrono::ceil<std::chrono::seconds>(until.since_start)};
   if (seconds_.empty() || seconds_.back().until != second) seconds_.push_back({second, 0});
   ++seconds_.back().count;
   fingerprints_.push_back(SipHash13(key_, run_id));
-  if (fingerprints_.size() > kClosedRunsMax) DropOldest(1);
 }
 
 bool ClosedRuns::Contains(std::string_view run_id, Instant now) {

@@ -17,9 +17,11 @@ namespace muster {
 
 class ClosedRuns {
  public:
-  explicit ClosedRuns(SipKey key) : key_(key) {}
+  ClosedRuns(SipKey key, size_t max) : key_(key), max_(max) {}
 
-  /// `until` never decreases from one call to the next.
+  /// Nothing is forgotten early: when there is no room, runs must not be evicted.
+  bool HasRoom(Instant now);
+  /// There must be room. `until` never decreases from one call to the next.
   void Add(std::string_view run_id, Instant until, Instant now);
   /// Linear: at most a tenth of a millisecond, once for each run that is new to the server.
   bool Contains(std::string_view run_id, Instant now);
@@ -34,6 +36,7 @@ class ClosedRuns {
     size_t count;  // of fingerprints
   };
   const SipKey key_;
+  const size_t max_;
   std::deque<uint64_t> fingerprints_;  // oldest first
   std::deque<Second> seconds_;         // of the same, in the same order
 };

@@ -53,7 +53,7 @@ CoordinatorOptions WithEntropy(CoordinatorOptions options) {
 Coordinator::Coordinator(const CoordinatorOptions& options)
     : options_(WithEntropy(options)),
       server_generation_(NewToken()),
-      closed_runs_({options_.entropy(), options_.entropy()}) {}
+      closed_runs_({options_.entropy(), options_.entropy()}, options_.closed_runs_max) {}
 
 const Coordinator::Run* Coordinator::Find(std::string_view run_id) const {
   const auto found = runs_.find(run_id);
@@ -341,6 +341,7 @@ void Coordinator::Reschedule(Run& run, Instant now) {
     run.forget_at = over ? now + options_.ended_kept : Instant::Never();
     if (over) ended_.insert({run.forget_at, run.serial, &run});
     if (over) LeaveScopes(run, 0);  // no node is left to read them
+    if (over && options_.has_store) use_changes_.push_back({run.id, /*in_use=*/false});
   }
   const Instant due = NextDueOf(run);
   if (due == run.due) return;
@@ -367,7 +368,13 @@ void Coordinator::LeaveScopes(Run& run, size_t kept) {
 void Coordinator::EvictEnded(Instant now) {
   const bool is_full = runs_.size() >= options_.runs_max;
   if (ended_.empty() || (!is_full && ended_.size() < options_.ended_max)) return;
-  Run& oldest = *std::get<Run*>(*ended_.begin());
+  auto next = ended_.begin();
+  // A closed run is evicted only if its name can be remembered until its time is over.
+  if (!closed_runs_.HasRoom(now))
+    next = std::ranges::find_if(
+        ended_, [](const auto& ended) { return !std::get<Run*>(ended)->state.closed; });
+  if (next == ended_.end()) return;
+  Run& oldest = *std::get<Run*>(*next);
   if (oldest.state.closed) closed_runs_.Add(oldest.id, oldest.forget_at, now);
   Forget(oldest);
 }

@@ -27,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/limits.h"
 #include "base/time.h"
 #include "rendezvous/core/closed_runs.h"
 #include "rendezvous/core/node.h"
@@ -43,12 +44,16 @@ namespace muster {
 struct CoordinatorOptions {
   size_t runs_max = 10'000;
   size_t nodes_per_run_max = 128 * 1024;
-  size_t ended_max = 1'000;  ///< Runs without nodes that are remembered. Of closed ones, many more
-                             ///< names are kept.
+  size_t ended_max = 1'000;  ///< Runs without nodes that are remembered; of closed ones, the names
+                             ///< of many more.
+  size_t closed_runs_max = kClosedRunsMax;  ///< So many names. When they are used up, closed runs
+                                            ///< are not evicted, and new runs may be refused.
   /// For all runs and nodes together, approximately. Limits on connections do not cover it: a node
   /// stays for as long as its own settings say, also without a connection.
   uint64_t bytes_max = UINT64_MAX;
   Duration ended_kept = 600s;  ///< How long a run without nodes is remembered, while there is room.
+  /// Between two messages of one kind to all members of a round.
+  Duration notice_pause = 100ms;
   /// Unpredictable numbers, for tokens and generations: the kernel's on a server. Unset:
   /// a sequence that is the same each time, for tests.
   std::function<uint64_t()> entropy{};
@@ -63,6 +68,12 @@ struct CoordinatorOptions {
 struct ScopeChange {
   Generation generation;
   int64_t round = 0;
+  bool in_use = false;
+};
+
+/// The run has its first node, or its last one has gone.
+struct UseChange {
+  std::string run_id;
   bool in_use = false;
 };
 
@@ -116,13 +127,12 @@ class Coordinator {
 
   /// What has changed since the last call; in order.
   std::vector<ScopeChange> TakeScopeChanges() { return std::exchange(scope_changes_, {}); }
+  std::vector<UseChange> TakeUseChanges() { return std::exchange(use_changes_, {}); }
 
   /// The run's status, with at most so many nodes in each role. nullopt: no such run.
   std::optional<RunReport> Report(std::string_view run_id, size_t names_max, Instant now) const;
   /// Of at most so many runs whose ids follow `after`, without their nodes.
   std::vector<RunReport> Reports(std::string_view after, size_t runs_max, Instant now) const;
-  /// Whether nodes of the run are here.
-  bool IsInUse(std::string_view run_id) const;
 
   struct Member;
   struct Run;
@@ -237,9 +247,9 @@ class Coordinator {
     std::string why;
   };
   void Lose(Run& run, const std::vector<Loss>& losses, Instant now, Pushes& out);
-  static Instant LossesDueAt(const Run& run);
+  Instant LossesDueAt(const Run& run) const;
   void NotifyLosses(Run& run, Instant now, Pushes& out);
-  static Instant WaitingDueAt(const Run& run);
+  Instant WaitingDueAt(const Run& run) const;
   static void NotifyWaiting(Run& run, Instant now, Pushes& out);
   static void SendState(const Run& run, const Member& member, Pushes& out);
   static void SendClosed(const Run& run, const Member& member, Pushes& out, bool graceful = false);
@@ -262,6 +272,7 @@ class Coordinator {
   const uint64_t server_generation_;
   ClosedRuns closed_runs_;  ///< Of runs that were evicted early.
   std::vector<ScopeChange> scope_changes_;
+  std::vector<UseChange> use_changes_;
   std::map<std::string, Run, std::less<>> runs_;
   std::unordered_map<SessionId, Seat> seats_;
   using Agenda = std::set<std::tuple<Instant, uint64_t, Run*>>;

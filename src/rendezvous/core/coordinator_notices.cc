@@ -8,16 +8,10 @@
 
 namespace muster {
 
-namespace {
-
-// Between two messages of one kind to all members of a round.
-constexpr Duration kNoticePause = 100ms;
-
-}  // namespace
-
 // At once; but where many nodes die one after the other, their losses are sent together.
-Instant Coordinator::LossesDueAt(const Run& run) {
-  return run.losses_unsent.count == 0 ? Instant::Never() : run.losses_sent_at + kNoticePause;
+Instant Coordinator::LossesDueAt(const Run& run) const {
+  return run.losses_unsent.count == 0 ? Instant::Never()
+                                      : run.losses_sent_at + options_.notice_pause;
 }
 
 void Coordinator::NotifyLosses(Run& run, Instant now, Pushes& out) {
@@ -65,15 +59,16 @@ void Coordinator::SendState(const Run& run, const Member& member, Pushes& out) {
   Send(run, member, std::move(push), out);
 }
 
-// At once when there are any, and when there are none any more. In between only when their number
-// has doubled, and after a pause: where a whole round joins again, 100,000 nodes would each receive
-// 17 messages within milliseconds.
-Instant Coordinator::WaitingDueAt(const Run& run) {
+// At once when there are any, and when there are none any more; in between only when their number
+// has doubled: where a whole round joins again, 100,000 nodes would each receive 17 messages. Never
+// twice within the pause: one node that joins and leaves in turn must not cost each member a
+// message every time.
+Instant Coordinator::WaitingDueAt(const Run& run) const {
   const auto waiting = static_cast<int64_t>(run.state.wait_list.size());
   if (!run.state.complete || waiting == run.waiting_sent) return Instant::Never();
-  if (waiting == 0 || run.waiting_sent == 0) return Instant{};
-  if (waiting < 2 * run.waiting_sent) return Instant::Never();
-  return run.waiting_sent_at + kNoticePause;
+  const bool has_doubled = waiting >= 2 * run.waiting_sent;
+  if (waiting > 0 && !has_doubled) return Instant::Never();
+  return run.waiting_sent_at + options_.notice_pause;
 }
 
 void Coordinator::NotifyWaiting(Run& run, Instant now, Pushes& out) {

@@ -75,8 +75,10 @@ Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Ins
   if (found == runs_.end()) {
     EvictEnded(now);
     if (runs_.size() >= options_.runs_max) {
-      return refuse(Push::Refusal::kLimit,
-                    Concat("this server has ", runs_.size(), " runs already, its limit"));
+      std::string why = Concat("this server has ", runs_.size(), " runs already, its limit");
+      if (!ended_.empty())
+        why += ", and remembers as many closed runs as it can: try again when the oldest expires";
+      return refuse(Push::Refusal::kLimit, std::move(why));
     }
     if (bytes_ + CostOf(hello.run_id) + CostOf(hello.node, hello.label) > options_.bytes_max) {
       return refuse(Push::Refusal::kLimit, NoRoom());
@@ -135,6 +137,7 @@ void Coordinator::Open(SessionId session, const Hello& hello, Instant now, Pushe
 
 void Coordinator::OpenAnew(Run& run, SessionId session, const Hello& hello, Instant now,
                            Pushes& out) {
+  if (run.members.empty() && options_.has_store) use_changes_.push_back({run.id, /*in_use=*/true});
   Member& member = run.members[hello.node];
   member.node = hello.node;
   member.serial = ++made_;

@@ -132,6 +132,7 @@ TEST_F(CoordinatorSessionsTest, WhoComesBackHearsThatNobodyWaitsAnyMore) {
   ASSERT_EQ(Heard("a").back().count, 1);
   Break("a");
   Leave("late", 0);
+  Pass(100ms, {"b", "late"});
   Open("a", MinMax(1, 3), talkers_["a"].key.token);
   const Push last = Heard("a").back();
   EXPECT_EQ(last.kind, Kind::kNodesWaiting);

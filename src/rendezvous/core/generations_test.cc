@@ -157,16 +157,58 @@ TEST(ClosedRunsTest, AFloodOfNewRunsDoesNotOpenAClosedOne) {
   EXPECT_FALSE(small.Find("closed")->state.closed) << "its time is over";
 }
 
-TEST(ClosedRunsTest, ItHasALimitAndForgetsTheOldestFirst) {
-  ClosedRuns runs({1, 2});
+TEST(ClosedRunsTest, ItHasALimitAndForgetsNothingEarly) {
+  ClosedRuns runs({1, 2}, 100);
   const Instant now{1s};
-  for (uint64_t i = 0; i < kClosedRunsMax + 10; ++i) runs.Add(std::to_string(i), now + 600s, now);
-  EXPECT_EQ(runs.size(), kClosedRunsMax);
-  EXPECT_FALSE(runs.Contains("0", now));
-  EXPECT_TRUE(runs.Contains(std::to_string(kClosedRunsMax), now));
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(runs.HasRoom(now));
+    runs.Add(std::to_string(i), now + 600s, now);
+  }
+  EXPECT_FALSE(runs.HasRoom(now));
+  EXPECT_TRUE(runs.Contains("0", now));
+  EXPECT_TRUE(runs.Contains("99", now));
   EXPECT_FALSE(runs.Contains("another", now));
-  EXPECT_FALSE(runs.Contains(std::to_string(kClosedRunsMax), now + 600s));
+  EXPECT_TRUE(runs.HasRoom(now + 600s));
+  EXPECT_FALSE(runs.Contains("99", now + 600s));
   EXPECT_EQ(runs.size(), 0u);
+}
+
+TEST(ClosedRunsTest, WhereNoMoreNamesFitANewRunIsRefusedAndNoClosedOneOpens) {
+  Coordinator small({.runs_max = 3, .ended_max = 2, .closed_runs_max = 5, .ended_kept = 600s});
+  Instant now{100s};
+  uint64_t sessions = 0;
+  // Opens the run, closes it if `closes`, and goes.
+  const auto visit = [&](const std::string& run_id, bool closes) {
+    Pushes out;
+    const SessionId session{++sessions};
+    small.Open(session, {.run_id = run_id, .node = {"a", 1, 0}, .settings = MinMax(1, 1)}, now,
+               out);
+    const Push answer = out.at(0);
+    if (closes && answer.kind == Kind::kOpened)
+      small.Close({.session = session, .token = answer.token, .incarnation = 1}, "done", now, out);
+    small.Disconnect(session, now);
+    now = now + 1s;
+    small.Tick(now, out);
+    return answer;
+  };
+  size_t closed = 0;
+  while (visit("closed" + std::to_string(closed), true).kind == Kind::kOpened) ++closed;
+  EXPECT_EQ(closed, 3u + 5u);
+  const Push refused = visit("new", false);
+  EXPECT_EQ(refused.refusal, Push::Refusal::kLimit);
+  EXPECT_THAT(refused.why, HasSubstr("closed runs"));
+  size_t known = 0;
+  for (size_t i = 0; i < closed; ++i) {
+    const Coordinator::Run* run = small.Find("closed" + std::to_string(i));
+    if (run == nullptr) continue;
+    ++known;
+    EXPECT_TRUE(run->state.closed);
+  }
+  EXPECT_EQ(known, 3u);
+  now = now + 700s;
+  Pushes out;
+  small.Tick(now, out);
+  EXPECT_EQ(visit("new", false).kind, Kind::kOpened) << "the time of all of them is over";
 }
 
 TEST(StatusPagesTest, RunsComeInTheOrderOfTheirNamesAPageAtATime) {

@@ -32,17 +32,24 @@ Phase PhaseOf(const Coordinator::Run& run) {
   return state.deadline && !state.participants.empty() ? Phase::kLastCall : Phase::kForming;
 }
 
+bool IsLate(const Coordinator::Run& run, const Coordinator::Member& member, Instant now) {
+  return !member.session || now - member.seen_at > run.settings.missed_after();
+}
+
 MemberReport MemberOf(const Coordinator::Run& run, const Coordinator::Member& member, Role role,
-                      Instant now) {
-  MemberReport report{.node = member.node,
-                      .role = role,
-                      .silent_for = now - member.seen_at,
-                      .connected = member.session.has_value(),
-                      .label = member.label};
-  report.late = !report.connected || report.silent_for > run.settings.missed_after();
-  if (role == Role::kParticipant && run.state.complete)
-    report.rank = run.state.participants.at(member.node);
-  return report;
+                      int64_t rank, Instant now) {
+  return {.node = member.node,
+          .role = role,
+          .rank = rank,
+          .silent_for = now - member.seen_at,
+          .connected = member.session.has_value(),
+          .late = IsLate(run, member, now),
+          .label = member.label};
+}
+
+int64_t RankOf(const Coordinator::Run& run, const Coordinator::Member& member, Role role) {
+  const bool has_one = role == Role::kParticipant && run.state.complete;
+  return has_one ? run.state.participants.at(member.node) : -1;
 }
 
 // A few nodes of one role: the longest silent, then the first by name. Each of thousands of waiting
@@ -53,7 +60,7 @@ std::vector<MemberReport> Some(const Coordinator::Run& run, Role role, size_t na
   const auto add = [&](const Coordinator::Member& member) {
     const auto same = [&](const MemberReport& there) { return there.node == member.node; };
     if (found.size() < names_max && std::ranges::none_of(found, same))
-      found.push_back(MemberOf(run, member, role, now));
+      found.push_back(MemberOf(run, member, role, RankOf(run, member, role), now));
   };
   const auto add_late = [&](const Coordinator::Member& member) {
     if (RoleOf(run.state, member.node) == role) add(member);
@@ -90,16 +97,52 @@ std::vector<MemberReport> Some(const Coordinator::Run& run, Role role, size_t na
   return found;
 }
 
-std::vector<MemberReport> Many(const Coordinator::Run& run, Role role, size_t names_max,
-                               Instant now) {
-  std::vector<MemberReport> found;
+struct Known {
+  int64_t rank;
+  const Coordinator::Member* member;
+};
+using ByRole = std::array<std::vector<Known>, kRoles.size()>;
+
+// All nodes by role, in one walk: members and the lists of the round have the same order.
+ByRole Sort(const Coordinator::Run& run) {
+  const RendezvousState& state = run.state;
+  ByRole found;
+  const auto is_next = [](auto& at, const auto& list, const Node& node, const auto& node_of) {
+    while (at != list.end() && node_of(*at) < node) ++at;
+    return at != list.end() && node_of(*at) == node;
+  };
+  const auto self = [](const Node& node) -> const Node& { return node; };
+  const auto first = [](const auto& pair) -> const Node& { return pair.first; };
+  auto participant = state.participants.begin();
+  auto waiting = state.wait_list.begin();
+  auto spare = state.redundancy_list.begin();
   for (const auto& [node, member] : run.members) {
-    if (RoleOf(run.state, node) == role) found.push_back(MemberOf(run, member, role, now));
+    Role role = Role::kIdle;
+    if (is_next(participant, state.participants, node, first)) {
+      role = Role::kParticipant;
+    } else if (is_next(waiting, state.wait_list, node, self)) {
+      role = Role::kWaiting;
+    } else if (is_next(spare, state.redundancy_list, node, self)) {
+      role = Role::kSpare;
+    }
+    const bool has_rank = role == Role::kParticipant && state.complete;
+    found[static_cast<size_t>(role)].push_back({has_rank ? participant->second : -1, &member});
   }
-  if (found.size() > names_max) {
-    std::stable_partition(found.begin(), found.end(), [](const auto& one) { return one.late; });
-    found.resize(names_max);
+  return found;
+}
+
+// Only what is shown is copied.
+std::vector<MemberReport> Many(const Coordinator::Run& run, Role role, std::vector<Known> nodes,
+                               size_t names_max, Instant now) {
+  if (nodes.size() > names_max) {
+    std::ranges::stable_partition(
+        nodes, [&](const Known& known) { return IsLate(run, *known.member, now); });
+    nodes.resize(names_max);
   }
+  std::ranges::stable_sort(nodes, {}, &Known::rank);
+  std::vector<MemberReport> found;
+  found.reserve(nodes.size());
+  for (const auto& [rank, member] : nodes) found.push_back(MemberOf(run, *member, role, rank, now));
   return found;
 }
 
@@ -111,11 +154,6 @@ std::vector<RunReport> Coordinator::Reports(std::string_view after, size_t runs_
   for (auto run = runs_.upper_bound(after); run != runs_.end() && reports.size() < runs_max; ++run)
     reports.push_back(ReportOn(run->second, 0, now));
   return reports;
-}
-
-bool Coordinator::IsInUse(std::string_view run_id) const {
-  const Run* run = Find(run_id);
-  return run != nullptr && !run->members.empty();
 }
 
 std::optional<RunReport> Coordinator::Report(std::string_view run_id, size_t names_max,
@@ -143,11 +181,16 @@ RunReport Coordinator::ReportOn(const Run& run, size_t names_max, Instant now) {
     const Instant ends = *run.observed.last_call_since() + run.settings.last_call;
     report.last_call_left = std::max<Duration>(ends - now, 0s);
   }
+  ByRole all;
+  if (names_max > kFew) all = Sort(run);
   for (const Role role : kRoles) {
-    std::vector<MemberReport> some =
-        names_max <= kFew ? Some(run, role, names_max, static_cast<size_t>(report.idle), now)
-                          : Many(run, role, names_max, now);
-    std::ranges::stable_sort(some, {}, &MemberReport::rank);
+    std::vector<MemberReport> some;
+    if (names_max > kFew) {
+      some = Many(run, role, std::move(all[static_cast<size_t>(role)]), names_max, now);
+    } else {
+      some = Some(run, role, names_max, static_cast<size_t>(report.idle), now);
+      std::ranges::stable_sort(some, {}, &MemberReport::rank);
+    }
     std::ranges::move(some, std::back_inserter(report.members));
   }
   return report;

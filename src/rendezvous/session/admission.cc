@@ -2,11 +2,25 @@
 
 #include <utility>
 
+#include "base/base64.h"
 #include "base/text.h"
+#include "rendezvous/wire/state_reader.h"
 
 namespace muster {
 
 std::string DocumentKey(std::string_view run_id) { return Concat("/torch.rendezvous.", run_id); }
+
+bool IsDocumentInUse(std::string_view value) {
+  // What the first node of c10d writes before it has a state.
+  constexpr std::string_view kNull = "canimadam";
+  const Result<std::string> pickle = Base64Decode(value);
+  if (!pickle) return false;
+  if (*pickle == kNull) return true;
+  const Result<RendezvousState> state = wire::ReadState(*pickle);
+  if (!state || state->closed) return false;
+  return !state->participants.empty() || !state->wait_list.empty() ||
+         !state->redundancy_list.empty();
+}
 
 std::optional<Push> RefusalOf(const wire::SessionRequest& open, bool has_document) {
   const auto refuse = [&](Push::Refusal refusal, std::string why) {

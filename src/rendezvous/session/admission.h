@@ -22,7 +22,17 @@ inline std::optional<std::string_view> RunOfDocument(std::string_view key) {
   return key.substr(kPrefix.size());
 }
 
-/// Why the session cannot be opened: no version in common, or the store `has_document` of the run.
+/// A document up to this size is read before a session is refused for its sake: 2,500 nodes. Of a
+/// larger one its existence is enough.
+inline constexpr size_t kDocumentBytesRead = 256 * 1024;
+
+/// Whether this value of the document is one of nodes of backend c10d that are at work: they begin,
+/// or some have a place, and the run is not closed. What a finished job or a stranger has left is
+/// not.
+bool IsDocumentInUse(std::string_view value);
+
+/// Why the session cannot be opened: no version in common, or the run `has_document` that is in
+/// use.
 std::optional<Push> RefusalOf(const wire::SessionRequest& open, bool has_document);
 
 /// Why `request` ("SET") must not write the document of a run that has sessions.

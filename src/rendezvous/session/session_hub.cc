@@ -49,6 +49,7 @@ Pushes SessionHub::Turn(size_t loop, const Work& work) {
     }
     next_due_ = coordinator_.NextDue().since_start;
     scopes = coordinator_.TakeScopeChanges();
+    NoteUse(coordinator_.TakeUseChanges());
   }
   for (const ScopeChange& change : scopes) keeper_(change);
   for (const size_t its : to_wake) wake_(its);
@@ -153,9 +154,21 @@ SessionHub::StatusPage SessionHub::Status(const wire::SessionRequest& request) {
   return page;
 }
 
+void SessionHub::NoteUse(std::vector<UseChange> changes) {
+  if (changes.empty()) return;
+  const std::lock_guard lock(used_mutex_);
+  for (UseChange& change : changes) {
+    if (change.in_use) {
+      used_.insert(std::move(change.run_id));
+    } else {
+      used_.erase(change.run_id);
+    }
+  }
+}
+
 bool SessionHub::IsInUse(std::string_view run_id) {
-  const std::lock_guard lock(mutex_);
-  return coordinator_.IsInUse(run_id);
+  const std::lock_guard lock(used_mutex_);
+  return used_.contains(run_id);
 }
 
 }  // namespace muster

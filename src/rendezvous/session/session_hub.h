@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -73,7 +74,8 @@ class SessionHub {
   StatusPage Status(const wire::SessionRequest& request);
 
   /// Whether `key` of the store is the document of a run of which the coordinator has nodes: nodes
-  /// of backend c10d must not write it.
+  /// of backend c10d must not write it. Never waits for the coordinator: called with the store's
+  /// lock held.
   bool OwnsDocument(std::string_view key) {
     const std::optional<std::string_view> run = RunOfDocument(key);
     return run && IsInUse(*run);
@@ -81,6 +83,7 @@ class SessionHub {
 
  private:
   bool IsInUse(std::string_view run_id);
+  void NoteUse(std::vector<UseChange> changes);
   template <typename Work>
   Pushes Turn(size_t loop, const Work& work);
   static void Execute(Coordinator& coordinator, SessionId session,
@@ -96,8 +99,10 @@ class SessionHub {
   std::atomic<size_t> ticking_loop_ = kNoLoop;
   std::atomic<bool> rests_ = false;
   SpinningMutex mutex_;
-  Coordinator coordinator_;        // guarded by mutex_
-  std::vector<Pushes> mailboxes_;  // guarded by mutex_, one per loop
+  SpinningMutex used_mutex_;                 // taken last, for moments
+  std::set<std::string, std::less<>> used_;  // runs that have nodes; guarded by used_mutex_
+  Coordinator coordinator_;                  // guarded by mutex_
+  std::vector<Pushes> mailboxes_;            // guarded by mutex_, one per loop
 };
 
 }  // namespace muster
