@@ -1,4 +1,4 @@
-"""Who must hear of which loss, and by when: what docs/rendezvous.md promises, on a machine as busy as this one was."""
+"""Who must hear of which loss, and by when: what docs/guide/elastic-jobs.md promises, on a machine as busy as this one was."""
 
 import dataclasses
 
