@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Compares the tests with a numbered conformance checklist.
 
-    tools/checklist.py [--root ROOT] [--prefix Item] [--count 121] [--reasons docs/protocol.md] [--list]
-    tools/checklist.py --prefix Rdzv --count 187 --reasons docs/rendezvous.md
-    tools/checklist.py --prefix Launch --count 154 --reasons docs/operations.md
+    tools/checklist.py [--root ROOT] [--prefix Item] [--count 121] [--reasons docs/reference/protocol.md] [--list]
+    tools/checklist.py --prefix Rdzv --count 187 --reasons docs/internals/rendezvous.md
+    tools/checklist.py --prefix Launch --count 154 --reasons docs/internals/architecture.md
 
 A test claims an item with its name: `TEST(StoreTest, Item017AddsUp)` or `def test_item017_adds_up`;
 a name may claim several (`Item030Item031...`). There is a list for the store (prefix Item), one for
@@ -63,7 +63,7 @@ def main(arguments):
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).parent.parent)
     parser.add_argument("--prefix", default="Item", help="word before the number in a test's name")
     parser.add_argument("--count", type=int, default=121, help="number of items on the list")
-    parser.add_argument("--reasons", default="docs/protocol.md", help="where reasons are written")
+    parser.add_argument("--reasons", default="docs/reference/protocol.md", help="where reasons are written")
     parser.add_argument("--list", action="store_true", help="print the tests of each item too")
     options = parser.parse_args(arguments)
 

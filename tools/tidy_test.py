@@ -250,7 +250,7 @@ class TidyTest(unittest.TestCase):
     def test_files_lines_and_line_ends_have_limits(self):
         self.assert_fires("src/base/a.cc", "\n" * 601, "601 lines, 600 are allowed")
         self.assert_quiet("src/base/a.cc", "\n" * 600)
-        self.assert_quiet("docs/protocol.md", "\n" * 601)
+        self.assert_quiet("docs/reference/protocol.md", "\n" * 601)
         self.assert_fires("src/base/a.cc", "// " + "x" * 98 + "\n", "101 columns, 100 are allowed", line=1)
         self.assert_quiet("src/base/a.cc", "// " + "\u2190" * 97 + "\n")
         self.assert_fires("src/base/a.cc", "int a;\nint b; \n", "white space at the end", line=2)

@@ -1,7 +1,7 @@
 // EtcdRendezvousHandler, the backend "etcd": the nodes meet in a cluster of etcd (v3), led by one
 // of them; any machine may be lost, also that one.
 //
-// docs/etcd.md says what is written there.
+// docs/internals/etcd.md lists the keys.
 #pragma once
 
 #include <chrono>

@@ -1,7 +1,7 @@
 // EtcdStore: a store in an etcd cluster (v3), which survives any machine of the job.
 //
 // Every operation is one transaction of etcd, or a loop of them that ends when nobody else was
-// faster; waiting is a watch. The keys lie under a prefix, readable with etcdctl: docs/etcd.md.
+// faster; waiting is a watch. The keys have a prefix; etcdctl shows them: docs/internals/etcd.md.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // What a rendezvous reports of itself: one record for each step, to a sink of the user's choice.
 //
-// Without a sink no record is built. The names of the events are listed in docs/rendezvous.md.
+// Without a sink no record is built. docs/reference/events.md lists the events.
 #pragma once
 
 #include <cstdint>

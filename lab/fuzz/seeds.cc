@@ -46,7 +46,7 @@ Seeds Requests() {
   return seeds;
 }
 
-/// A byte that is no builder's number, and the frames of docs/protocol.md.
+/// A byte that is no builder's number, and the frames of docs/reference/protocol.md.
 Seeds Sessions() {
   const Seeds streams = {
       test::Hex("a0 62 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 ff ff ff ff ff ff ff ff "

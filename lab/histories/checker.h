@@ -8,7 +8,8 @@
 //     answers it, so it has happened by the time that something behind it is answered.
 //   * A get that comes back empty is two steps, CHECK and GET: the network can bring them apart, a
 //     delete can come in between, and the wire has one word for "gone" and "empty".
-//   * An element of a queue may be kept for a client that waits (docs/protocol.md); see model.h.
+//   * An element of a queue may be reserved for a waiting client
+//     (docs/reference/protocol.md); see model.h.
 //
 // Keys that no operation names together are checked apart: a history is linearizable if it is for
 // each of its objects (Herlihy and Wing, 1990). The search is Wing and Gong's (1993), with Lowe's

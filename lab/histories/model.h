@@ -1,4 +1,4 @@
-// The store that histories are compared with: what docs/protocol.md says, one operation at a time,
+// The store that histories are compared with: docs/reference/protocol.md, one operation at a time,
 // as plainly as possible. It shares no code with the server. Pure.
 #pragma once
 

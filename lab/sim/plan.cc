@@ -131,7 +131,7 @@ namespace {
 
 // PyTorch's nodes look once a second: they need a last call that is longer, and more than a second
 // between two signs of life. Where there are spares, their rounds may never rest
-// (docs/rendezvous.md).
+// (docs/guide/elastic-jobs.md).
 void MakeRoomForTorchNodes(Plan& plan, Drawer& draw) {
   plan.torch_nodes = draw.Between(1, plan.nodes - 1);
   plan.settings.max_nodes = std::max(plan.settings.max_nodes, plan.nodes);

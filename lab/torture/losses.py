@@ -1,4 +1,4 @@
-"""Which members must be notified of which loss, and by when: what docs/rendezvous.md promises, on a machine as busy as this one was."""
+"""Which members must be notified of which loss, and by when: what docs/guide/elastic-jobs.md promises, on a machine as busy as this one was."""
 
 import dataclasses
 

@@ -1,6 +1,6 @@
 """What is promised, in seconds and bytes, and why just that.
 
-Bounds hold on a machine that does other work at the same time: each is what docs/rendezvous.md says, plus LOAD_S; or,
+Bounds hold on a machine that does other work at the same time: each is what docs/guide/elastic-jobs.md says, plus LOAD_S; or,
 where a promise is about being quick, plus as much as this machine was seen to be late just then (probe.py).
 """
 
@@ -59,7 +59,7 @@ RECOVERY_S = FAULT_S_MAX + CONNECT_S + PAUSE_S + WINDOW_S + 2 * LAST_CALL_S + LO
 # rank 0 that has died; the dead are forgotten when their window has passed.
 C10D_RECOVERY_S = RECOVERY_S + 2 * C10D_READ_S + C10D_INTERVAL_S * C10D_ATTEMPTS
 
-# A run in etcd is closed for the nodes that are registered then (docs/etcd.md). One that a fault has cut off from etcd
+# A run in etcd is closed for the nodes that are registered then (docs/guide/etcd.md). One that a fault has cut off from etcd
 # looks as before until its lease ends by its own clock; if it still does after this, it has renewed its lease since.
 ETCD_SETTLED_S = ETCD_LEASE_S + 1
 

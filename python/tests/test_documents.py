@@ -1,4 +1,4 @@
-"""What python/README.md and docs/python.md show is run here, as written but for its ports."""
+"""The commands and programs in python/README.md and docs/guide/python.md are run here, except for their ports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUILDS = re.compile(r"pip (install|wheel) .*\./python$")
 
 def blocks(language: str) -> list[object]:
     found = []
-    for page in ("python/README.md", "docs/python.md"):
+    for page in ("python/README.md", "docs/guide/python.md"):
         text = (ROOT / page).read_text(encoding="utf-8")
         for block in re.finditer(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
             line = text.count("\n", 0, block.start()) + 1

@@ -1,5 +1,5 @@
 // What the nodes of a run, and the one that leads them, write into etcd: keys, and JSON under them.
-// docs/etcd.md has them in words.
+// docs/internals/etcd.md has them in words.
 #pragma once
 
 #include <cstdint>

@@ -284,7 +284,7 @@ def unread_bytes(server_port: int, client_port: int) -> int:
 
 
 class RawClient:
-    """The protocol by hand (docs/protocol.md), for what torch's client never does."""
+    """The protocol by hand (docs/reference/protocol.md), for what torch's client never does."""
 
     VALIDATE = b"\x00" + struct.pack("<I", 0x3C85F7CE)
 

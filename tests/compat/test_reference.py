@@ -1,7 +1,7 @@
 """What PyTorch 2.13 itself does where muster leans on it, or differs from it on purpose.
 
 Nothing of muster's is involved, so no test here is named after an item of the checklist. A failure
-means that PyTorch has changed, and that docs/protocol.md has to be read again.
+means that PyTorch has changed, and that docs/reference/protocol.md has to be read again.
 """
 
 import inspect

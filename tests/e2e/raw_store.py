@@ -1,4 +1,4 @@
-"""TCPStore's bytes, for tests that play opponents: docs/protocol.md has them in words."""
+"""TCPStore's bytes, for tests that play opponents: docs/reference/protocol.md has them in words."""
 
 import socket
 import struct

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every shell command that the README and docs/ show is run here, as written but for its port and build folder."""
+"""Every shell command that the README, CONTRIBUTING and docs/ show is run here, as written except for its port and build
+folder. A block in which every line builds, or runs tests, is not run again."""
 
 import os
 import pathlib
@@ -10,14 +11,17 @@ import tempfile
 import unittest
 
 from ports import free_port
+from run_kill_matrix_test import table
 
 ROOT = pathlib.Path(os.environ["MUSTER_SOURCE_DIR"])
 PROGRAMS = [pathlib.Path(os.environ[name]) for name in ("MUSTER_BIN", "MUSTER_LAB_BIN")]
 
-# Whole builds are run by `make test` itself, or are too long for it; a block made of these alone is not run again.
-BUILDS = re.compile(r"make (run|test|compare|format|clean)\b|pip install \./python$")
-# What it shows needs the Python package: python/tests/test_documents.py runs it.
-ELSEWHERE = {"python.md"}
+# `make test` runs whole builds and tests itself, or they are too long for it. Comments may follow.
+BUILDS = re.compile(r"(export \w+=|(\w+=\w+ )?(make (run|test|compare|format|clean|fuzz)|cmake|ctest|scripts/\w+"
+                    r"|build/\w+/\w+_(tests|fuzzer|histories)|pip install \./python)\b)")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# These commands need the Python package: python/tests/test_documents.py runs them.
+ELSEWHERE = {ROOT / "docs" / "guide" / "python.md"}
 
 
 def shell_blocks(page):
@@ -39,27 +43,41 @@ class ReadmeCommands(unittest.TestCase):
 
     def test_every_shell_block_runs(self):
         ran = 0
-        for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-            for block in [] if page.name in ELSEWHERE else shell_blocks(page):
+        for page in PAGES:
+            for block in [] if page in ELSEWHERE else shell_blocks(page):
                 if all(BUILDS.match(line) for line in block.strip().splitlines()):
                     continue
-                with self.subTest(page=page.name, block=block):
+                with self.subTest(page=str(page.relative_to(ROOT)), block=block):
                     done = self.run_block(block)
                     self.assertEqual(done.returncode, 0, done.stdout)
                     ran += 1
-        self.assertGreater(ran, 0, "the README shows no command that can be run")
+        self.assertGreater(ran, 0, "the documents show no command that can be run")
 
-    def test_the_readme_prints_what_it_promises(self):
-        block = next(b for b in shell_blocks(ROOT / "README.md") if "greeting" in b)
+    def test_getting_started_prints_what_it_promises(self):
+        block = next(b for b in shell_blocks(ROOT / "docs" / "getting-started.md") if "greeting" in b)
         done = self.run_block(block)
         self.assertIn("hello", done.stdout)
         self.assertIn("key 'never' did not come within 500 ms", done.stdout)
         self.assertIn("status 3", done.stdout)
 
+    def test_the_reference_has_the_options_of_each_command(self):
+        reference = (ROOT / "docs" / "reference" / "command-line.md").read_text()
+        sections = re.findall(r"^## muster ([a-z]+)\n(.*?)(?=^## )", reference, re.MULTILINE | re.DOTALL)
+        self.assertGreater(len(sections), 5)
+        for command, section in sections:
+            with self.subTest(command=command):
+                rows = re.findall(r"^\| (`-.*?) \|", section, re.MULTILINE)
+                shown = set(re.findall(r"--[a-z][a-z-]+", " ".join(rows)))
+                help_text = subprocess.check_output([PROGRAMS[0], command, "--help"], text=True)
+                lines = re.findall(r"^ +((?:-\w, ?)?--[a-z].*)", help_text, re.MULTILINE)
+                self.assertEqual(shown, {re.search(r"--[a-z][a-z-]+", line)[0] for line in lines} - {"--help"})
+
+    def test_the_guide_has_the_kill_matrix(self):
+        self.assertIn(table(), (ROOT / "docs" / "guide" / "elastic-jobs.md").read_text())
+
     def test_make_targets_named_in_the_documents_exist(self):
         makefile = (ROOT / "Makefile").read_text()
-        pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
-        named = set(re.findall(r"`make (\w+)`|^make (\w+)", "\n".join(p.read_text() for p in pages), re.MULTILINE))
+        named = set(re.findall(r"`make (\w+)`|^make (\w+)", "\n".join(p.read_text() for p in PAGES), re.MULTILINE))
         for target in {first or second for first, second in named}:
             self.assertRegex(makefile, rf"(?m)^{target}:", f"make {target} is documented but not there")
 

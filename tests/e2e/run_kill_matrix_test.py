@@ -2,7 +2,7 @@
 """The kill matrix of `muster run`: every kind of process, struck by SIGKILL, SIGTERM and SIGSTOP, at every stage of a job.
 
 Each cell of MATRIX says what is documented to come of it, and is played with real processes: a job of two nodes, near and
-other, with one worker each. In the end nothing of the job may be left. `--table` prints it for docs/operations.md."""
+other, with one worker each. In the end nothing of the job may be left. `--table` prints it for docs/guide/elastic-jobs.md."""
 
 import concurrent.futures
 import os
@@ -18,31 +18,33 @@ KILL, TERM, STOP = signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP
 AT_ONCE = 6  # cells; each waits most of its time
 A_WHILE_S = 1  # in which nothing is to happen
 
-# What comes of it, by name: the method that sees to it, and what users are told.
+# The outcome by name: the method that checks it, and the words for the document.
 OUTCOMES = {
-    "begins_again": "the workers of all nodes begin again; that costs its node a restart, or the job",
-    "begins_alone": "its workers begin again, at the cost of a restart; the node that was done ends with 0",
-    "waits": "nothing, until it goes on (SIGCONT) or somebody kills it: then as SIGKILL",
-    "stopped_sooner": "the restart, which was waiting for it, goes on",
-    "stopped_by_force": "it is killed after --shutdown-timeout, and the restart goes on",
-    "others_go_on": "its workers die with it; the others begin again without it",
-    "others_begin": "the others form a round without it",
-    "ends_others_go_on": "it stops its workers and ends with 1; the others begin again without it",
-    "ends_others_begin": "it ends with 1 (or by the signal, in its first milliseconds); the others form a round without it",
-    "ends_others_work_on": "it ends with 1; the others work on, and end with 0",
-    "comes_back": "the others take it for lost after keep_alive_interval × keep_alive_max_attempt, and begin again without "
-                  "it; its workers run on until it goes on (SIGCONT), and then all begin again with it",
-    "comes_late": "the others form a round without it; when it goes on (SIGCONT), all begin again with it",
-    "comes_too_late": "the others form a round without it; when it goes on (SIGCONT), it is a spare",
-    "is_done": "the others take it for lost, and begin again without it; when it goes on (SIGCONT), it ends with 0",
-    "no_rendezvous": "the others get into no round, and end with 1 after join_timeout",
-    "lost_rendezvous": "the others stop their workers and end with 1 after contact_timeout",
-    "lost_rendezvous_done": "who is done ends with 0, the others with 1 after contact_timeout",
-    "held_up": "nobody comes or goes, and workers run on, until it goes on (SIGCONT): then all is as before; or is "
-               "killed: then as SIGKILL",
-    "meets_anew": "nodes find it again, and form a new round; no restart is spent",
-    "meets_anew_alone": "who is done ends with 0, the others find it again, and form a new round; no restart is spent",
-    "own_affair": "nothing: it is its worker's affair, and does not outlive the attempt",
+    "begins_again": "the workers of all nodes restart; this costs the node a restart, or ends the job",
+    "begins_alone": "its workers restart, which costs a restart; the node that had finished ends with 0",
+    "waits": "nothing, until SIGCONT resumes it or SIGKILL ends it (then as SIGKILL)",
+    "stopped_sooner": "the restart, which was waiting for it, continues",
+    "stopped_by_force": "it is killed after --shutdown-timeout, and the restart continues",
+    "others_go_on": "its workers die with it; the other nodes restart their workers without it",
+    "others_begin": "the other nodes form a round without it",
+    "ends_others_go_on": "it stops its workers and ends with 1; the other nodes restart their workers without it",
+    "ends_others_begin": "it ends with 1 (in its first milliseconds: by the signal); the other nodes form a round "
+                         "without it",
+    "ends_others_work_on": "it ends with 1; the other nodes continue and end with 0",
+    "comes_back": "after keep_alive_interval × keep_alive_max_attempt the other nodes declare it lost and restart their "
+                  "workers without it; its own workers run until SIGCONT, then all nodes restart with it",
+    "comes_late": "the other nodes form a round without it; after SIGCONT all nodes restart with it",
+    "comes_too_late": "the other nodes form a round without it; after SIGCONT it is a spare",
+    "is_done": "the other nodes declare it lost and restart without it; after SIGCONT it ends with 0",
+    "no_rendezvous": "the other nodes cannot join a round, and end with 1 after join_timeout",
+    "lost_rendezvous": "the other nodes stop their workers and end with 1 after contact_timeout",
+    "lost_rendezvous_done": "a node that has finished ends with 0; the others end with 1 after contact_timeout",
+    "held_up": "workers keep running and no node can join or leave, until SIGCONT resumes it (all is as before) or "
+               "SIGKILL ends it (then as SIGKILL)",
+    "meets_anew": "nodes reconnect and form a new round; no restart is spent",
+    "meets_anew_alone": "a node that has finished ends with 0; the others reconnect and form a new round; no restart "
+                        "is spent",
+    "own_affair": "nothing: a worker's child is the worker's responsibility, and does not outlive the attempt",
 }
 
 STAGES = ("start", "rendezvous", "run", "restart", "exit")
@@ -92,8 +94,8 @@ MATRIX = {
 
 
 def table():
-    """For people."""
-    lines = ["| Struck | When | SIGKILL | SIGTERM | SIGSTOP |", "|---|---|---|---|---|"]
+    """The table of docs/guide/elastic-jobs.md."""
+    lines = ["| Process | Stage | SIGKILL | SIGTERM | SIGSTOP |", "|---|---|---|---|---|"]
     for victim, stages in MATRIX.items():
         alike = {}  # what comes of it, to the stages in which it does
         for stage, outcomes in stages.items():

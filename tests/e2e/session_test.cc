@@ -1,5 +1,5 @@
-// Sessions of nodes with a StoreServer, in bytes: what docs/protocol.md shows, and what nodes that
-// come, go, come back and mean the past are told.
+// Sessions of nodes with a StoreServer, in bytes: what docs/reference/protocol.md shows, and the
+// answers to nodes that join, leave, reconnect and send stale messages.
 #include "rendezvous/wire/session_codec.h"
 
 #include <string>

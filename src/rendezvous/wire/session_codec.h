@@ -1,5 +1,5 @@
-// The messages of a session between a node and the coordinator, as bytes. docs/protocol.md has them
-// in words and in hex.
+// The messages of a session between a node and the coordinator, as bytes.
+// docs/reference/protocol.md has them in words and in hex.
 //
 // In both directions: the opcode, a u32 size, and a body of that size, which starts with its kind.
 // Integers are little-endian, texts a u16 size and UTF-8 bytes. A message that does not match its

@@ -50,7 +50,7 @@ TEST(SessionCodecTest, BytesOfAKeepAlive) {
             "a0 15 00 00 00 04 02 01 00 00 00 00 00 00 00 00 00 00 ff ff ff ff ff ff ff ff");
 }
 
-// The examples of docs/protocol.md.
+// The examples of docs/reference/protocol.md.
 TEST(SessionCodecTest, BytesOfANodesFirstRound) {
   constexpr uint64_t kToken = 0x1122334455667788;
   EXPECT_EQ(SessionGreeting(true),

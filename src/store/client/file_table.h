@@ -1,5 +1,5 @@
-// A key space kept in a shared log file, in the format of PyTorch's FileStore (docs/protocol.md,
-// "The file").
+// A key space kept in a shared log file, in the format of PyTorch's FileStore
+// (docs/reference/protocol.md, "The file").
 //
 // Every operation opens the file, takes its lock, replays what others appended since the last time,
 // does its work and releases the lock. One thread at a time.

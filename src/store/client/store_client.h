@@ -55,7 +55,7 @@ class StoreClient {
                                                       const StoreClientOptions& options,
                                                       Timeout timeout);
 
-  /// The operations of docs/protocol.md, on application keys (the wire's leading '/' is added
+  /// The operations of docs/reference/protocol.md, on application keys (the wire's leading '/' is added
   /// here). kTimeout: a key, element or participant did not come; the client can be used again.
   /// kUnavailable: the connection is lost. kInvalid: a key, value or request that the server would
   /// not accept; nothing was sent. kProtocol: an invalid reply.

@@ -1,5 +1,5 @@
 // What the store machine answers, one small story at a time. ItemNNN names the item of the
-// conformance checklist that a story shows; docs/protocol.md tells the rest.
+// conformance checklist that a story shows; docs/reference/protocol.md tells the rest.
 #include "store/core/machine.h"
 
 #include <gtest/gtest.h>

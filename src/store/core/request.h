@@ -10,7 +10,7 @@
 
 namespace muster {
 
-/// The numbers are PyTorch's opcodes (docs/protocol.md).
+/// The numbers are PyTorch's opcodes (docs/reference/protocol.md).
 enum class Op : uint8_t {
   kValidate = 0,
   kSet = 1,

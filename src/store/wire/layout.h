@@ -1,5 +1,5 @@
 // The layout of each TCPStore request: one table for scanning, decoding and encoding.
-// docs/protocol.md has the same table in words, with worked examples in hex.
+// docs/reference/protocol.md has the same table in words, with worked examples in hex.
 #pragma once
 
 #include <array>
