@@ -55,10 +55,10 @@ class StoreClient {
                                                       const StoreClientOptions& options,
                                                       Timeout timeout);
 
-  /// The operations of docs/reference/protocol.md, on application keys (the wire's leading '/' is added
-  /// here). kTimeout: a key, element or participant did not come; the client can be used again.
-  /// kUnavailable: the connection is lost. kInvalid: a key, value or request that the server would
-  /// not accept; nothing was sent. kProtocol: an invalid reply.
+  /// The operations of docs/reference/protocol.md, on application keys (the wire's leading '/' is
+  /// added here). kTimeout: a key, element or participant did not come; the client can be used
+  /// again. kUnavailable: the connection is lost. kInvalid: a key, value or request that the server
+  /// would not accept; nothing was sent. kProtocol: an invalid reply.
   Status Set(std::string_view key, std::string_view value, Timeout timeout);
   Result<std::string> Get(std::string_view key, Timeout timeout);
   Result<int64_t> Add(std::string_view key, int64_t delta, Timeout timeout);

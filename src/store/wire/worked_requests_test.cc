@@ -1,4 +1,4 @@
-// The worked examples of docs/protocol.md, byte by byte, in both directions.
+// The worked examples of docs/reference/protocol.md, byte by byte, in both directions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
