@@ -1,11 +1,13 @@
 // Hash tables for keys that clients choose.
 //
 // Keys are hashed with a secret (base/siphash.h), so that no client can choose keys that collide. A
-// table is divided into shards that grow and shrink one by one: no insertion pays for all of it. A
+// table is divided into shards that grow and shrink one by one, and each of them a few buckets at a
+// time: with every insertion and removal, some move from the shard's former array to its new one. A
 // node is made by its owner, if need be before the table is locked, and lies where it is until it
 // is removed.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -65,9 +67,8 @@ class KeyTable {
 
   /// Null if it is not there.
   Node* Find(const HashedKey& key) const {
-    const Shard& shard = shards_[ShardOf(key.hash)];
-    if (shard.size == 0) return nullptr;
-    for (Node* node = shard.buckets[key.hash & shard.mask]; node != nullptr; node = node->next) {
+    Node* node = BucketOf(shards_[ShardOf(key.hash)], key.hash);
+    for (; node != nullptr; node = node->next) {
       if (node->hash == key.hash && node->key == key.text) return node;
     }
     return nullptr;
@@ -76,28 +77,33 @@ class KeyTable {
   /// The key must not be there.
   Node& Insert(std::unique_ptr<Node> made) {
     Shard& shard = shards_[ShardOf(made->hash)];
-    if (shard.buckets == nullptr || shard.size > shard.mask) Resize(shard, BucketsFor(shard) * 2);
+    if (shard.size >= shard.mask) Resize(shard, std::max(kBucketsMin, (shard.mask + 1) * 2));
     Node* node = made.release();
-    Node*& bucket = shard.buckets[node->hash & shard.mask];
+    Node*& bucket = BucketOf(shard, node->hash);
     node->next = bucket;
     bucket = node;
     ++shard.size;
     ++size_;
+    if (shard.former != nullptr) Move(shard, kMovedByInsert);
     return *node;
   }
 
   /// `node` must be in this table.
   std::unique_ptr<Node> Remove(Node& node) {
     Shard& shard = shards_[ShardOf(node.hash)];
-    Node** at = &shard.buckets[node.hash & shard.mask];
+    Node** at = &BucketOf(shard, node.hash);
     while (*at != &node) at = &(*at)->next;
+    std::unique_ptr<Node> removed(&node);
     *at = node.next;
     --shard.size;
     --size_;
-    if (shard.mask >= kBucketsMin && shard.size < (shard.mask + 1) / 8) {
+    if (shard.former != nullptr) {
+      Move(shard, kMovedByRemove);
+    } else if (shard.mask >= kBucketsMin && shard.size < (shard.mask + 1) / 8) {
       Resize(shard, (shard.mask + 1) / 2);
+      Move(shard, kMovedByRemove);
     }
-    return std::unique_ptr<Node>(&node);
+    return removed;
   }
 
   /// Every node of one shard, in no order that means anything. `visit` must not change the table.
@@ -105,53 +111,101 @@ class KeyTable {
   void VisitShard(size_t index, Visit visit) const {
     const Shard& shard = shards_[index];
     if (shard.size == 0) return;
-    for (size_t bucket = 0; bucket <= shard.mask; ++bucket) {
-      for (Node* node = shard.buckets[bucket]; node != nullptr; node = node->next) visit(*node);
-    }
+    const auto visit_all = [&](Node* const* buckets, size_t begin, size_t end) {
+      for (size_t i = begin; i < end; ++i) {
+        for (Node* node = buckets[i]; node != nullptr; node = node->next) visit(*node);
+      }
+    };
+    visit_all(shard.buckets.get(), 0, size_t{shard.mask} + 1);
+    if (shard.former == nullptr) return;
+    const Former& former = *shard.former;
+    visit_all(former.buckets.get(), former.moved, size_t{former.mask} + 1);
   }
 
   /// What the table itself has allocated, without its nodes and the least that shards have, which
-  /// is 20 KiB for all.
+  /// is 22 KiB for all.
   size_t bucket_bytes() const { return charge_.bytes(); }
 
  private:
-  static constexpr size_t kBucketsMin = 8;
+  static constexpr uint32_t kBucketsMin = 8;
+  // A shard doubles when it has a node for each bucket, and halves at one for eight: with so many
+  // buckets moved each time, the former array is empty before the next one is due.
+  static constexpr size_t kMovedByInsert = 4;
+  static constexpr size_t kMovedByRemove = 16;
+
+  // The only bucket of a shard that has never had a node.
+  static inline Node* none_ = nullptr;
+  struct Free {
+    void operator()(Node** buckets) const {
+      if (buckets != &none_) std::unique_ptr<Node*[]>(buckets).reset();
+    }
+  };
+  using Buckets = std::unique_ptr<Node*[], Free>;
+
+  // The array that a shard had before, while nodes move from it to the new one.
+  struct Former {
+    Buckets buckets;
+    uint32_t mask;
+    uint32_t moved = 0;  // buckets below this are empty
+  };
   struct Shard {
-    std::unique_ptr<Node*[]> buckets;
-    uint32_t mask = 0;
+    Buckets buckets{&none_};
+    uint32_t mask = 0;  // 0: it has never had a node
     uint32_t size = 0;
+    std::unique_ptr<Former> former;
   };
 
   // The high bits; a bucket goes by the low ones.
   static size_t ShardOf(uint64_t hash) { return hash >> 56; }
-  static size_t BucketsFor(const Shard& shard) {
-    return shard.buckets == nullptr ? kBucketsMin / 2 : size_t{shard.mask} + 1;
+  // Where a node with this hash is, or belongs.
+  static Node*& BucketOf(const Shard& shard, uint64_t hash) {
+    if (shard.former != nullptr) [[unlikely]] {
+      const Former& former = *shard.former;
+      const size_t index = hash & former.mask;
+      if (index >= former.moved) return former.buckets[index];
+    }
+    return shard.buckets[hash & shard.mask];
   }
 
   static size_t CostOf(size_t buckets) {
     return buckets <= kBucketsMin ? 0 : AllocatedBytes(buckets * sizeof(Node*));
   }
 
-  void Resize(Shard& shard, size_t count) {
-    auto buckets = std::make_unique<Node*[]>(count);
-    const auto mask = static_cast<uint32_t>(count - 1);
-    if (shard.buckets != nullptr) {
-      for (size_t i = 0; i <= shard.mask; ++i) {
-        while (Node* node = shard.buckets[i]) {
-          shard.buckets[i] = node->next;
-          node->next = std::exchange(buckets[node->hash & mask], node);
-        }
+  void Resize(Shard& shard, uint32_t count) {
+    if (shard.former != nullptr) Move(shard, SIZE_MAX);
+    Buckets buckets(std::make_unique<Node*[]>(count).release());
+    if (shard.mask > 0) {
+      shard.former = std::make_unique<Former>();
+      *shard.former = {std::move(shard.buckets), shard.mask};
+    }
+    charge_.Set(charge_.bytes() + CostOf(count));
+    shard.buckets = std::move(buckets);
+    shard.mask = count - 1;
+  }
+
+  // Of a shard with a former array.
+  void Move(Shard& shard, size_t buckets_max) {
+    Former& former = *shard.former;
+    const size_t count = size_t{former.mask} + 1;
+    const auto end =
+        static_cast<uint32_t>(former.moved + std::min(buckets_max, count - former.moved));
+    for (; former.moved < end; ++former.moved) {
+      Node*& from = former.buckets[former.moved];
+      while (Node* node = from) {
+        from = node->next;
+        node->next = std::exchange(shard.buckets[node->hash & shard.mask], node);
       }
     }
-    charge_.Set(charge_.bytes() + CostOf(count) - CostOf(size_t{shard.mask} + 1));
-    shard.buckets = std::move(buckets);
-    shard.mask = mask;
+    if (end < count) return;
+    charge_.Set(charge_.bytes() - CostOf(count));
+    shard.former.reset();
   }
 
   void Clear() {
     for (Shard& shard : shards_) {
-      if (shard.size == 0) continue;
-      for (size_t i = 0; i <= shard.mask; ++i) {
+      if (shard.mask == 0) continue;
+      if (shard.former != nullptr) Move(shard, SIZE_MAX);
+      for (size_t i = 0; shard.size > 0 && i <= shard.mask; ++i) {
         while (Node* node = shard.buckets[i]) {
           const std::unique_ptr<Node> gone(std::exchange(shard.buckets[i], node->next));
         }

@@ -6,6 +6,10 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/prng.h"
 
 namespace muster {
 namespace {
@@ -81,6 +85,77 @@ TEST_F(KeyTableTest, NoShardHasMoreThanItsShare) {
     table_.VisitShard(shard, [&](const Plain&) { ++nodes; });
     EXPECT_LT(nodes, 2 * kMany / table_.kShards);
   }
+}
+
+// Hashes of one shard: it grows and shrinks while all else happens.
+TEST_F(KeyTableTest, DoesAsUnorderedMapDoesWhileItGrowsAndShrinks) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    Prng random(seed);
+    std::unordered_map<std::string, uint64_t> model;
+    std::vector<std::string> known;
+    const auto hash_of = [&](const std::string& key) { return hasher_.Hash(key) >> 10; };
+    const auto remove = [&](size_t index) {
+      Plain* node = table_.Find({known[index], hash_of(known[index])});
+      ASSERT_NE(node, nullptr);
+      EXPECT_EQ(table_.Remove(*node)->key, known[index]);
+      model.erase(known[index]);
+      known[index] = known.back();
+      known.pop_back();
+    };
+    for (int phase = 0; phase < 20; ++phase) {
+      const uint64_t insertions = random.Below(101);  // of a hundred
+      const uint64_t steps = random.Below(600);
+      for (uint64_t i = 0; i < steps; ++i) {
+        const std::string key = std::to_string(random.Below(5'000));
+        Plain* found = table_.Find({key, hash_of(key)});
+        ASSERT_EQ(found != nullptr, model.contains(key)) << seed;
+        ASSERT_TRUE(found == nullptr || found->key == key);
+        if (random.Below(100) >= insertions) {
+          if (!known.empty()) remove(random.Below(known.size()));
+        } else if (found == nullptr) {
+          table_.Insert(std::make_unique<Plain>(HashedKey{key, hash_of(key)}));
+          model.emplace(key, 0);
+          known.push_back(key);
+        }
+        ASSERT_EQ(table_.size(), model.size());
+        if (i % 200 != 0) continue;
+        const std::multiset<std::string> all = All();
+        ASSERT_EQ(all, std::multiset<std::string>(known.begin(), known.end())) << seed;
+      }
+    }
+    while (!known.empty()) remove(known.size() - 1);
+    EXPECT_EQ(All().size(), 0u);
+    EXPECT_EQ(table_.bucket_bytes(), 0u);
+  }
+}
+
+TEST_F(KeyTableTest, NoInsertionAndNoRemovalMovesMany) {
+  Prng random(7);
+  std::vector<Plain*> nodes;
+  std::vector<Plain*> nexts;
+  // What changes is a node that has moved, or stands before one.
+  const auto moved = [&] {
+    size_t count = 0;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      if (nodes[i]->next != nexts[i]) ++count;
+      nexts[i] = nodes[i]->next;
+    }
+    return count;
+  };
+  size_t most = 0;
+  for (int i = 0; i < 3'000; ++i) {
+    nodes.push_back(
+        &table_.Insert(std::make_unique<Plain>(HashedKey{std::to_string(i), random.Next() >> 8})));
+    nexts.push_back(nullptr);
+    most = std::max(most, moved());
+  }
+  while (!nodes.empty()) {
+    const std::unique_ptr<Plain> removed = table_.Remove(*nodes.back());
+    nodes.pop_back();
+    nexts.pop_back();
+    most = std::max(most, moved());
+  }
+  EXPECT_LT(most, 100u);
 }
 
 }  // namespace
