@@ -4,12 +4,6 @@
 
 namespace muster {
 
-size_t ValueView::size() const {
-  size_t bytes = tail.size();
-  for (const Piece& piece : pieces) bytes += piece->bytes().size();
-  return bytes;
-}
-
 ValueView::operator std::string() const {
   std::string out;
   if (!pieces.empty()) out.reserve(size());
@@ -48,15 +42,25 @@ void Value::Assign(std::string_view small) {
 
 void Value::Append(std::string_view small, MemoryAccount& account) {
   tail_ += small;
-  if (tail_.size() > kSmallValueBytes) CloseTail(account);
+  if (tail_.size() > (large_ == nullptr ? kSmallValueBytes : kGatheredBytes)) CloseTail(account);
 }
 
 void Value::Append(Piece piece, MemoryAccount& account) {
-  // Many small pieces would cost more than they hold.
-  constexpr size_t kCopiedMax = 64 * 1024;
-  if (!tail_.empty() && piece->bytes().size() <= kCopiedMax) return Append(piece->bytes(), account);
+  const bool is_first = large_ == nullptr && tail_.empty();
+  if (!is_first && piece->bytes().size() <= kGatheredBytes) return Append(piece->bytes(), account);
   if (!tail_.empty()) CloseTail(account);
   AddPiece(std::move(piece));
+}
+
+size_t Value::DestroyLast() {
+  if (large_ == nullptr || large_->pieces.empty()) {
+    const std::string gone = std::exchange(tail_, {});
+    return gone.size();
+  }
+  const size_t bytes = large_->pieces.back()->bytes().size();
+  large_->pieces.pop_back();
+  large_->bytes -= bytes;
+  return bytes;
 }
 
 void Value::CloseTail(MemoryAccount& account) {

@@ -38,17 +38,20 @@ inline Piece MakePiece(std::string_view bytes, MemoryAccount& account) {
 /// A view of a value: its pieces, followed by the tail.
 struct ValueView {
   ValueView() = default;
-  ValueView(std::string_view text) : tail(text) {}    // NOLINT: a text is a value
-  ValueView(const char* text) : tail(text) {}         // NOLINT
-  ValueView(const std::string& text) : tail(text) {}  // NOLINT
-  ValueView(std::span<const Piece> begin, std::string_view end) : pieces(begin), tail(end) {}
+  ValueView(std::string_view text) : tail(text), bytes(text.size()) {}  // NOLINT: a text is a value
+  ValueView(const char* text) : ValueView(std::string_view(text)) {}    // NOLINT
+  ValueView(const std::string& text) : ValueView(std::string_view(text)) {}  // NOLINT
+  ValueView(std::span<const Piece> begin, std::string_view end, size_t total)
+      : pieces(begin), tail(end), bytes(total) {}
 
-  size_t size() const;
+  /// Carried along: the pieces may be thousands.
+  size_t size() const { return bytes; }
   explicit operator std::string() const;
   bool operator==(std::string_view text) const;
 
   std::span<const Piece> pieces{};
   std::string_view tail{};
+  size_t bytes = 0;  // of all
 };
 
 /// One owner.
@@ -64,7 +67,7 @@ class Value {
   size_t size() const { return tail_.size() + (large_ == nullptr ? 0 : large_->bytes); }
   bool is_large() const { return large_ != nullptr; }
   ValueView view() const {
-    return large_ == nullptr ? ValueView(tail_) : ValueView(large_->pieces, tail_);
+    return large_ == nullptr ? ValueView(tail_) : ValueView(large_->pieces, tail_, size());
   }
   /// Of a small one.
   const std::string& small() const { return tail_; }
@@ -81,15 +84,21 @@ class Value {
   }
   /// Of a small one, with another.
   void Assign(std::string_view small);
-  /// Small texts gather in the tail, which becomes a piece when it is large.
+  /// Small texts gather in the tail, which becomes a piece when it is large. So do small pieces,
+  /// but the first one: a value of many bytes has few pieces, however it has grown.
   void Append(std::string_view small, MemoryAccount& account);
   void Append(Piece piece, MemoryAccount& account);
+
+  /// Destroys the last piece, or the tail: large values are destroyed in portions. Returns how many
+  /// bytes it had; the value is empty when size() is 0.
+  size_t DestroyLast();
 
  private:
   void AddPiece(Piece piece);
   void CloseTail(MemoryAccount& account);
 
-  static constexpr size_t kKeptBytes = 256;  // of a value that has become smaller
+  static constexpr size_t kKeptBytes = 256;            // of a value that has become smaller
+  static constexpr size_t kGatheredBytes = 64 * 1024;  // in the tail of a large value
   struct Large {
     std::vector<Piece> pieces;
     size_t bytes = 0;

@@ -62,7 +62,7 @@ TEST(ReplyWriterTest, ValuesCarryTheirLength) {
 TEST(ReplyWriterTest, PiecesOfLargeValuesAreNotCopied) {
   MemoryAccount account;
   const Piece pieces[] = {MakePiece("ab", account), MakePiece("c", account)};
-  const std::vector<ValueView> values = {"x", {pieces, "d"}, {pieces, ""}};
+  const std::vector<ValueView> values = {"x", {pieces, "d", 4}, {pieces, "", 3}};
   const Reply reply{.kind = Reply::Kind::kValues, .values = values};
   std::string text = "before";
   std::vector<PieceAt> apart;
