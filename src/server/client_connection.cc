@@ -368,6 +368,7 @@ Result<size_t> ClientConnection::RunBatch() {
     if (wait_ended) wire::AppendReply(work.replies, stop_waiting, work.reply_pieces);
     done = end;
     if (work.replies.size() + piece_bytes >= server_.options_.queued_reply_bytes_max) break;
+    if (turn.ShouldEnd()) break;
   }
   const Released local = turn.Finish();
 

@@ -62,8 +62,52 @@ void SharedStore::OpenScope(std::string_view scope) {
 void SharedStore::DropScope(std::string_view scope) {
   bool more = true;
   while (more) {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    const Instant began = clock_ ? clock_() : Instant{};
     more = machine_.DropScope(scope, kKeysPerPiece);
+    Garbage garbage = machine_.TakeGarbage();
+    if (clock_) longest_turn_ = std::max(longest_turn_, clock_() - began);
+    lock.unlock();
+    Destroy(std::move(garbage), 0);
+  }
+}
+
+void SharedStore::Destroy(Garbage garbage, size_t loop) {
+  if (!garbage.DestroySome(kDestroyedPerTurn)) return;
+  try {
+    {
+      const std::lock_guard lock(garbage_mutex_);
+      garbage_.push_back(std::move(garbage));
+      has_garbage_ = true;
+    }
+    wake_(loop);
+  } catch (const std::bad_alloc&) {
+    // Destroyed now, or after the next turn.
+  }
+}
+
+void SharedStore::DestroyMore(size_t loop) {
+  std::list<Garbage> taken;
+  {
+    const std::lock_guard lock(garbage_mutex_);
+    if (!garbage_.empty()) taken.splice(taken.begin(), garbage_, garbage_.begin());
+    has_garbage_ = !garbage_.empty();
+  }
+  if (taken.empty()) return;
+  bool more = taken.front().DestroySome(kDestroyedPerTurn);
+  // Where memory is short, the next request may need what this holds.
+  while (more && account_.Room() < account_.limit() / 4) {
+    more = taken.front().DestroySome(kDestroyedPerTurn);
+  }
+  {
+    const std::lock_guard lock(garbage_mutex_);
+    if (more) garbage_.splice(garbage_.end(), taken);
+    has_garbage_ = more = !garbage_.empty();
+  }
+  try {
+    if (more) wake_(loop);
+  } catch (const std::bad_alloc&) {
+    // The next turn destroys more.
   }
 }
 
@@ -103,7 +147,8 @@ bool SharedStore::Turn::Advance(LongStep& step, ClientId client, Instant now,
 }
 
 Released SharedStore::Turn::Finish() {
-  if (released_.empty() && !store_.machine_.has_garbage() && !store_.clock_) {
+  const bool has_more_garbage = store_.has_garbage_.load(std::memory_order_relaxed);
+  if (released_.empty() && !store_.machine_.has_garbage() && !store_.clock_ && !has_more_garbage) {
     lock_.unlock();
     return std::move(arrived_);
   }
@@ -118,13 +163,13 @@ Released SharedStore::Turn::Finish() {
     if (store_.mailboxes_[loop].empty()) to_wake.push_back(loop);
     store_.mailboxes_[loop].push_back(client);
   }
-  // Destroyed after the unlock: the memory of large values is unmapped page by page.
-  StoreMachine::Garbage garbage;
-  if (store_.machine_.has_garbage()) garbage = store_.machine_.TakeGarbage();
+  Garbage garbage = store_.machine_.TakeGarbage();
   if (store_.clock_)
     store_.longest_turn_ = std::max(store_.longest_turn_, store_.clock_() - began_);
   lock_.unlock();
   for (const size_t loop : to_wake) store_.wake_(loop);
+  if (!garbage.empty()) store_.Destroy(std::move(garbage), loop_);
+  if (has_more_garbage) store_.DestroyMore(loop_);
   return std::move(arrived_);
 }
 

@@ -7,9 +7,11 @@
 // the machine decided: a cancelled wait's "stop waiting" cannot follow its "cancelled".
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -104,6 +106,8 @@ class SharedStore {
     /// Whether the client waits in WAIT or BARRIER.
     bool IsParked(ClientId client) const { return store_.machine_.IsParked(client); }
     StoreMachineStats Stats() const { return store_.machine_.Stats(); }
+    /// So much has been removed that it should be destroyed before the next request.
+    bool ShouldEnd() const { return store_.machine_.garbage_bytes() >= kDestroyedPerTurn; }
 
     /// Releases the lock and wakes other loops. Returns this loop's clients whose waits are over:
     /// they get "stop waiting" now.
@@ -122,10 +126,20 @@ class SharedStore {
 
  private:
   static constexpr int kLoopShift = 48;
+  /// About 2 ms for a loop that has other connections to serve.
+  static constexpr size_t kDestroyedPerTurn = 16 << 20;
+
+  using Garbage = StoreMachine::Garbage;
+  /// Destroys some of it, and the rest after the next turns. Without the lock.
+  void Destroy(Garbage garbage, size_t loop);
+  void DestroyMore(size_t loop);
 
   const uint64_t reply_bytes_max_;
   const KeyHasher hasher_;
   MemoryAccount account_;
+  std::mutex garbage_mutex_;
+  std::list<Garbage> garbage_;             // guarded by garbage_mutex_
+  std::atomic<bool> has_garbage_ = false;  // it is not empty
   std::function<void(size_t)> wake_;
   std::function<Instant()> clock_;  // null: no measurement
   Duration longest_turn_{};         // guarded by mutex_

@@ -42,6 +42,7 @@ struct HashStore::Impl {
 
   Reply Step(ClientId client, const Request& request) {
     Released released;
+    machine.TakeGarbage();  // of the last step, whose reply nobody reads any more
     const Reply reply = machine.Step(client, request, clock.Now(), released);
     Wake(released);
     if (awaiting_change > 0) change.notify_all();

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,20 +61,29 @@ class Measurement {
     kept_.clear();
   }
 
-  void Short(const Request& request) {
-    Request made = request;
-    Piece piece;
-    if (request.value.size() > kSmallValueBytes) {
-      piece = MakePiece(request.value, hub_.account());
-      made.piece = &piece;
+  void Short(const Request& request) { Batch({&request, 1}); }
+
+  /// All in one turn, as requests that arrive together.
+  void Batch(std::span<const Request> requests) {
+    std::vector<Request> made(requests.begin(), requests.end());
+    std::vector<Piece> given(made.size());
+    for (size_t i = 0; i < made.size(); ++i) {
+      made[i].hash = hub_.hasher().Hash(made[i].key);
+      if (made[i].value.size() <= kSmallValueBytes) continue;
+      given[i] = MakePiece(made[i].value, hub_.account());
+      made[i].piece = &given[i];
     }
-    made.hash = hub_.hasher().Hash(request.key);
     bool let_go = false;
     SharedStore::Turn turn(hub_, 0);
-    const Reply reply = turn.Step(kClient, made, clock_.Now(), &let_go);
-    std::vector<Piece> kept(reply.value.pieces.begin(), reply.value.pieces.end());
+    for (const Request& request : made) {
+      const Reply reply = turn.Step(kClient, request, clock_.Now(), &let_go);
+      kept_.insert(kept_.end(), reply.value.pieces.begin(), reply.value.pieces.end());
+    }
     turn.Finish();
+    kept_.clear();
   }
+
+  void DropScope(std::string_view scope) { hub_.DropScope(scope); }
 
   void Disconnect() {
     {
@@ -147,7 +157,56 @@ void Measure() {
   m.Report("SET of 1 byte over 256 MiB");
 }
 
+void Grow(Measurement& m, const char* key, size_t bytes) {
+  const std::string value(8 * kMebibyte, 'v');
+  for (size_t i = 0; i < bytes / value.size(); ++i) {
+    m.Short({.op = Op::kAppend, .key = key, .value = value});
+  }
+}
+
+void MeasureLargeValues() {
+  Measurement m;
+  for (const char* key : {"/a", "/b", "/c"}) Grow(m, key, 200 * kMebibyte);
+  m.Report("APPEND of 8 MiB, to three values of 200 MiB");
+  const std::vector<Request> deletes = {{.op = Op::kDeleteKey, .key = "/a"},
+                                        {.op = Op::kDeleteKey, .key = "/b"},
+                                        {.op = Op::kDeleteKey, .key = "/c"},
+                                        {.op = Op::kPing}};
+  m.Batch(deletes);
+  m.Report("DELETE of three values of 200 MiB, together");
+  for (const char* key : {"/muster.run/g/0/a", "/muster.run/g/0/b"}) Grow(m, key, 200 * kMebibyte);
+  m.Report("APPEND of 8 MiB, to two values of a scope");
+  m.DropScope("/muster.run/g/0/");
+  m.Report("... and the end of the scope");
+  const std::string piece(4'097, 'p');
+  const std::vector<Request> pieces(64, {.op = Op::kAppend, .key = "/many", .value = piece});
+  for (size_t i = 0; i < 65'000 / pieces.size(); ++i) m.Batch(pieces);
+  m.Report("APPEND of 4 KiB, 65,000 times, 64 together");
+  const std::vector<Request> compares(
+      64, {.op = Op::kCompareSet, .key = "/many", .expected = "x", .value = "y"});
+  m.Batch(compares);
+  m.Report("COMPARE_SET with these 256 MiB, 64 together");
+}
+
+void MeasureGrowth() {
+  Measurement m;
+  constexpr size_t kMillions = 6;
+  for (size_t i = 0; i < kMillions * 8; ++i) {
+    m.Long(Op::kMultiSet, Keys(Concat("/", i, "/"), 125'000), "v");
+  }
+  m.Report("MULTI_SET of 6,000,000 new keys");
+  m.Long(Op::kListKeys, {}, "");
+  m.Report("LIST_KEYS of 6,000,000 keys");
+  m.Long(Op::kMultiSet, Keys("/muster.run/g/0/", kKeysPerRequestMax), "value");
+  m.DropScope("/muster.run/g/0/");
+  m.Report("a scope of 131,072 keys among them, dropped");
+}
+
 }  // namespace
 }  // namespace muster
 
-int main() { muster::Measure(); }
+int main() {
+  muster::Measure();
+  muster::MeasureLargeValues();
+  muster::MeasureGrowth();
+}

@@ -30,7 +30,6 @@ StoreMachine::~StoreMachine() { account_.Subtract(charged_); }
 
 Reply StoreMachine::Step(ClientId client, const Request& request, Instant now, Released& released) {
   now_ = now;
-  if (!garbage_.empty()) garbage_ = Garbage();
   if (waiters_.has_gone()) waiters_.Tidy(kTidiedPerStep);
   // Any request but the pop itself shows that the client does not want the element reserved for it.
   if (queues_.has_reservations() && request.op != Op::kQueuePop) {

@@ -102,15 +102,19 @@ class StoreMachine {
   StoreMachineStats Stats() const;
   const KeyHasher& hasher() const { return hasher_; }
 
-  /// Large values, and whole queues, that steps have removed. The next step destroys them, unless
-  /// the driver takes them first, to destroy them without its lock.
+  /// Large values, and whole queues, that steps have removed. The driver takes them now and then,
+  /// to destroy them without its lock: the memory of large values is unmapped page by page.
   struct Garbage {
     std::vector<Value> values;
     std::vector<Queues::Elements> queues;
+    size_t bytes = 0;  // about
     bool empty() const { return values.empty() && queues.empty(); }
+    /// Destroys about so many bytes; true: more are left.
+    bool DestroySome(size_t bytes_max);
   };
   Garbage TakeGarbage() { return std::exchange(garbage_, Garbage()); }
   bool has_garbage() const { return !garbage_.empty(); }
+  size_t garbage_bytes() const { return garbage_.bytes; }
 
   // --- A request on many keys in pieces, each a short step (store/core/long_step.h)
 

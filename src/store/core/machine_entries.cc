@@ -25,7 +25,29 @@ void StoreMachine::Charge(size_t before, size_t after) {
 }
 
 void StoreMachine::Discard(Value value) {
-  if (value.is_large()) garbage_.values.push_back(std::move(value));
+  if (!value.is_large()) return;
+  garbage_.bytes += value.size();
+  garbage_.values.push_back(std::move(value));
+}
+
+bool StoreMachine::Garbage::DestroySome(size_t bytes_max) {
+  // Many small ones take their time, too.
+  constexpr size_t kLeastCost = 1024;
+  size_t cost = 0;
+  const auto destroy_last = [&](auto& of) {
+    cost += std::max(of.back().DestroyLast(), kLeastCost);
+    if (of.back().size() == 0) of.pop_back();
+  };
+  while (cost < bytes_max && !values.empty()) destroy_last(values);
+  while (cost < bytes_max && !queues.empty()) {
+    if (!queues.back().empty()) {
+      destroy_last(queues.back());
+    } else {
+      queues.pop_back();
+    }
+  }
+  bytes -= std::min(bytes, cost);
+  return !empty();
 }
 
 Value StoreMachine::ValueOf(const Given& given) {
@@ -128,6 +150,7 @@ void StoreMachine::Unpin(Entry& entry) {
 void StoreMachine::EraseMember(Scopes::Member& member) {
   if (member.kind == Scopes::Member::Kind::kEntry) return Erase(static_cast<Entry&>(member));
   Queues::Elements elements = queues_.Delete(member);
+  garbage_.bytes += elements.size() * sizeof(Value);
   garbage_.queues.push_back(std::move(elements));
 }
 
@@ -229,6 +252,7 @@ void StoreMachine::Commit(StagedSet& set) {
 bool StoreMachine::Settle(StagedSet& set, size_t keys_max, Released& released) {
   const size_t end = std::min(set.settled_ + keys_max, set.places_.size());
   for (; set.settled_ < end; ++set.settled_) {
+    Discard(std::move(set.values_[set.settled_]));  // what was there before
     Wake(*set.places_[set.settled_], released);
     Unpin(*set.places_[set.settled_]);
   }

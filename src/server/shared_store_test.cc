@@ -1,0 +1,102 @@
+#include "server/shared_store.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace muster {
+namespace {
+
+constexpr ClientId kClient = static_cast<ClientId>(1);
+
+class SharedStoreGarbageTest : public ::testing::Test {
+ protected:
+  // A value that notices whether the lock is held when it is destroyed.
+  Piece Watched(size_t bytes) {
+    Piece made = MakePiece(std::string(bytes, 'x'), store_.account());
+    const PieceBytes* const piece = made.get();
+    return {piece, [this, made = std::move(made)](const PieceBytes*) mutable {
+              ++destroyed_;
+              std::future<bool> locks =
+                  std::async(std::launch::async, [this] { return store_.HasDeadlines(); });
+              // An unfinished one is waited for when the lock is free.
+              if (locks.wait_for(std::chrono::seconds(1)) == std::future_status::timeout) {
+                ++under_lock_;
+                late_.push_back(std::move(locks));
+              }
+              made.reset();
+            }};
+  }
+
+  void Set(const std::string& key, size_t bytes) {
+    const Piece piece = Watched(bytes);
+    Do({{.op = Op::kSet, .key = key, .value = piece->bytes(), .piece = &piece}});
+  }
+
+  void Do(const std::vector<Request>& requests) {
+    bool wait_ended = false;
+    SharedStore::Turn turn(store_, 0);
+    for (const Request& request : requests) {
+      if (turn.ShouldEnd()) ++ended_early_;
+      turn.Step(kClient, request, Instant{}, &wait_ended);
+    }
+    turn.Finish();
+  }
+
+  int destroyed_ = 0;
+  int under_lock_ = 0;
+  int ended_early_ = 0;
+  int woken_ = 0;
+  std::vector<std::future<bool>> late_;
+  SharedStore store_{{}, uint64_t{1} << 30, 1, [this](size_t) { ++woken_; }};
+};
+
+TEST_F(SharedStoreGarbageTest, OfABatchIsDestroyedWithoutTheLock) {
+  Set("/a", 100'000);
+  Set("/b", 100'000);
+  Do({{.op = Op::kDeleteKey, .key = "/a"},
+      {.op = Op::kPing},
+      {.op = Op::kDeleteKey, .key = "/b"},
+      {.op = Op::kPing}});
+  EXPECT_EQ(destroyed_, 2);
+  EXPECT_EQ(under_lock_, 0);
+  EXPECT_EQ(ended_early_, 0);
+}
+
+TEST_F(SharedStoreGarbageTest, OfAScopeIsDestroyedWithoutTheLock) {
+  Set("/muster.run/g/0/a", 100'000);
+  Set("/muster.run/g/0/b", 100'000);
+  store_.DropScope("/muster.run/g/0/");
+  EXPECT_EQ(destroyed_, 2);
+  Do({{.op = Op::kPing}});
+  EXPECT_EQ(under_lock_, 0);
+}
+
+TEST_F(SharedStoreGarbageTest, IsDestroyedInPortions) {
+  constexpr int kMany = 10;
+  constexpr size_t kBytes = 8 << 20;
+  for (int i = 0; i < kMany; ++i) Set("/muster.run/g/0/" + std::to_string(i), kBytes);
+  store_.DropScope("/muster.run/g/0/");
+  EXPECT_GE(destroyed_, 1);
+  EXPECT_LT(destroyed_, kMany);
+  // A loop is woken for as long as there is more.
+  for (int turns = 1; destroyed_ < kMany; ++turns) {
+    ASSERT_EQ(woken_, turns);
+    Do({});
+  }
+  EXPECT_EQ(store_.account().used(), 0u);
+  EXPECT_EQ(under_lock_, 0);
+}
+
+TEST_F(SharedStoreGarbageTest, ABatchEndsWhenThereIsMuch) {
+  Set("/a", 32 << 20);
+  Do({{.op = Op::kDeleteKey, .key = "/a"}, {.op = Op::kPing}});
+  EXPECT_EQ(ended_early_, 1);
+}
+
+}  // namespace
+}  // namespace muster
