@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -41,16 +42,14 @@ class MemoryAccount {
   /// The last eighth is for small requests of clients that have not added much: a client that fills
   /// the rest, with values of whatever size, leaves room for the others.
   bool HasRoomFor(uint64_t bytes) const {
-    const uint64_t all = limit();
-    const uint64_t most = bytes > kSmall || for_heavy_client_ ? all - all / 8 : all;
-    const uint64_t now = used();
-    return now <= most && bytes <= most - now;
+    if (bytes > kReusing) return HasRoomForLarge(bytes);
+    return Fits(bytes, limit(), used());
   }
   /// The largest for which there is room.
   uint64_t Room() const {
     const uint64_t all = limit();
     const uint64_t most = all - all / 8;
-    const uint64_t now = used();
+    const uint64_t now = used() + slack();
     return now < most ? most - now : 0;
   }
 
@@ -82,8 +81,65 @@ class MemoryAccount {
     const int64_t before_;
   };
 
+  /// Freed memory stays with the allocator, in pieces: small requests find room there, larger ones
+  /// need more of the system's. From now on, what the process has besides what is used (its slack)
+  /// counts against requests of more than 4 KiB. `resident` tells what the process has, from any
+  /// thread; `reclaim` has the allocator return what it can. Before the account is used.
+  void CountResident(std::function<uint64_t()> resident, std::function<void()> reclaim) {
+    resident_ = std::move(resident);
+    reclaim_ = std::move(reclaim);
+    resident_first_ = resident_();
+  }
+
+  /// Without an eighth of the limit, or 16 MiB, which is what a server needs for itself.
+  uint64_t slack() const { return slack_.load(std::memory_order_relaxed); }
+
+  /// Where the slack is large: has the allocator return what it can. This takes milliseconds, so it
+  /// happens again only if the slack has grown since. Not under a lock; every second or so, and
+  /// before a refusal. True: it was done.
+  bool Reclaim() {
+    if (!resident_) return false;
+    Measure();
+    const uint64_t before = slack(), useless = slack_left_.load();
+    if (before < useless) slack_left_ = before;
+    if (before <= limit() / 8 || before < useless + limit() / 16) return false;
+    if (is_reclaiming_.exchange(true)) return false;
+    reclaim_();
+    Measure();
+    slack_left_ = slack();
+    is_reclaiming_ = false;
+    return true;
+  }
+
  private:
   static constexpr uint64_t kSmall = 64 * 1024;
+  static constexpr uint64_t kReusing = 4 * 1024;
+  static constexpr uint64_t kMeasuredEach = 4 << 20;  // bytes of requests
+  static constexpr uint64_t kOwnLeast = 16 << 20;
+
+  static bool Fits(uint64_t bytes, uint64_t all, uint64_t now) {
+    const uint64_t most = bytes > kSmall || for_heavy_client_ ? all - all / 8 : all;
+    return now <= most && bytes <= most - now;
+  }
+
+  bool HasRoomForLarge(uint64_t bytes) const {
+    if (!resident_) return Fits(bytes, limit(), used());
+    if (measured_.fetch_add(bytes, std::memory_order_relaxed) + bytes > kMeasuredEach) Measure();
+    if (Fits(bytes, limit(), used() + slack())) return true;
+    if (slack() == 0) return false;
+    Measure();  // what was measured last may be too much
+    return Fits(bytes, limit(), used() + slack());
+  }
+
+  void Measure() const {
+    measured_ = 0;
+    const uint64_t all = limit();
+    const uint64_t expected =
+        resident_first_ + used() + (all / 8 > kOwnLeast ? all / 8 : kOwnLeast);
+    const uint64_t resident = resident_();
+    slack_.store(resident > expected ? resident - expected : 0, std::memory_order_relaxed);
+  }
+
   // Of the calling thread: other threads change the account at the same time.
   static inline constinit thread_local int64_t added_here_ = 0;
   static inline constinit thread_local bool for_heavy_client_ = false;
@@ -91,6 +147,13 @@ class MemoryAccount {
   const uint64_t first_limit_;
   std::atomic<uint64_t> limit_;
   std::atomic<uint64_t> used_ = 0;
+  mutable std::atomic<uint64_t> slack_ = 0;
+  mutable std::atomic<uint64_t> measured_ = 0;  // asked for since the last measurement
+  std::atomic<uint64_t> slack_left_ = 0;        // after the last reclaiming
+  std::atomic<bool> is_reclaiming_ = false;
+  std::function<uint64_t()> resident_;  // null: only what is used counts
+  std::function<void()> reclaim_;
+  uint64_t resident_first_ = 0;
 };
 
 /// One owner's part of an account, subtracted by its destructor.

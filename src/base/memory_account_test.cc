@@ -45,5 +45,69 @@ TEST(MemoryAccountTest, TheLastEighthIsNotForOneThatHasAddedMuch) {
   EXPECT_TRUE(account.HasRoomFor(11)) << "the rule ends with the client's turn";
 }
 
+constexpr uint64_t kMebibyte = 1 << 20;
+
+class SlackTest : public ::testing::Test {
+ protected:
+  SlackTest() {
+    account_.CountResident([this] { return resident_; },
+                           [this] {
+                             ++reclaimed_;
+                             resident_ -= returned_;
+                           });
+  }
+
+  uint64_t resident_ = 10 * kMebibyte;
+  uint64_t returned_ = 0;
+  int reclaimed_ = 0;
+  MemoryAccount account_{256 * kMebibyte};
+};
+
+TEST_F(SlackTest, CountsAgainstAllButSmallRequests) {
+  account_.Add(100 * kMebibyte);
+  resident_ += 100 * kMebibyte;
+  EXPECT_TRUE(account_.HasRoomFor(100 * kMebibyte));
+  account_.Subtract(90 * kMebibyte);
+  // It has 100 MiB for 10 MiB; an eighth of the limit is its own.
+  EXPECT_FALSE(account_.HasRoomFor(160 * kMebibyte));
+  EXPECT_EQ(account_.slack(), (100 - 10 - 32) * kMebibyte);
+  EXPECT_EQ(account_.Room(), (224 - 10 - 58) * kMebibyte);
+  resident_ += 200 * kMebibyte;
+  EXPECT_FALSE(account_.HasRoomFor(kMebibyte));
+  EXPECT_FALSE(account_.HasRoomFor(5'000));
+  EXPECT_TRUE(account_.HasRoomFor(4'096));
+}
+
+TEST_F(SlackTest, IsMeasuredAgainBeforeARefusal) {
+  resident_ += 300 * kMebibyte;
+  EXPECT_FALSE(account_.HasRoomFor(5 * kMebibyte));
+  resident_ -= 300 * kMebibyte;
+  EXPECT_TRUE(account_.HasRoomFor(5 * kMebibyte));
+}
+
+TEST_F(SlackTest, IsReclaimedWhenItIsLargeAndAgainWhenItHasGrown) {
+  EXPECT_FALSE(account_.Reclaim());
+  resident_ += 200 * kMebibyte;
+  returned_ = 100 * kMebibyte;
+  EXPECT_TRUE(account_.Reclaim());
+  EXPECT_EQ(account_.slack(), (100 - 32) * kMebibyte);
+  // The rest cannot be returned.
+  returned_ = 0;
+  EXPECT_FALSE(account_.Reclaim());
+  resident_ += 15 * kMebibyte;
+  EXPECT_FALSE(account_.Reclaim());
+  resident_ += 2 * kMebibyte;
+  EXPECT_TRUE(account_.Reclaim());
+  EXPECT_EQ(reclaimed_, 2);
+}
+
+TEST(MemoryAccountTest, WithoutAMeasureOnlyWhatIsUsedCounts) {
+  MemoryAccount account(256 * kMebibyte);
+  EXPECT_FALSE(account.Reclaim());
+  EXPECT_TRUE(account.HasRoomFor(224 * kMebibyte));
+  EXPECT_FALSE(account.HasRoomFor(225 * kMebibyte));
+  EXPECT_EQ(account.slack(), 0u);
+}
+
 }  // namespace
 }  // namespace muster

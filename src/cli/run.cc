@@ -34,6 +34,7 @@
 #include "muster/store_server.h"
 #include "os/ports/system.h"
 #include "os/posix/host.h"
+#include "os/posix/memory.h"
 #include "os/posix/worker_launch.h"
 
 namespace muster::cli {
@@ -416,6 +417,7 @@ int RunJob(const std::vector<std::string>& arguments, const std::string& own_pat
            LaunchPersonality personality) {
   // A closed pipe must not end the job. Workers get the default action.
   signal(SIGPIPE, SIG_IGN);
+  GiveMemoryBack();  // rank 0 serves all
   auto read = ReadLaunchOptions(arguments, OwnEnvironment(), personality);
   if (const auto* refusal = std::get_if<LaunchRefusal>(&read)) {
     if (refusal->status == kOk) {

@@ -87,6 +87,10 @@ bool ClientConnection::HasRoomFor(size_t bytes) const {
   return is_its_share && account.HasRoomFor(bytes);
 }
 
+bool ClientConnection::MakeRoomFor(size_t bytes) {
+  return HasRoomFor(bytes) || (server_.store_.account().Reclaim() && HasRoomFor(bytes));
+}
+
 bool ClientConnection::HasDeadline() const {
   return !is_validated_ || long_ || !outgoing_.empty() || stream_->queued_bytes() > 0 ||
          !input_.empty();
@@ -155,7 +159,7 @@ void ClientConnection::OnBytes(std::string_view bytes) {
   const Status kept = Guarded([&]() -> Status {
     const size_t needed = input_.size() + bytes.size();
     // A string that grows doubles its capacity.
-    if (needed > input_.capacity() && needed > kKeptBufferBytes && !HasRoomFor(needed)) {
+    if (needed > input_.capacity() && needed > kKeptBufferBytes && !MakeRoomFor(needed)) {
       return NoRoom("a request that is not complete");
     }
     input_ += bytes;
@@ -308,7 +312,7 @@ void ClientConnection::MakePieces() {
     if (request.value.size() <= kSmallValueBytes) continue;
     work.given.reserve(kBatchMax);  // the requests point into it
     // Where there is no room the machine refuses, when it is this request's turn.
-    if (!HasRoomFor(request.value.size())) return;
+    if (!MakeRoomFor(request.value.size())) return;
     request.piece = &work.given.emplace_back(MakePiece(request.value, server_.store_.account()));
   }
 }

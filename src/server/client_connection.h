@@ -114,6 +114,8 @@ class ClientConnection final : public StreamHandler {
   void Account();
   /// Whether so many more bytes fit into the connection's share of the memory, and into all of it.
   bool HasRoomFor(size_t bytes) const;
+  /// The same; has the allocator return memory first where that helps. Not in a turn.
+  bool MakeRoomFor(size_t bytes);
 
   ServerLoop& server_;
   const ClientId id_;

@@ -121,6 +121,9 @@ struct StoreServer::Impl {
               [this](size_t loop) { Wake(loop, &ServerLoop::Collect); }),
         sessions(CoordinatorOptionsOf(options), ThreadCount(options), clock, &SharedStore::LoopOf,
                  [this](size_t loop) { Wake(loop, &ServerLoop::CollectPushes); }) {
+    if (GivesMemoryBack()) {
+      store.account().CountResident([this] { return resident.Read(); }, &TrimMemory);
+    }
     KeepScopes(sessions, store);
     const size_t count = ThreadCount(options);
     server_loops.resize(count);
@@ -158,7 +161,10 @@ struct StoreServer::Impl {
             .queued_reply_bytes_max = options.queued_reply_bytes_max,
             .handshake_max = options.handshake_max,
             .stall_max = options.stall_max,
-            .on_tick = [this, log = ToSink(options)] { return RefillReserve(log); }};
+            .on_tick = [this, log = ToSink(options)] {
+              store.account().Reclaim();
+              return RefillReserve(log);
+            }};
   }
 
   /// True: it is not full yet.
@@ -204,6 +210,7 @@ struct StoreServer::Impl {
   const uint16_t port;
   const std::string address;
   PosixClock clock;
+  ResidentMemory resident;
   SharedStore store;
   MemoryReserve reserve{store.account()};
   SessionHub sessions;

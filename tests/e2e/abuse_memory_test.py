@@ -137,6 +137,27 @@ class Memory(Processes, unittest.TestCase):
         self.assertEqual(client.get(b"/big/0"), b"x")
         self.finish()
 
+    def test_gaps_that_freed_small_keys_leave_count(self):
+        def name(i):
+            return b"/small/%08d" % i
+
+        keys = BOUND // 384
+        client = self.client()
+        for base in range(0, keys, 4000):
+            client.send(raw.multi_set([(name(i), bytes(60)) for i in range(base, base + 4000)]))
+        client.add(b"/n")
+        gone = [i for i in range(keys) if i % 40]
+        for base in range(0, len(gone), 2000):
+            part = gone[base:base + 2000]
+            client.send(b"".join(raw.request(raw.DELETE, name(i)) for i in part))
+            client.receive(8 * len(part))
+        value = bytes(2 * MIB)
+        writes = (raw.request(raw.SET, b"/big/%d" % i, value) for i in range(2 * BOUND // len(value)))
+        large = self.refused(self.client(), writes)
+        # An eighth of the limit, or 16 MiB, is allowed besides.
+        self.assertLess(self.peak(), BOUND * 5 // 4 + 20 * MIB)
+        self.finish(offenders=[large])
+
     def test_queues_and_appended_values_count(self):
         self.finish(offenders=[
             self.refused(self.client(), [raw.request(op, b"/grows", bytes(MIB))] * (2 * BOUND // MIB))

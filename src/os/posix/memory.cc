@@ -1,10 +1,12 @@
 #include "os/posix/memory.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <fstream>
 #include <iterator>
@@ -120,12 +122,46 @@ uint64_t UsableMemory() {
   return group ? std::min(machine, LeastMemoryMax(*group)) : machine;
 }
 
+namespace {
+std::atomic<bool> gives_back = false;
+}  // namespace
+
 void GiveMemoryBack() {
+  gives_back = true;
 #if defined(__GLIBC__)
   constexpr int kMapped = 128 * 1024;
   mallopt(M_MMAP_THRESHOLD, kMapped);  // said so, it stays what it is
   mallopt(M_TRIM_THRESHOLD, 4 * kMapped);
   mallopt(M_ARENA_MAX, 2);  // memory freed in one is of no use to another
+#endif
+}
+
+bool GivesMemoryBack() { return gives_back; }
+
+void TrimMemory() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
+}
+
+ResidentMemory::ResidentMemory() : statm_(open("/proc/self/statm", O_RDONLY | O_CLOEXEC)) {}
+
+uint64_t ResidentMemory::Read() const {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return 0;  // most of it is the sanitizer's
+#else
+  // In pages: all, resident, and of these the files'.
+  char text[128];
+  const ssize_t size = pread(statm_.get(), text, sizeof text, 0);
+  if (size <= 0) return 0;
+  uint64_t pages[3] = {};
+  const char* at = text;
+  for (uint64_t& next : pages) {
+    const auto read = std::from_chars(at, text + size, next);
+    if (read.ec != std::errc() || read.ptr == text + size) return 0;
+    at = read.ptr + 1;
+  }
+  return (pages[1] - std::min(pages[1], pages[2])) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 #endif
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/memory_account.h"
+#include "os/posix/owned_fd.h"
 
 namespace muster {
 
@@ -19,6 +20,21 @@ uint64_t LeastMemoryMax(std::string folder);
 /// keeps for itself would count against nobody. For a process that serves others, once, at its
 /// start.
 void GiveMemoryBack();
+/// Whether this process does: its memory is its clients'.
+bool GivesMemoryBack();
+/// Has the allocator return all whole pages that it keeps.
+void TrimMemory();
+
+/// How much memory of its own this process has, without files; 0 where that cannot be told. Any
+/// thread; a microsecond or two.
+class ResidentMemory {
+ public:
+  ResidentMemory();
+  uint64_t Read() const;
+
+ private:
+  const OwnedFd statm_;
+};
 
 /// Memory that is kept back for the moment when operator new has none left. It is given up then, so
 /// that whatever is under way ends well, and the limit of the account is lowered to what is used

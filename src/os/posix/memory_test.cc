@@ -53,6 +53,18 @@ TEST(UsableMemoryTest, IsNoMoreThanTheMachineHas) {
                                 static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(ResidentMemoryTest, GrowsWithWhatIsAllocated) {
+  constexpr size_t kMuch = 64 << 20;
+  const ResidentMemory resident;
+  const uint64_t before = resident.Read();
+  EXPECT_GT(before, 0u);
+  const std::string much(kMuch, 'x');
+  EXPECT_GT(resident.Read(), before + kMuch / 10 * 9);
+  EXPECT_LT(resident.Read(), before + kMuch / 10 * 11);
+}
+#endif
+
 TEST(MemoryReserveTest, LowersTheLimitUntilItIsThereAgain) {
   MemoryAccount account(1 << 30);
   account.Add(1000);
