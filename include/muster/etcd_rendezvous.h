@@ -49,6 +49,8 @@ struct EtcdRendezvousOptions {
   std::chrono::milliseconds join_timeout{600'000};  ///< One NextRendezvous().
   std::chrono::milliseconds close_timeout{30'000};  ///< SetClosed() and Leave().
   RendezvousEventSink events{};                     ///< Null: the process's sink.
+  /// What GetBackend() returns: "etcd", or "etcd-v2", the backend's other name.
+  std::string backend = "etcd";
 
   /// From parameters and the options of EtcdOptions, and join_timeout (or timeout, as torchrun's
   /// etcd calls it), last_call_timeout, close_timeout, keep_alive_interval (seconds, also
@@ -70,7 +72,7 @@ class EtcdRendezvousHandler final : public RendezvousHandler {
   std::string node() const override;
 
   using RendezvousHandler::SetClosed;
-  std::string GetBackend() const override { return "etcd"; }
+  std::string GetBackend() const override;
   std::string GetRunId() const override;
   /// Unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
   bool UseAgentStore() const override;
@@ -94,7 +96,12 @@ class EtcdRendezvousHandler final : public RendezvousHandler {
   std::unique_ptr<Impl> impl_;
 };
 
-/// What the registry makes for "etcd", once EnableEtcd() was called. In the component muster::etcd.
+/// What the registry makes for "etcd" and "etcd-v2", once EnableEtcd() was called. In the component
+/// muster::etcd.
 RendezvousHandlerPtr CreateEtcdHandler(const RendezvousParameters& parameters);
+
+/// Registers the etcd backends of this process, which the registry refuses to make otherwise. Any
+/// thread; calling it again does nothing. In the component muster::etcd.
+void EnableEtcd();
 
 }  // namespace muster

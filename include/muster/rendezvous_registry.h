@@ -40,7 +40,7 @@ class RendezvousHandlerRegistry {
 };
 
 /// The registry of this process. It knows "muster", "c10d" and "static"; "etcd" and "etcd-v2" are
-/// taken, and say what is missing until EnableEtcd() (muster/etcd_v2_rendezvous.h) was called.
+/// taken, and say what is missing until EnableEtcd() (muster/etcd_rendezvous.h) was called.
 RendezvousHandlerRegistry& DefaultRendezvousRegistry();
 
 /// DefaultRendezvousRegistry().CreateHandler().

@@ -46,6 +46,7 @@ EtcdRendezvousOptions EtcdRendezvousOptions::From(const RendezvousParameters& pa
   EtcdRendezvousOptions options{.etcd = EtcdOptions::From(parameters), .run_id = ""};
   TakeSeconds(parameters, "timeout", options.join_timeout);  // as torchrun's etcd calls it
   TakeRoundOptions(parameters, options);
+  options.backend = parameters.backend;
   options.Validate();
   return options;
 }
@@ -115,6 +116,7 @@ EtcdRendezvousHandler::EtcdRendezvousHandler(EtcdRendezvousOptions options, Conn
 EtcdRendezvousHandler::~EtcdRendezvousHandler() = default;
 
 std::string EtcdRendezvousHandler::node() const { return impl_->self.ToString(); }
+std::string EtcdRendezvousHandler::GetBackend() const { return impl_->options.backend; }
 std::string EtcdRendezvousHandler::GetRunId() const { return impl_->options.run_id; }
 bool EtcdRendezvousHandler::UseAgentStore() const { return Bootstrap::IsShared(); }
 
