@@ -65,7 +65,7 @@ class EtcdRendezvousHandler final : public RendezvousHandler {
   /// Connects later, and goes on trying until a call's time is over. In the component muster::etcd.
   explicit EtcdRendezvousHandler(EtcdRendezvousOptions options);
   /// With other clients of etcd, in other surroundings than this process: simulated ones.
-  using Connector = std::function<Result<std::unique_ptr<Etcd>>(Loop&)>;
+  using Connector = std::function<Result<std::shared_ptr<Etcd>>(Loop&)>;
   EtcdRendezvousHandler(EtcdRendezvousOptions options, Connector connect, System& around);
   ~EtcdRendezvousHandler() override;
 

@@ -160,7 +160,8 @@ class Etcd {
   virtual std::string Describe() const = 0;
 };
 
-/// Makes clients: real ones, or simulated ones. Any thread; the client belongs to `loop`.
-using EtcdConnector = std::function<Result<std::unique_ptr<Etcd>>(Loop& loop)>;
+/// Makes clients, real or simulated ones, on the thread of `loop`. The last reference must be given
+/// up there, too.
+using EtcdConnector = std::function<Result<std::shared_ptr<Etcd>>(Loop& loop)>;
 
 }  // namespace muster

@@ -74,7 +74,10 @@ struct EtcdRendezvousHandler::Impl final : SessionRendezvous {
   ~Impl() override { EndSession(); }
 
   SessionClientOptions ClientOptions() override {
-    const EtcdLinkOptions link{.connect = connect,
+    calls = std::make_shared<EtcdCalls>(connect, around);
+    // Not the owner, which must not be destroyed on its own thread.
+    EtcdCalls* const shared = calls.get();
+    const EtcdLinkOptions link{.connect = [shared](Loop&) { return shared->Client(); },
                                .prefix = prefix,
                                .hello = {.run_id = options.run_id,
                                          .node = self,
@@ -86,15 +89,11 @@ struct EtcdRendezvousHandler::Impl final : SessionRendezvous {
             .server = options.etcd.ToString(),
             .make_link = [link](LoopThread& thread, RendezvousLinkOwner& owner) {
               return std::make_unique<EtcdLink>(thread.loop(), link, owner);
-            }};
+            },
+            .thread = &calls->thread()};
   }
 
   std::shared_ptr<Store> StoreOf(const Push& assignment, const SessionClient&) override {
-    if (!calls) {
-      auto made = EtcdCalls::Open(connect, around);
-      if (!made) throw RendezvousConnectionError(made.error().message);
-      calls = std::move(*made);
-    }
     const wire::EtcdKeys keys(prefix, options.run_id);
     // By the name of its plan: an etcd that was restored from older data may complete a round of
     // the same number once more. Leaders of earlier versions give no name.
@@ -106,7 +105,7 @@ struct EtcdRendezvousHandler::Impl final : SessionRendezvous {
   const EtcdRendezvousOptions options;
   const EtcdConnector connect;
   std::string prefix;
-  std::shared_ptr<EtcdCalls> calls;  ///< Of the stores of all rounds.
+  std::shared_ptr<EtcdCalls> calls;  ///< Of the link and of the stores of all rounds.
 };
 
 EtcdRendezvousHandler::EtcdRendezvousHandler(EtcdRendezvousOptions options, Connector connect,

@@ -156,7 +156,7 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   Prng prng_;
   Lifetime lifetime_;  // renewed with every lease
   Step step_ = Step::kIdle;
-  std::unique_ptr<Etcd> etcd_;
+  std::shared_ptr<Etcd> etcd_;
   std::optional<Backoff> backoff_;
   std::unique_ptr<Timer> rest_;
 

@@ -25,7 +25,7 @@ inline constexpr Duration kCallPatience = 20s;
 class Patron {
  public:
   explicit Patron(const EtcdAccess& access) : thread_(*UvThread::Open()) {
-    Result<std::unique_ptr<Etcd>> etcd = ConnectEtcd(access, thread_->loop());
+    Result<std::shared_ptr<Etcd>> etcd = ConnectEtcd(access, thread_->loop());
     if (!etcd) throw std::runtime_error(etcd.error().message);
     etcd_ = std::move(*etcd);
   }
@@ -87,7 +87,7 @@ class Patron {
   }
 
   std::unique_ptr<UvThread> thread_;
-  std::unique_ptr<Etcd> etcd_;
+  std::shared_ptr<Etcd> etcd_;
 };
 
 /// Hears what one watch says, and keeps it: "key=value", "-key" for a deletion.

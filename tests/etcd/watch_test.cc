@@ -116,7 +116,7 @@ TEST_F(EtcdWatchTest, AWatcherMayEndItsWatchFromInside) {
 TEST_F(EtcdWatchTest, AWatcherMayDestroyTheClientFromInside) {
   const EtcdCluster cluster;
   auto thread = *UvThread::Open();
-  std::unique_ptr<Etcd> etcd;
+  std::shared_ptr<Etcd> etcd;
   std::unique_ptr<EtcdWatch> watch;
   Quitter quitter([&] { etcd.reset(); });
   thread->RunAndWait([&] {

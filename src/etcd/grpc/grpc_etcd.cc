@@ -114,14 +114,14 @@ class GrpcEtcd final : public Etcd {
 }  // namespace
 }  // namespace etcd
 
-Result<std::unique_ptr<Etcd>> ConnectEtcd(const EtcdAccess& access, Loop& loop) {
+Result<std::shared_ptr<Etcd>> ConnectEtcd(const EtcdAccess& access, Loop& loop) {
   MUSTER_TRY(std::unique_ptr<etcd::Members> members, etcd::Members::Open(access));
   // gRPC writes to stderr what it also tells us, and that is not its place in somebody's program.
   // Who asks it to talk, by its own variable, hears it.
   if (std::getenv("GRPC_VERBOSITY") == nullptr)
     gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
   try {
-    return std::unique_ptr<Etcd>(std::make_unique<etcd::GrpcEtcd>(
+    return std::shared_ptr<Etcd>(std::make_shared<etcd::GrpcEtcd>(
         std::make_shared<etcd::Parts>(access, std::move(members), loop)));
   } catch (const std::system_error& error) {
     return Error{Code::kUnavailable,

@@ -15,6 +15,6 @@ namespace muster {
 
 /// Any thread; does not block, and connects when first used. The client belongs to `loop`.
 /// kInvalid: no endpoints, or a file of the access cannot be read. kUnavailable: no thread.
-Result<std::unique_ptr<Etcd>> ConnectEtcd(const EtcdAccess& access, Loop& loop);
+Result<std::shared_ptr<Etcd>> ConnectEtcd(const EtcdAccess& access, Loop& loop);
 
 }  // namespace muster

@@ -29,7 +29,8 @@ SessionClient::SessionClient(SessionClientOptions options, System& around)
       clock_(around.clock()),
       monitor_(around.MakeMonitor()),
       node_(options_.hello.node),
-      thread_(around.StartLoop()) {
+      own_thread_(options_.thread == nullptr ? around.StartLoop() : nullptr),
+      thread_(own_thread_ ? own_thread_.get() : options_.thread) {
   thread_->RunAndWait([this] {
     RendezvousLinkOwner& owner = *this;
     link_ = options_.make_link(*thread_, owner);

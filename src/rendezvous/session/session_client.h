@@ -22,6 +22,7 @@ struct SessionClientOptions {
   Hello hello;
   std::string server;  ///< "the server at host:29400": whom the link talks to, for messages.
   std::function<std::unique_ptr<RendezvousLink>(LoopThread&, RendezvousLinkOwner&)> make_link;
+  LoopThread* thread = nullptr;  ///< For the link; it outlives the client. Null: one of its own.
 };
 
 class SessionClient final : private RendezvousLinkOwner {
@@ -123,7 +124,8 @@ class SessionClient final : private RendezvousLinkOwner {
   std::optional<Instant> reported_at_;
   std::optional<Instant> asked_at_;
 
-  const std::unique_ptr<LoopThread> thread_;
+  const std::unique_ptr<LoopThread> own_thread_;
+  LoopThread* const thread_;
   std::unique_ptr<RendezvousLink> link_;  // on the loop's thread only
 };
 

@@ -27,7 +27,7 @@ namespace {
 /// The real client, and how often it was asked.
 class CountingEtcd final : public Etcd {
  public:
-  CountingEtcd(std::unique_ptr<Etcd> inner, std::atomic<int>& commits)
+  CountingEtcd(std::shared_ptr<Etcd> inner, std::atomic<int>& commits)
       : inner_(std::move(inner)), commits_(commits) {}
 
   void Commit(EtcdTransaction transaction, Duration patience,
@@ -53,7 +53,7 @@ class CountingEtcd final : public Etcd {
   std::string Describe() const override { return inner_->Describe(); }
 
  private:
-  const std::unique_ptr<Etcd> inner_;
+  const std::shared_ptr<Etcd> inner_;
   std::atomic<int>& commits_;
 };
 
@@ -137,9 +137,9 @@ TEST(EtcdStoreTest, WhoWaitsAsksOnce) {
   MUSTER_REQUIRE(EtcdNeed());
   std::atomic<int> commits = 0;
   const EtcdConnector connector =
-      [&commits, access = SharedEtcd().access()](Loop& loop) -> Result<std::unique_ptr<Etcd>> {
-    MUSTER_TRY(std::unique_ptr<Etcd> inner, ConnectEtcd(access, loop));
-    return std::unique_ptr<Etcd>(std::make_unique<CountingEtcd>(std::move(inner), commits));
+      [&commits, access = SharedEtcd().access()](Loop& loop) -> Result<std::shared_ptr<Etcd>> {
+    MUSTER_TRY(std::shared_ptr<Etcd> inner, ConnectEtcd(access, loop));
+    return std::shared_ptr<Etcd>(std::make_shared<CountingEtcd>(std::move(inner), commits));
   };
   EtcdStore store(EtcdCalls::Open(connector, ThisProcess()).value(), FreshPrefix(), kPatience);
   const int before = commits;
