@@ -76,14 +76,6 @@ class Waiter final : public EtcdWatcher {
 
 }  // namespace
 
-bool OnlyReads(const EtcdTransaction& transaction) {
-  const auto reads = [](const EtcdOperation& each) {
-    return each.kind == EtcdOperation::Kind::kGet;
-  };
-  return std::all_of(transaction.then.begin(), transaction.then.end(), reads) &&
-         std::all_of(transaction.otherwise.begin(), transaction.otherwise.end(), reads);
-}
-
 EtcdCalls::EtcdCalls(EtcdConnector connector, System& around)
     : around_(around),
       clock_(around.clock()),
@@ -170,9 +162,9 @@ Result<EtcdAnswer> EtcdCalls::Commit(const EtcdTransaction& transaction, Instant
   const bool reads = OnlyReads(transaction);
   return Repeat<EtcdAnswer>(deadline, reads, [&](Duration patience) {
     return Request<EtcdAnswer>(reads ? kReadGrace : kInterruptionGrace,
-                           [&](std::function<void(Result<EtcdAnswer>)> done) {
-                             etcd_->Commit(transaction, patience, std::move(done));
-                           });
+                               [&](std::function<void(Result<EtcdAnswer>)> done) {
+                                 etcd_->Commit(transaction, patience, std::move(done));
+                               });
   });
 }
 

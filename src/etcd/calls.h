@@ -1,5 +1,5 @@
-// A client of etcd for threads that may block: it runs on a loop thread of its own, and callers wait
-// here for its answers. Any thread, any number of calls at a time.
+// A client of etcd for threads that may block: it runs on a loop thread of its own, and callers
+// wait here for its answers. Any thread, any number of calls at a time.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,8 @@
 
 namespace muster {
 
-/// Whether the transaction changes nothing, whatever its conditions. It can then be repeated.
-bool OnlyReads(const EtcdTransaction& transaction);
-
-/// Every call may return kInterrupted (base/interruption.h). An interrupted write may have happened.
+/// Every call may return kInterrupted (base/interruption.h). An interrupted write may have
+/// happened.
 class EtcdCalls {
  public:
   /// Starts the thread, and connects when Client() is called. Throws what System::StartLoop()
@@ -39,8 +37,8 @@ class EtcdCalls {
   // The calls below need a connected client: after Open(), or a successful Client().
 
   /// Repeats a transaction that did not happen (kUnavailable) until the deadline; one that only
-  /// reads, also if it got no answer. A write without an answer returns kTimeout at once: if it were
-  /// repeated blindly, the first one could still arrive after the second.
+  /// reads, also if it got no answer. A write without an answer returns kTimeout at once: if it
+  /// were repeated blindly, the first one could still arrive after the second.
   Result<EtcdAnswer> Commit(const EtcdTransaction& transaction, Instant deadline);
   /// Repeated also without an answer: an unused lease ends by itself.
   Result<EtcdLease> Grant(Duration ttl, Instant deadline);
@@ -65,7 +63,8 @@ class EtcdCalls {
   /// `grace` for the answer: an etcd that lives answers in time, and the caller learns whether the
   /// write happened.
   template <typename T>
-  Result<T> Request(Duration grace, const std::function<void(std::function<void(Result<T>)>)>& start);
+  Result<T> Request(Duration grace,
+                    const std::function<void(std::function<void(Result<T>)>)>& start);
   /// Calls `attempt(patience)` while it returns kUnavailable; with `repeat_unanswered`, also while
   /// it returns kTimeout.
   template <typename T>

@@ -106,6 +106,18 @@ std::vector<MemberReport> Many(const Coordinator::Run& run, Role role, size_t na
 
 }  // namespace
 
+std::optional<RunSnapshot> Coordinator::Snapshot(std::string_view run_id) const {
+  const Run* run = Find(run_id);
+  if (run == nullptr) return std::nullopt;
+  return RunSnapshot{.settings = run->settings,
+                     .settings_of = run->settings_of,
+                     .round = run->state.round,
+                     .closed = run->state.closed,
+                     .closed_by = run->state.closed_by,
+                     .waiting = static_cast<int64_t>(run->state.wait_list.size()),
+                     .lost = run->fallen.count};
+}
+
 RunReport Coordinator::ReportOn(const Run& run, size_t names_max, Instant now) {
   const RendezvousState& state = run.state;
   RunReport report{.id = run.id,
