@@ -1,10 +1,9 @@
-// What stands on a real cluster: the part of the public face that needs gRPC.
+// The public functions that need gRPC.
 #include <functional>
 #include <memory>
 #include <utility>
 
 #include "etcd/calls.h"
-#include "etcd/connector.h"
 #include "etcd/etcd_access.h"
 #include "etcd/grpc/grpc_etcd.h"
 #include "muster/etcd_rendezvous.h"

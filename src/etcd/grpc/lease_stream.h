@@ -1,4 +1,4 @@
-// The keep-alives of all leases of one client, over one stream. Lives on the loop's thread.
+// The keep-alives of all leases of one client, on one stream. Lives on the loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <memory>
 #include <string>
 
+#include "etcd/grpc/bidi_stream.h"
 #include "etcd/grpc/client.h"
-#include "etcd/grpc/line.h"
 
 namespace muster::etcd {
 
@@ -25,41 +25,41 @@ class LeaseStream final : public SharedStream {
   void KeepAlive(int64_t lease, Duration patience, Done done);
 
   bool IsWanted() const override { return waiting_ > 0; }
-  std::shared_ptr<Connection> Over() const override { return line_ ? line_->over() : nullptr; }
+  std::shared_ptr<Connection> Over() const override { return rpc_ ? rpc_->over() : nullptr; }
   void Abandon(const Connection& connection) override;
 
  private:
-  using LeaseLine = Line<etcdserverpb::LeaseKeepAliveRequest, etcdserverpb::LeaseKeepAliveResponse>;
-  struct Ask {
-    Done done;  ///< Null when its patience is over: it only holds its place in the row.
+  using Rpc = BidiStream<etcdserverpb::LeaseKeepAliveRequest, etcdserverpb::LeaseKeepAliveResponse>;
+  struct Request {
+    Done done;  ///< Null after its timeout: it only holds its place in the queue.
     bool sent = false;
     std::unique_ptr<Timer> timer;
   };
 
   void Open();
   void Connect();
-  void Send(int64_t lease, Ask& ask);
-  /// Until the next message; then it is another member's turn.
+  void Send(int64_t lease, Request& request);
+  /// Limits the wait for the next message; after it another member is tried.
   void AwaitAnswer();
   void OnOpen();
   void OnMessage(const etcdserverpb::LeaseKeepAliveResponse& response);
   void OnLost(const grpc::Status& status, bool reached);
   void Reopen(std::string why, Duration pause);
-  void OnOverdue(int64_t lease, const std::shared_ptr<Ask>& ask);
+  void OnTimeout(int64_t lease, const std::shared_ptr<Request>& request);
   void Refuse(const Error& why);
 
   Client& client_;
-  /// By lease, in the order in which answers come: one that was sent before a call was made must
-  /// not answer it.
-  std::map<int64_t, std::deque<std::shared_ptr<Ask>>> asks_;
-  size_t waiting_ = 0;  ///< Asks with somebody behind them.
+  /// By lease, in the order of the answers: an answer to an earlier request must not be taken for
+  /// that to a later one.
+  std::map<int64_t, std::deque<std::shared_ptr<Request>>> requests_;
+  size_t waiting_ = 0;  ///< Requests whose callers still wait.
   bool opening_ = false;
-  std::shared_ptr<LeaseLine> line_;
+  std::shared_ptr<Rpc> rpc_;
   size_t attempts_ = 0;
   size_t distrusted_ = 0;
   std::string trouble_;
   std::unique_ptr<Timer> pause_;
-  std::unique_ptr<Timer> overdue_;  ///< While somebody waits for a line to say something.
+  std::unique_ptr<Timer> overdue_;  ///< While a message is awaited.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
