@@ -58,13 +58,13 @@ void EtcdRendezvousOptions::Validate() const {
 }
 
 struct EtcdRendezvousHandler::Impl final : SessionRendezvous {
-  Impl(EtcdRendezvousOptions given, EtcdConnector its_connector, System& its_surroundings)
+  Impl(EtcdRendezvousOptions given, EtcdConnector its_connector, System& its_system)
       : SessionRendezvous({.class_name = "etcd_rendezvous:EtcdRendezvousHandler",
                            .run_id = given.run_id,
                            .join_timeout = given.join_timeout,
                            .close_timeout = given.close_timeout,
                            .events = given.events},
-                          its_surroundings),
+                          its_system),
         options(Validated(std::move(given))),
         connect(std::move(its_connector)) {
     self = NewNode(around, AddressOf(options));
@@ -87,16 +87,17 @@ struct EtcdRendezvousHandler::Impl final : SessionRendezvous {
                                .seed = around.Seed() ^ static_cast<uint64_t>(self.local_id)};
     return {.hello = link.hello,
             .server = options.etcd.ToString(),
-            .make_link = [link](LoopThread& thread, RendezvousLinkOwner& owner) {
-              return std::make_unique<EtcdLink>(thread.loop(), link, owner);
-            },
+            .make_link =
+                [link](LoopThread& thread, RendezvousLinkOwner& owner) {
+                  return std::make_unique<EtcdLink>(thread.loop(), link, owner);
+                },
             .thread = &calls->thread()};
   }
 
   std::shared_ptr<Store> StoreOf(const Push& assignment, const SessionClient&) override {
     const wire::EtcdKeys keys(prefix, options.run_id);
-    // By the name of its plan: an etcd that was restored from older data may complete a round of
-    // the same number once more. Leaders of earlier versions give no name.
+    // The name of the round's plan: an etcd that is restored from older data may complete a round
+    // of the same number again. Leaders of earlier versions give no name.
     const std::string round = assignment.who.empty() ? Concat(assignment.round) : assignment.who;
     return std::make_shared<EtcdStore>(calls, Concat(keys.Store(), round), options.join_timeout,
                                        static_cast<int64_t>(assignment.token));
@@ -119,7 +120,7 @@ std::string EtcdRendezvousHandler::GetBackend() const { return impl_->options.ba
 std::string EtcdRendezvousHandler::GetRunId() const { return impl_->options.run_id; }
 bool EtcdRendezvousHandler::UseAgentStore() const { return Bootstrap::IsShared(); }
 
-// etcd has no server that could be somebody else's.
+// Never empty: with etcd there is no fallback to c10d.
 RendezvousInfo EtcdRendezvousHandler::NextRendezvous() { return *impl_->Next(); }
 
 bool EtcdRendezvousHandler::IsClosed() {

@@ -1,4 +1,4 @@
-// What an EtcdStore does beside the contract of all stores.
+// EtcdStore, beyond the contract of all stores.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 
 namespace {
 
-/// The real client, and how often it was asked.
+/// The real client; counts transactions.
 class CountingEtcd final : public Etcd {
  public:
   CountingEtcd(std::shared_ptr<Etcd> inner, std::atomic<int>& commits)
@@ -244,7 +244,7 @@ TEST(EtcdStoreTest, CompactionDoesNotDisturbWhoWaits) {
   const std::string fields = etcd.Control({"get", "x", "--write-out=fields"});
   const std::string revision = fields.substr(fields.find("\"Revision\" : ") + 13, 10);
   etcd.Control({"compact", std::to_string(std::stoll(revision))});
-  etcd.Kill(0);  // what was not told before must be asked for again, and is gone
+  etcd.Kill(0);  // the changes that were not received before are gone
   etcd.Start(0);
   EtcdStore(At(etcd, store.prefix())).Set("b", "1");
   waiter.Result();

@@ -78,7 +78,8 @@ TEST(EtcdV2Test, Rdzv157AnUnreachableEtcdIsAConnectionError) {
 
 TEST(EtcdV2Test, Rdzv158AReadBlocksUntilTheKeyIsPublishedUnderAPrefixThatIsNotThere) {
   MUSTER_REQUIRE(EtcdNeed());
-  const RendezvousHandlerPtr node = HandlerOf(Parameters("run", 1, {{"etcd_prefix", FreshPrefix()}}));
+  const RendezvousHandlerPtr node =
+      HandlerOf(Parameters("run", 1, {{"etcd_prefix", FreshPrefix()}}));
   const std::shared_ptr<Store> store = node->NextRendezvous().store;
   const std::shared_ptr<Store> reading = store->Clone();
   Background<std::string> reader([&] { return reading->Get("late"); });
