@@ -18,10 +18,7 @@ constexpr Duration kPauseMax = 200ms;
 
 }  // namespace
 
-LeaseStream::LeaseStream(Client& client) : client_(client) { client_.AddStream(*this); }
-
 LeaseStream::~LeaseStream() {
-  if (rpc_) rpc_->Drop();
   for (auto& [lease, queue] : requests_) {
     for (const auto& request : queue) request->timer.reset();
   }
@@ -36,8 +33,8 @@ void LeaseStream::KeepAlive(int64_t lease, Duration patience, Done done) {
   client_.StartSilenceChecks();
   if (rpc_ && rpc_->is_open())
     Send(lease, *request);
-  else if (!rpc_ && !opening_ && !pause_)
-    Open();
+  else
+    OpenIfClosed();
 }
 
 void LeaseStream::Send(int64_t lease, Request& request) {
@@ -48,30 +45,11 @@ void LeaseStream::Send(int64_t lease, Request& request) {
   rpc_->Send(std::move(message));
 }
 
-void LeaseStream::Open() {
-  opening_ = true;
-  client_.WithToken([this, alive = std::weak_ptr(alive_)](const Status& status) {
-    if (alive.expired()) return;
-    opening_ = false;
-    if (status) return Connect();
-    if (status.error().code == Code::kInvalid) return Refuse(status.error());
-    Reopen(status.error().message, client_.Pause(0));
-  });
-}
-
-void LeaseStream::Connect() {
-  if (rpc_ || waiting_ == 0) return;
-  const std::shared_ptr<Connection> over = client_.Current();
-  rpc_ = std::make_shared<Rpc>(
-      client_.completions(), over,
-      Rpc::Listener{
-          .on_open = [this] { OnOpen(); },
-          .on_message = [this](const auto& response) { OnMessage(response); },
-          .on_end = [this](const grpc::Status& status, bool reached) { OnLost(status, reached); }});
-  client_.AddCredentials(rpc_->context());
+std::unique_ptr<LeaseStream::Rpc::Stream> LeaseStream::Prepare(Connection& over,
+                                                               grpc::ClientContext& context,
+                                                               grpc::CompletionQueue* queue) {
   AwaitAnswer();
-  rpc_->Start(
-      over->lease->PrepareAsyncLeaseKeepAlive(&rpc_->context(), client_.completions().queue()));
+  return over.lease->PrepareAsyncLeaseKeepAlive(&context, queue);
 }
 
 void LeaseStream::AwaitAnswer() {
@@ -123,27 +101,16 @@ void LeaseStream::OnLost(const grpc::Status& status, bool reached) {
   Reopen(failure.error.message, client_.Pause(++attempts_));
 }
 
-void LeaseStream::Abandon(const Connection& connection) {
-  if (rpc_ && rpc_->over().get() == &connection) {
-    Reopen(Concat("etcd at ", connection.endpoint.ToString(), " does not answer"),
-           client_.Pause(++attempts_));
-  }
-}
-
-void LeaseStream::Reopen(std::string why, Duration pause) {
-  trouble_ = std::move(why);
-  if (rpc_) rpc_->Drop();
-  rpc_.reset();
+void LeaseStream::Reopen(const std::string& why, Duration pause) {
+  trouble_ = why;
+  Close();
   overdue_.reset();
   // Requests that have timed out need no place in a new queue.
   for (auto queue = requests_.begin(); queue != requests_.end();) {
     std::erase_if(queue->second, [](const auto& request) { return !request->done; });
     queue = queue->second.empty() ? requests_.erase(queue) : std::next(queue);
   }
-  pause_ = client_.After(std::min(pause, kPauseMax), [this] {
-    pause_.reset();
-    if (!rpc_ && !opening_ && waiting_ > 0) Open();
-  });
+  OpenAfter(std::min(pause, kPauseMax));
 }
 
 void LeaseStream::OnTimeout(int64_t lease, const std::shared_ptr<Request>& request) {
@@ -167,8 +134,7 @@ void LeaseStream::OnTimeout(int64_t lease, const std::shared_ptr<Request>& reque
 }
 
 void LeaseStream::Refuse(const Error& why) {
-  if (rpc_) rpc_->Drop();
-  rpc_.reset();
+  Close();
   overdue_.reset();
   waiting_ = 0;
   distrusted_ = 0;

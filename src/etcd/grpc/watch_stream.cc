@@ -8,12 +8,6 @@
 
 namespace muster::etcd {
 
-WatchStream::WatchStream(Client& client) : client_(client) { client_.AddStream(*this); }
-
-WatchStream::~WatchStream() {
-  if (rpc_) rpc_->Drop();
-}
-
 int64_t WatchStream::Add(const EtcdRange& range, int64_t revision, EtcdWatcher& watcher) {
   const int64_t number = ++last_number_;
   const auto& added =
@@ -21,8 +15,8 @@ int64_t WatchStream::Add(const EtcdRange& range, int64_t revision, EtcdWatcher& 
   client_.StartSilenceChecks();
   if (rpc_ && rpc_->is_open())
     Create(number, added.first->second);
-  else if (!rpc_ && !opening_ && !pause_)
-    Open();
+  else
+    OpenIfClosed();
   return number;
 }
 
@@ -36,37 +30,10 @@ void WatchStream::Remove(int64_t number) {
   watches_.erase(found);
 }
 
-std::shared_ptr<Connection> WatchStream::Over() const { return rpc_ ? rpc_->over() : nullptr; }
-
-void WatchStream::Abandon(const Connection& connection) {
-  if (rpc_ && rpc_->over().get() == &connection) {
-    Reopen(Concat("etcd at ", connection.endpoint.ToString(), " does not answer"),
-           client_.Pause(++attempts_));
-  }
-}
-
-void WatchStream::Open() {
-  opening_ = true;
-  client_.WithToken([this, alive = std::weak_ptr(alive_)](const Status& status) {
-    if (alive.expired()) return;
-    opening_ = false;
-    if (status) return Connect();
-    if (status.error().code == Code::kInvalid) return EndAll(status.error());
-    Reopen(status.error().message, client_.Pause(0));
-  });
-}
-
-void WatchStream::Connect() {
-  if (rpc_ || watches_.empty()) return;
-  const std::shared_ptr<Connection> over = client_.Current();
-  rpc_ = std::make_shared<Rpc>(
-      client_.completions(), over,
-      Rpc::Listener{
-          .on_open = [this] { OnOpen(); },
-          .on_message = [this](const auto& response) { OnMessage(response); },
-          .on_end = [this](const grpc::Status& status, bool reached) { OnLost(status, reached); }});
-  client_.AddCredentials(rpc_->context());
-  rpc_->Start(over->watch->PrepareAsyncWatch(&rpc_->context(), client_.completions().queue()));
+std::unique_ptr<WatchStream::Rpc::Stream> WatchStream::Prepare(Connection& over,
+                                                               grpc::ClientContext& context,
+                                                               grpc::CompletionQueue* queue) {
+  return over.watch->PrepareAsyncWatch(&context, queue);
 }
 
 void WatchStream::Create(int64_t number, const Watch& watch) {
@@ -187,15 +154,11 @@ void WatchStream::OnLost(const grpc::Status& status, bool reached) {
 }
 
 void WatchStream::Reopen(const std::string& why, Duration pause) {
-  if (rpc_) rpc_->Drop();
-  rpc_.reset();
+  Close();
   creating_.clear();
   by_id_.clear();
   for (auto& [number, watch] : watches_) watch.id = kNoId;
-  pause_ = client_.After(pause, [this] {
-    pause_.reset();
-    if (!rpc_ && !opening_ && !watches_.empty()) Open();
-  });
+  OpenAfter(pause);
   ReportTrouble(why);
 }
 
@@ -218,7 +181,7 @@ void WatchStream::End(int64_t number, const Error& why) {
   watcher->OnEnd(why);  // may destroy the client
 }
 
-void WatchStream::EndAll(const Error& why) {
+void WatchStream::Refuse(const Error& why) {
   const std::weak_ptr alive = alive_;
   while (!alive.expired() && !watches_.empty()) End(watches_.begin()->first, why);
 }
