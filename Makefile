@@ -7,7 +7,7 @@ help:
 	@echo 'make test      build and run all tests, plainly, under the sanitizers, or both'
 	@echo 'make fuzz      run every fuzzer for ten million executions (FUZZ_RUNS, FUZZ_SECONDS)'
 	@echo 'make coverage  report which lines the tests reach'
-	@echo 'make compare   measure server, rendezvous and launcher beside those of PyTorch and Redis'
+	@echo 'make compare   measure server, rendezvous and launcher against those of PyTorch and Redis'
 	@echo 'make sim       a million simulated runs, planted bugs, 100,000 nodes (SIM_RUNS, SIM_SEED)'
 	@echo 'make histories  check 10,000 histories of the store for linearizability; some of PyTorch'"'"'s, too'
 	@echo 'make torture   kill, pause, cut off and starve real processes; TORTURE_MINUTES, TORTURE_SEED (needs root)'

@@ -54,7 +54,7 @@ PURE = re.compile(r"(\w+/)*(core|wire|options)/")
 GUESTS = [
     (r"uv\.h|uv/", ("os", "load"), "a port from src/os/ports"),
     (r"CLI/", ("cli", "program"), "an options struct filled by src/cli"),
-    (r"nlohmann/", ("cli", "launch", "program"), "a struct that src/cli prints"),
+    (r"nlohmann/", ("base", "cli", "launch", "program"), "base/flat_json.h, or a struct that src/cli prints"),
     (r"grpc(pp)?/|google/protobuf/|etcd\.(grpc\.)?pb\.h", ("etcd",), "the port in etcd/etcd_port.h"),
     (r"spdlog/", ("cli",), "the log sink of base/log.h"),
     (r"nanobind/|Python\.h", ("python",), "the public classes; python/native binds them"),
@@ -102,8 +102,9 @@ _CLOCK_READERS = ("src/os/", "src/cli/", "lab/load/", "lab/program/", "lab/sim/"
 _WITHOUT_EXCEPTIONS = (
     "src/base/", "src/os/", "src/store/core/", "src/store/wire/", "src/store/client/", "src/rendezvous/core/",
     "src/rendezvous/wire/", "src/rendezvous/session/session_hub", "src/rendezvous/session/session_link",
-    "src/rendezvous/document/rendezvous_driver", "src/rendezvous/document/shared_document", "src/server/store_connection",
-    "src/server/store_hub", "src/server/store_service", "src/etcd/grpc/", "src/launch/core/", "src/launch/options/",
+    "src/rendezvous/session/session_view", "src/rendezvous/document/c10d_cell",
+    "src/rendezvous/document/rendezvous_driver", "src/rendezvous/document/shared_document", "src/server/client_connection",
+    "src/server/shared_store", "src/server/server_loop", "src/etcd/grpc/", "src/launch/core/", "src/launch/options/",
     "src/launch/workers/", "src/launch/logs/", "lab/load/", "include/")
 
 # Looked for in code, that is, outside comments and string literals.

@@ -34,8 +34,8 @@ class OwnBackend final : public muster::RendezvousBackend {
     return muster::StoredState{*cell_->bytes, cell_->version};
   }
 
-  std::optional<muster::SetStateResult> SetState(std::string_view bytes,
-                                                 const std::any& token) override {
+  std::optional<muster::StoredState> SetState(std::string_view bytes,
+                                              const std::any& token) override {
     const std::lock_guard lock(cell_->mutex);
     const auto* version = std::any_cast<int64_t>(&token);
     const bool fits =
@@ -45,7 +45,7 @@ class OwnBackend final : public muster::RendezvousBackend {
       ++cell_->version;
     }
     if (!cell_->bytes) return std::nullopt;
-    return muster::SetStateResult{*cell_->bytes, cell_->version, fits};
+    return muster::StoredState{*cell_->bytes, cell_->version, fits};
   }
 
  private:
@@ -57,7 +57,7 @@ class OwnBackend final : public muster::RendezvousBackend {
 int main() {
   const auto cell = std::make_shared<Cell>();
   const auto store = muster::HashStore::Create();
-  muster::DefaultRendezvousRegistry().Register(
+  muster::RegisterRendezvousBackend(
       "own", [=](const muster::RendezvousParameters& parameters) -> muster::RendezvousHandlerPtr {
         return muster::CreateDynamicHandler(store, std::make_unique<OwnBackend>(cell), parameters);
       });

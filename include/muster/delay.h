@@ -1,4 +1,4 @@
-// Delay: a pause before the crowd moves on.
+// Delay: pauses, also of random length.
 #pragma once
 
 #include <chrono>
@@ -8,8 +8,8 @@ namespace muster {
 /// Blocks for so long; for less than 10 ms, not at all.
 void Delay(std::chrono::milliseconds time);
 
-/// Blocks for a time drawn uniformly between the two, so that many who were started in one instant
-/// do not act in one. std::invalid_argument if `most` is below `least`.
+/// Blocks for a time drawn uniformly between the two, so that processes started together do not act
+/// together. std::invalid_argument if `most` is below `least`.
 void Delay(std::chrono::milliseconds least, std::chrono::milliseconds most);
 
 }  // namespace muster

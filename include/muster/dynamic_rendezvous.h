@@ -14,61 +14,30 @@
 
 namespace muster {
 
-class System;
-
-struct DynamicRendezvousOptions {
-  std::string local_addr{};      ///< Empty: this machine's fully qualified name.
-  RendezvousEventSink events{};  ///< Null: the process's sink.
-};
-
 /// What it cost to agree: the figures behind "why is this slow?".
 struct RendezvousCost {
   int64_t reads = 0;   ///< Of the backend.
   int64_t writes = 0;  ///< Attempts.
-  int64_t lost = 0;    ///< Those that somebody else was faster at.
+  int64_t lost = 0;    ///< Attempts that lost to another node's write.
 };
 
-class DynamicRendezvousHandler final : public RendezvousHandler {
+/// IsHost(): whether its store is served here. Leave(): heartbeats end, and the others see at once
+/// that this node is gone. Shutdown() closes the rendezvous for all.
+class DynamicRendezvousHandler : public RendezvousHandler {
  public:
-  /// `store` is what NextRendezvous() hands out, under a prefix for each round.
-  /// std::invalid_argument for settings or an address that cannot be meant, and for null.
-  DynamicRendezvousHandler(RendezvousSettings settings, std::shared_ptr<Store> store,
-                           std::unique_ptr<RendezvousBackend> backend,
-                           DynamicRendezvousOptions options = {});
-  /// In other surroundings than this process: a simulated one.
-  DynamicRendezvousHandler(RendezvousSettings settings, std::shared_ptr<Store> store,
-                           std::unique_ptr<RendezvousBackend> backend,
-                           DynamicRendezvousOptions options, System& around);
-  ~DynamicRendezvousHandler() override;
-
-  const RendezvousSettings& settings() const;
-  std::string node() const override;
-  RendezvousCost cost() const;
-
-  using RendezvousHandler::SetClosed;
-  std::string GetBackend() const override;
-  std::string GetRunId() const override;
-  /// Whether its store is served here.
-  bool IsHost() const override;
-  /// Unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
-  bool UseAgentStore() const override;
-  RendezvousInfo NextRendezvous() override;
-  bool IsClosed() override;
-  void SetClosed(std::string_view reason) override;
-  int64_t NumNodesWaiting() override;
-  std::optional<MembershipEvent> AwaitEvent(std::chrono::milliseconds time) override;
-  /// Heartbeats end, and the others see at once that this node is gone.
-  void Leave() override;
-  /// Closes the rendezvous for everyone. False if that failed.
-  bool Shutdown() override;
-  WaitReport DescribeWait() const override;
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  virtual const RendezvousSettings& settings() const = 0;
+  virtual RendezvousCost cost() const = 0;
 };
 
-/// Settings and node from the parameters. The node's failures to get there are reported as events.
+/// `store` is what NextRendezvous() hands out, under a prefix for each round. `local_addr`: under
+/// which others reach this machine; empty: its fully qualified name. `events` null: the process's
+/// sink. std::invalid_argument for impossible settings, an unusable address, and for null.
+std::unique_ptr<DynamicRendezvousHandler> CreateDynamicHandler(
+    RendezvousSettings settings, std::shared_ptr<Store> store,
+    std::unique_ptr<RendezvousBackend> backend, const std::string& local_addr = "",
+    RendezvousEventSink events = {});
+
+/// Settings and node from the parameters. A failure is reported as an event, too.
 std::unique_ptr<DynamicRendezvousHandler> CreateDynamicHandler(
     std::shared_ptr<Store> store, std::unique_ptr<RendezvousBackend> backend,
     const RendezvousParameters& parameters);

@@ -12,7 +12,7 @@ class DistError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A store could not do what it was asked (torch.distributed.DistStoreError).
+/// A store operation failed (torch.distributed.DistStoreError).
 class StoreError : public DistError {
  public:
   using DistError::DistError;
@@ -38,7 +38,7 @@ class NetworkError : public DistError {
   using DistError::DistError;
 };
 
-/// The caller wished to end a call that waited (muster/interruption.h).
+/// The caller has interrupted a wait (muster/interruption.h).
 class InterruptedError : public DistError {
  public:
   using DistError::DistError;

@@ -78,6 +78,7 @@ class EtcdRendezvousHandler final : public RendezvousHandler {
   std::string GetRunId() const override;
   /// Unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
   bool UseAgentStore() const override;
+  bool AllowsConcurrentCalls() const override;
   /// Returns as soon as the round is complete. RendezvousConnectionError: etcd is out of reach for
   /// all of join_timeout, or refuses access; RendezvousStateError: a key of the run holds a value
   /// that cannot be read.

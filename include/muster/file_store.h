@@ -1,5 +1,5 @@
-// FileStore: a store in a file that processes share, in PyTorch's format: both may use one file at
-// once.
+// FileStore: a store in a file that processes share. The format is PyTorch's: its FileStore may use
+// the same file at the same time.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@ namespace muster {
 
 class FileStore final : public Store {
  public:
-  /// Creates the file if need be. With a `world_size` of 0 or more, the file is removed when the
-  /// last of (at least) that many FileStores on it is destroyed; with the default it stays.
+  /// Creates the file if it is missing. With a `world_size` of 0 or more, the file is removed when
+  /// the last of (at least) that many FileStores on it is destroyed; with the default it stays.
   explicit FileStore(std::string path, int world_size = -1);
   ~FileStore() override;
 

@@ -1,5 +1,4 @@
-// Ending a call that waits: for Ctrl-C, a shutdown, or whatever else is more urgent than the
-// answer.
+// Ending a call that waits: on Ctrl-C or shutdown, for example.
 #pragma once
 
 #include <functional>
@@ -11,34 +10,34 @@ namespace muster {
 
 struct InterruptionScope;
 
-/// While it lives, blocking calls of this thread, and of no other, can be ended: while they wait,
-/// they ask `is_asked` ten to twenty times a second, and at once when a signal has ended a system
-/// call of theirs; after it has said true they end with InterruptedError.
+/// While it lives, blocking calls of this thread, and of no other, can be interrupted: while they
+/// wait, they call `is_asked` ten to twenty times a second, and at once when a signal has ended a
+/// system call of theirs. When it has returned true they end with InterruptedError.
 ///
 ///   std::atomic<bool> stop = false;  // set by another thread, or a signal handler
 ///   const muster::ScopedInterruption until_stopped([&] { return stop.load(); });
 ///   const std::string value = store.Get("key");
 ///
-/// What was interrupted is in order: a store and a handler can be used again, a node that waited
-/// for a round has given up its place as if its time had been up. Putting that in order may take
-/// some seconds where the other side does not answer; a TcpStore whose server does not answer loses
-/// its connection, and says so.
+/// Stores and handlers can be used again afterwards; a node that waited for a round has left it, as
+/// after a timeout. The cancellation may take some seconds where the other side does not answer; a
+/// TcpStore whose server does not answer closes its connection, and its error says so.
 ///
-/// Where the answer comes after all, the call returns it: nobody loses an element of a queue. The
-/// wish is kept, then, for the next wait; is_pending() tells. One wish is good for one
-/// InterruptedError: after that, `is_asked` decides anew.
+/// If the reply comes after all, the call returns it, so that no element of a queue is lost. The
+/// request is then kept for the next wait (is_pending()). One request causes one InterruptedError:
+/// after that, `is_asked` is called again.
 ///
-/// Objects of one thread may be nested; all of them are asked, the innermost first. Destroyed in
-/// the reverse order, on the thread that made them: an object on the stack.
+/// Objects of one thread may be nested; all of them are called, the innermost first. They are
+/// destroyed in reverse order, on the thread that made them: objects on the stack.
 class ScopedInterruption {
  public:
-  /// `is_asked` is called in this thread; it must not throw, and not call what is being waited in.
+  /// `is_asked` is called on this thread; it must not throw, and must not use the object that
+  /// waits.
   explicit ScopedInterruption(std::function<bool()> is_asked);
   ~ScopedInterruption();
   ScopedInterruption(const ScopedInterruption&) = delete;
   ScopedInterruption& operator=(const ScopedInterruption&) = delete;
 
-  /// `is_asked` has said true, and no InterruptedError has been thrown for that yet.
+  /// `is_asked` has returned true, and no InterruptedError has been thrown for that yet.
   bool is_pending() const;
 
  private:

@@ -1,4 +1,4 @@
-// Facts about this machine's network, and the ways in which people write addresses down.
+// Ports and names of this machine, and parsing of endpoints.
 #pragma once
 
 #include <cstdint>
@@ -8,27 +8,12 @@
 
 namespace muster {
 
-/// A listening socket on a port that was free. Closed with the object, unless released.
-class SocketWithPort {
- public:
-  /// std::runtime_error if there is no such port.
-  SocketWithPort();
-  ~SocketWithPort();
-  SocketWithPort(SocketWithPort&& other) noexcept;
-  SocketWithPort(const SocketWithPort&) = delete;
-  SocketWithPort& operator=(const SocketWithPort&) = delete;
+/// The descriptor of a listening socket on a port that was free: no other process can take the port
+/// meanwhile. StoreServerOptions::listen_fd takes it; otherwise the caller closes it.
+/// std::runtime_error if there is no such port.
+int ListenOnAFreePort();
 
-  uint16_t port() const { return port_; }
-  int fd() const { return fd_; }
-  /// The caller closes it from now on; StoreServerOptions::listen_fd takes it.
-  int Release();
-
- private:
-  int fd_ = -1;
-  uint16_t port_ = 0;
-};
-
-/// A port that was free a moment ago. Prefer SocketWithPort: nobody can take that one meanwhile.
+/// A port that was free a moment ago. Prefer ListenOnAFreePort().
 uint16_t FreePort();
 
 struct HostAndPort {

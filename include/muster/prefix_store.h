@@ -1,4 +1,4 @@
-// PrefixStore: a part of another store, under a prefix of its own.
+// PrefixStore: the keys of another store that begin with a prefix.
 //
 // Key "k" under prefix "p" is "p/k" in the inner store; nested, the inner prefix comes first.
 // Timeout, SetTimeout, GetNumKeys and HasExtendedApi are the inner store's. Barrier() uses counter

@@ -11,7 +11,6 @@
 #include "muster/dynamic_rendezvous.h"
 #include "muster/etcd_rendezvous.h"
 #include "muster/network.h"
-#include "muster/periodic_timer.h"
 #include "muster/rendezvous_backend.h"
 #include "muster/rendezvous_error.h"
 #include "muster/rendezvous_events.h"

@@ -15,12 +15,7 @@ namespace muster {
 struct StoredState {
   std::string bytes;
   std::any token;
-};
-
-struct SetStateResult {
-  std::string bytes;  ///< What is stored now.
-  std::any token;
-  bool was_set = false;  ///< Whether that is what the caller wrote.
+  bool was_set = false;  ///< Of SetState(): whether this is what the caller wrote.
 };
 
 /// Called by one thread at a time. Throws RendezvousConnectionError (out of reach) or
@@ -38,10 +33,10 @@ class RendezvousBackend {
 
   /// Writes if `token` is the one of what is stored (an empty token: if nothing is stored). A token
   /// that this backend never gave out writes nothing. nullopt: nothing is stored after all.
-  virtual std::optional<SetStateResult> SetState(std::string_view bytes, const std::any& token) = 0;
-  std::optional<SetStateResult> SetState(std::string_view bytes) { return SetState(bytes, {}); }
+  virtual std::optional<StoredState> SetState(std::string_view bytes, const std::any& token) = 0;
+  std::optional<StoredState> SetState(std::string_view bytes) { return SetState(bytes, {}); }
 
-  /// Optional, and never relied upon: waking those who wait, so that they need not look so often.
+  /// Optional, and never relied upon: wakes waiting nodes, so that they need not look so often.
   /// AwaitNews() blocks until Announce() was called with the same news, by any node at any time,
   /// but not for longer than `time`; false, at once, if this backend cannot.
   virtual void Announce(std::string_view news) { static_cast<void>(news); }

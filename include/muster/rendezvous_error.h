@@ -12,13 +12,14 @@ class RendezvousError : public DistError {
   using DistError::DistError;
 };
 
-/// The rendezvous is closed: this run will never form another round. Says who closed it, if known.
+/// The rendezvous is closed: this run will never form another round. Names the node that closed it,
+/// if known.
 class RendezvousClosedError : public RendezvousError {
  public:
   using RendezvousError::RendezvousError;
 };
 
-/// The operation did not finish in time. Says who was missing.
+/// The operation did not finish in time. Says what was missing.
 class RendezvousTimeoutError : public RendezvousError {
  public:
   using RendezvousError::RendezvousError;

@@ -36,8 +36,8 @@ struct RendezvousEvent {
 using RendezvousEventSink = std::function<void(const RendezvousEvent&)>;
 
 /// Ready-made sinks: JSON lines. To standard error they are written by a thread of its own, and
-/// dropped when nobody reads. The file is appended to, a line at a time; std::runtime_error if it
-/// cannot be opened.
+/// dropped if there is no reader. The file is appended to, a line at a time; std::runtime_error if
+/// it cannot be opened.
 RendezvousEventSink EventsToStderr();
 RendezvousEventSink EventsToFile(const std::string& path);
 

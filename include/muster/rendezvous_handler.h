@@ -1,4 +1,4 @@
-// RendezvousHandler: how a node gets into a round, and what it learns there.
+// RendezvousHandler: how a node joins a round, and what it learns there.
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,6 @@
 #include "muster/store.h"
 
 namespace muster {
-
-class Clock;
 
 /// Where the workers of a round find their store (MASTER_ADDR and MASTER_PORT).
 struct RendezvousStoreInfo {
@@ -42,16 +40,16 @@ struct RendezvousInfo {
   RendezvousStoreInfo bootstrap_store_info{};
 };
 
-/// Whom a rendezvous is waiting for, and why: a snapshot for people and dashboards.
+/// Which nodes a rendezvous is waiting for, and why: a snapshot for people and dashboards.
 struct WaitReport {
   enum class Phase {
-    kIdle,       ///< Nobody is waiting here.
-    kContact,    ///< The backend has not yet said how things stand.
+    kIdle,       ///< No call is waiting here.
+    kContact,    ///< The backend has not yet reported its state.
     kForming,    ///< Too few nodes yet.
     kLastCall,   ///< Enough; more may come until the last call is over.
-    kNextRound,  ///< Came late: waiting for the members of a complete round to leave it.
+    kNextRound,  ///< Joined late: waiting for the members of a complete round to leave it.
     kSpare,      ///< The round is full; waiting for a place.
-    kBootstrap,  ///< The round is complete; waiting for rank 0 to say where its store is.
+    kBootstrap,  ///< The round is complete; waiting for rank 0 to publish its store's address.
     kComplete,   ///< In a round.
     kClosed,
   };
@@ -61,14 +59,14 @@ struct WaitReport {
   int64_t min_nodes = 0;
   int64_t max_nodes = 0;
   int64_t here = 0;                    ///< Nodes in the round.
-  std::vector<std::string> joined{};   ///< Them, or the first of them, by name, in rank order.
+  std::vector<std::string> joined{};   ///< All or the first of these, by name, in rank order.
   std::vector<std::string> waiting{};  ///< For the next one.
   std::vector<std::string> spares{};
   std::vector<std::string> expected{};  ///< Known, but not back from the last round.
   std::vector<std::string> silent{};    ///< Have missed a heartbeat.
   std::string trouble{};                ///< kContact: what keeps this node from its backend.
   std::string first{};                  ///< kBootstrap: the round's rank 0, if it is known.
-  int64_t awaited = 0;                  ///< Nodes that must still come, or (kNextRound) leave.
+  int64_t awaited = 0;                  ///< Nodes that must still join, or (kNextRound) leave.
   std::optional<std::chrono::milliseconds> last_call_left{};
   std::optional<std::chrono::milliseconds> time_left{};  ///< Until the waiting call gives up.
 
@@ -83,7 +81,7 @@ struct MembershipEvent {
   enum class Kind {
     kMemberLost,    ///< `who` died or fell silent, and `why`.
     kNodesWaiting,  ///< `waiting` nodes wait for the next round.
-    kPlaceLost,     ///< This node is no longer in the round: the others go on without it, `why`.
+    kPlaceLost,     ///< This node is no longer in the round; the others continue. `why`.
     kClosed,        ///< By `who`, if that is known.
   };
   Kind kind{};
@@ -108,8 +106,15 @@ class RendezvousHandler {
   virtual std::string GetBackend() const = 0;
   virtual std::string GetRunId() const = 0;
 
-  /// This node, as the others are told of it: "10.0.0.7_4711_83920571"; address, process id, and a
-  /// number that tells launchers apart that have both in common. "": the backend names nobody.
+  /// The backend that does the work. It differs from GetBackend() where a handler of "muster" has
+  /// found that its server has no coordinator (PyTorch's has none), and uses "c10d" instead.
+  virtual std::string ActiveBackend() const { return GetBackend(); }
+  /// Whether other calls may be made while one is in NextRendezvous() or AwaitEvent(). False after
+  /// a fallback to "c10d".
+  virtual bool AllowsConcurrentCalls() const { return false; }
+
+  /// This node, as the others see it: "10.0.0.7_4711_83920571"; address, process id, and a number
+  /// that distinguishes launchers that have both in common. "": the backend has no names.
   virtual std::string node() const { return ""; }
 
   /// Whether the others reach the rendezvous through this process, and lose it with it.
@@ -124,7 +129,7 @@ class RendezvousHandler {
 
   /// Whether the rendezvous is closed, as far as known here (up to a second old).
   virtual bool IsClosed() = 0;
-  /// Closes the rendezvous, for all nodes and for good; `reason` is told to them.
+  /// Closes the rendezvous, for all nodes and permanently; they receive `reason`.
   virtual void SetClosed(std::string_view reason) = 0;
   void SetClosed() { SetClosed(""); }
 
@@ -132,12 +137,12 @@ class RendezvousHandler {
   virtual int64_t NumNodesWaiting() = 0;
 
   /// Blocks until something happens, but not for longer than `time`: nullopt. After any event it is
-  /// time for NextRendezvous(), except after kClosed. Events of earlier rounds are forgotten when a
-  /// new one begins. Backends that are not told of such things look every 200 ms, and notice
-  /// waiting nodes and the end only.
+  /// time for NextRendezvous(), except after kClosed. Events of earlier rounds are dropped when a
+  /// new one begins. Backends that are not notified of events look every 200 ms, and notice only
+  /// waiting nodes and the end.
   virtual std::optional<MembershipEvent> AwaitEvent(std::chrono::milliseconds time);
-  /// An AwaitEvent() under way, or else the next one, comes back at once, with an event or without.
-  /// Any thread. False: this backend cannot, and whoever is in a hurry gives it less time.
+  /// An AwaitEvent() under way, or else the next one, returns at once, with an event or without.
+  /// Any thread. False: this backend cannot; call AwaitEvent() with shorter times instead.
   virtual bool StopWaiting() { return false; }
 
   /// Gives up this node's place in the round, and nothing else: the others go on.
@@ -151,16 +156,15 @@ class RendezvousHandler {
  protected:
   RendezvousHandler() = default;
 
-  /// AwaitEvent() for backends that are not told of anything. `waiting`: how many nodes a new round
-  /// would be for.
-  std::optional<MembershipEvent> LookForEvents(Clock& clock, std::chrono::milliseconds time,
-                                               const std::function<int64_t()>& waiting);
+  /// One look of AwaitEvent(), for backends that are not notified of anything. `count_waiting`: how
+  /// many nodes a new round would be for.
+  std::optional<MembershipEvent> LookForEvent(const std::function<int64_t()>& count_waiting);
   /// A new round begins.
-  void ForgetEvents() { waiting_told_ = 0; }
+  void ForgetEvents() { waiting_reported_ = 0; }
 
  private:
-  int64_t waiting_told_ = 0;  // by AwaitEvent()
-  bool closed_told_ = false;
+  int64_t waiting_reported_ = 0;  // by AwaitEvent()
+  bool closed_reported_ = false;
 };
 
 using RendezvousHandlerPtr = std::unique_ptr<RendezvousHandler>;

@@ -45,33 +45,25 @@ struct RendezvousParameters {
   std::optional<int64_t> GetAsInt(std::string_view key, std::optional<int64_t> fallback = {}) const;
 };
 
-/// How long each operation of a dynamic rendezvous may take. All above zero.
-struct RendezvousTimeout {
-  std::chrono::milliseconds join{600'000};      ///< One NextRendezvous().
-  std::chrono::milliseconds last_call{30'000};  ///< From reaching min_nodes to closing the doors.
-  std::chrono::milliseconds close{30'000};      ///< Marking the rendezvous closed.
-  std::chrono::milliseconds heartbeat{5'000};   ///< One keep-alive.
-
-  /// std::invalid_argument, naming the first one (in the order above) that is not above zero.
-  void Validate() const;
-  bool operator==(const RendezvousTimeout&) const = default;
-};
-
-/// What all nodes of a dynamic rendezvous are told alike.
+/// What all nodes of a dynamic rendezvous are configured with alike.
 struct RendezvousSettings {
   std::string run_id;
   int64_t min_nodes = 1;
   int64_t max_nodes = 1;
-  RendezvousTimeout timeout{};
+  std::chrono::milliseconds join_timeout{600'000};  ///< One NextRendezvous().
+  std::chrono::milliseconds last_call{
+      30'000};  ///< From reaching min_nodes to completing the round.
+  std::chrono::milliseconds close_timeout{30'000};     ///< Marking the rendezvous closed.
+  std::chrono::milliseconds heartbeat_timeout{5'000};  ///< One keep-alive.
   std::chrono::milliseconds keep_alive_interval{5'000};
-  int64_t keep_alive_max_attempt = 3;  ///< A node silent for so many intervals is taken for dead.
+  int64_t keep_alive_max_attempt = 3;  ///< A node silent for so many intervals is declared lost.
 
   /// From parameters and their options join_timeout, last_call_timeout, close_timeout,
   /// heartbeat_timeout, keep_alive_interval (whole seconds) and keep_alive_max_attempt.
   static RendezvousSettings From(const RendezvousParameters& parameters);
 
-  /// std::invalid_argument: empty run id, min_nodes below 1, max_nodes below min_nodes, a timeout
-  /// or a keep-alive figure that is not above zero.
+  /// std::invalid_argument: an empty run id, min_nodes below 1, max_nodes below min_nodes, or the
+  /// first time (in the order above) or keep-alive figure that is not above zero.
   void Validate() const;
   bool operator==(const RendezvousSettings&) const = default;
 };

@@ -1,9 +1,7 @@
-// RendezvousHandlerRegistry: handlers by the name of their backend.
+// Rendezvous handlers by the name of their backend.
 #pragma once
 
 #include <functional>
-#include <map>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,35 +13,19 @@ namespace muster {
 
 using RendezvousHandlerCreator = std::function<RendezvousHandlerPtr(const RendezvousParameters&)>;
 
-/// Any thread.
-class RendezvousHandlerRegistry {
- public:
-  /// std::invalid_argument if the name is empty or taken by another creator. Registering the same
-  /// plain function again changes nothing; two function objects are never the same.
-  void Register(std::string_view backend, RendezvousHandlerCreator creator);
+// The registry of this process, from any thread. It knows "muster", "c10d" and "static"; "etcd" and
+// "etcd-v2" are taken, and report what is missing until EnableEtcd() was called.
 
-  /// Register(), but also in place of a built-in backend that refuses to be made because an
-  /// optional component is missing: for that component, when it is there.
-  void Supply(std::string_view backend, RendezvousHandlerCreator creator);
+/// std::invalid_argument if the name is empty or taken by another creator. Registering the same
+/// plain function again changes nothing; two function objects are never the same.
+void RegisterRendezvousBackend(std::string_view backend, RendezvousHandlerCreator creator);
 
-  /// Calls the creator registered for parameters.backend with these very parameters.
-  /// std::invalid_argument if there is none; std::runtime_error if the handler says it is another
-  /// backend's.
-  RendezvousHandlerPtr CreateHandler(const RendezvousParameters& parameters) const;
+/// In alphabetical order.
+std::vector<std::string> RendezvousBackends();
 
-  /// In alphabetical order.
-  std::vector<std::string> Names() const;
-
- private:
-  mutable std::mutex mutex_;
-  std::map<std::string, RendezvousHandlerCreator, std::less<>> creators_;
-};
-
-/// The registry of this process. It knows "muster", "c10d" and "static"; "etcd" and "etcd-v2" are
-/// taken, and say what is missing until EnableEtcd() (muster/etcd_rendezvous.h) was called.
-RendezvousHandlerRegistry& DefaultRendezvousRegistry();
-
-/// DefaultRendezvousRegistry().CreateHandler().
+/// Calls the creator registered for parameters.backend with these very parameters.
+/// std::invalid_argument if there is none; std::runtime_error if the handler reports another
+/// backend.
 RendezvousHandlerPtr GetRendezvousHandler(const RendezvousParameters& parameters);
 
 }  // namespace muster

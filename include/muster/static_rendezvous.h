@@ -1,4 +1,4 @@
-// The static rendezvous: every node is told its rank; one address, no state, no surprises.
+// The static rendezvous: every node is configured with its rank; one address, no state.
 #pragma once
 
 #include "muster/rendezvous_handler.h"

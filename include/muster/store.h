@@ -1,8 +1,9 @@
-// Store: a map from keys to values that a group of processes shares in order to find each other.
+// Store: a map from keys to values, shared by the processes of a group so that they find each
+// other.
 //
-// Keys and values are byte strings; any content, the empty one included. One store object may be
-// used from several threads, but one call at a time runs on it: a thread blocked in Get() holds the
-// others up. Clone() is the remedy.
+// Keys and values are byte strings of any content, also empty. One store object may be used from
+// several threads, but runs one call at a time: a thread in Get() blocks the others. Clone() avoids
+// that.
 //
 // Every blocking call is bounded by a timeout. Zero or less means "no limit", on every kind of
 // store. Errors are those of muster/error.h; std::invalid_argument for a call that can never work.
@@ -33,8 +34,8 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  /// Creates or overwrites, and wakes everybody who waits for the key. On a TcpStore the value is
-  /// on its way when this returns: the same store sees it next, another one soon.
+  /// Creates or overwrites, and wakes all that wait for the key. On a TcpStore the request is sent
+  /// when this returns: later calls on this store see the value, other stores see it soon.
   virtual void Set(std::string_view key, std::string_view value) = 0;
 
   /// Waits for the key, then reads it. StoreTimeoutError after Timeout().
@@ -42,23 +43,24 @@ class Store {
 
   /// Adds to a counter kept as decimal text, atomically; an absent key counts as 0. Returns the
   /// sum. Throws std::invalid_argument (HashStore, FileStore) or NetworkError (TcpStore: the server
-  /// hangs up) if the value is not a number.
+  /// closes the connection) if the value is not a number.
   virtual int64_t Add(std::string_view key, int64_t delta) = 0;
 
   /// If the value equals `expected` (an absent key equals an empty expectation), it becomes
-  /// `desired`. Returns the value afterwards, except that an absent key with a non-empty
-  /// expectation gives back `expected` itself.
+  /// `desired`. Returns the value afterwards, or `expected` where the key is absent and `expected`
+  /// is not empty.
   virtual std::string CompareSet(std::string_view key, std::string_view expected,
                                  std::string_view desired) = 0;
 
-  /// Whether all keys exist, as values or as queues with something in them. Does not wait.
+  /// Whether all keys exist, as values or as queues that are not empty. Does not wait.
   virtual bool Check(const std::vector<std::string>& keys) = 0;
 
   /// Waits until each key has been seen to exist.
   virtual void Wait(const std::vector<std::string>& keys, milliseconds timeout) = 0;
   void Wait(const std::vector<std::string>& keys) { Wait(keys, Timeout()); }
 
-  /// Removes a value (never a queue). Whether there was one; FileStore cannot tell and says true.
+  /// Removes a value (never a queue). Whether there was one; FileStore does not know, and returns
+  /// true.
   virtual bool DeleteKey(std::string_view key) = 0;
 
   /// Number of values in the whole store, internal ones included.
@@ -67,7 +69,7 @@ class Store {
   /// All keys that have values, in no particular order.
   virtual std::vector<std::string> ListKeys() = 0;
 
-  /// Adds to the end of a value, creating it if need be.
+  /// Appends to a value, which is created if it is absent.
   virtual void Append(std::string_view key, std::string_view suffix) = 0;
 
   /// Waits for all keys, then reads them in the order given.
@@ -94,8 +96,7 @@ class Store {
   /// Another handle on the same data, to be used by another thread while this one is blocked.
   virtual std::shared_ptr<Store> Clone() = 0;
 
-  /// How long Get, MultiGet, QueuePop, and Wait and Barrier without a timeout of their own, may
-  /// wait.
+  /// How long Get, MultiGet and QueuePop wait, and Wait and Barrier without a timeout argument.
   virtual milliseconds Timeout() const = 0;
   virtual void SetTimeout(milliseconds timeout) = 0;
 

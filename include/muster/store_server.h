@@ -14,11 +14,11 @@ namespace muster {
 
 struct StoreServerOptions {
   std::string host{};  ///< Address to listen on; empty: all interfaces, IPv6 and IPv4.
-  uint16_t port = 0;   ///< 0 lets the kernel choose; StoreServer::port() tells.
-  int listen_fd =
-      -1;  ///< A bound TCP socket to use instead; `port`, unless 0, must be its port. Taken over.
+  uint16_t port = 0;   ///< 0 lets the kernel choose; see StoreServer::port().
+  /// A bound TCP socket to use instead; `port`, unless 0, must be its port. The server closes it.
+  int listen_fd = -1;
   int threads = 0;  ///< Loop threads; 0: one for each core.
-  /// Descriptors that are held back for sessions, and for addresses other than the one with most
+  /// Descriptors in reserve for sessions, and for addresses other than the one with most
   /// connections, when the process runs out of them. 0: a sixteenth of all, at most 64.
   uint64_t descriptor_reserve = 0;
 
@@ -31,30 +31,29 @@ struct StoreServerOptions {
       256ull * 1024 * 1024;  ///< One reply; also what APPEND may grow a value to.
   uint64_t queued_reply_bytes_max = 1024 * 1024;  ///< Replies a slow reader may have waiting.
   /// All that is allocated for clients together: keys, values, queues, waits, unfinished requests
-  /// and replies that have not been read. Who would exceed it is refused, everybody else goes on;
-  /// the last eighth is for what is small. 0: a quarter of the memory of the machine, or of the
-  /// control group, if that has less.
+  /// and replies that have not been read. A request that would exceed it is refused, the others go
+  /// on; the last eighth is for small requests. 0: a quarter of the memory of the machine, or of
+  /// the control group, if that has less.
   uint64_t store_bytes_max = 0;
   std::chrono::milliseconds handshake_max{30'000};  ///< Time to send VALIDATE.
-  /// A client that for so long takes its replies, or sends a request of which 64 KiB have come,
-  /// more slowly than 16 KiB a second is disconnected.
+  /// A client that for so long takes its replies, or sends the rest of a request of more than 64
+  /// KiB, more slowly than 16 KiB a second is disconnected.
   std::chrono::milliseconds stall_max{60'000};
 
-  /// Rendezvous that it runs for others, and nodes in each; who comes above is refused.
+  /// Runs of rendezvous, and nodes in each; further ones are refused.
   uint64_t runs_max = 10'000;
   uint64_t nodes_per_run_max = 128 * 1024;
   /// How long a run without nodes is remembered, while there is room.
   std::chrono::milliseconds run_kept_max{600'000};
 
-  /// Warnings (true) and details (false), one line each, from the server's threads. Null: silence.
+  /// Warnings (true) and details (false), one line each, from the server's threads. Null: none.
   std::function<void(bool warning, std::string_view line)> log{};
 
-  /// std::invalid_argument, naming the option, if they cannot be meant.
+  /// std::invalid_argument names the option that is invalid.
   void Validate() const;
 };
 
-/// Serves from construction to destruction, on threads of its own. Destroying it closes every
-/// connection.
+/// Serves from construction to destruction, which closes every connection, on its own threads.
 class StoreServer {
  public:
   /// NetworkError if it cannot listen.
@@ -63,9 +62,9 @@ class StoreServer {
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
 
-  /// The server of this process on `options.port`: the one that is running, whatever its options,
-  /// or else a new one that the next caller with the same port shares. It ends with its last owner.
-  /// Port 0 always starts a new one.
+  /// The server of this process on `options.port`: the running one, whatever its options, or a new
+  /// one that later callers with the same port share. It ends with its last owner. Port 0 always
+  /// starts a new one.
   static std::shared_ptr<StoreServer> Shared(const StoreServerOptions& options);
 
   uint16_t port() const;

@@ -1,4 +1,4 @@
-// Small things built from a store's operations: barriers that say who is missing, exchanges of a
+// Helpers built from a store's operations: barriers that report who is missing, exchanges of a
 // value per rank, a store that comes up however ports are contended for. The keys are those that
 // PyTorch's agents use, so both can meet.
 #pragma once
@@ -17,37 +17,25 @@
 
 namespace muster {
 
-/// Gives a store another timeout for as long as this object lives; restored however that ends.
-class ScopedStoreTimeout {
- public:
-  ScopedStoreTimeout(Store& store, milliseconds timeout);
-  ~ScopedStoreTimeout();
-  ScopedStoreTimeout(const ScopedStoreTimeout&) = delete;
-  ScopedStoreTimeout& operator=(const ScopedStoreTimeout&) = delete;
-
- private:
-  Store& store_;
-  const milliseconds before_;
-};
-
 struct BarrierOptions {
   milliseconds timeout{300'000};
-  /// Given by all members, a failed barrier says whose arrival is missing.
+  /// If all members give it, a failed barrier names the missing ranks.
   std::optional<int64_t> rank{};
   std::function<std::string(int64_t rank)> name_of_rank{};  ///< For that message. Needs `rank`.
-  /// How long rank 0 may take to find out; the others wait for it as long as for the barrier.
+  /// How long rank 0 may take to find the missing ranks; the others wait for it as long as for the
+  /// barrier.
   milliseconds trace_timeout{10'000};
 };
 
 /// Returns when `world_size` members have called it with this prefix; a prefix serves once.
-/// StoreError (a StoreTimeoutError, if it was time that ran out) if they do not come: with the
-/// missing ranks on rank 0, a reference to rank 0 elsewhere, and without ranks with how many came.
-/// std::invalid_argument: no members, a rank that is not one of them, names without a rank.
+/// Otherwise StoreError (StoreTimeoutError after the timeout): rank 0's names the missing ranks,
+/// the others refer to rank 0; without ranks it says how many members came. std::invalid_argument:
+/// no members, a rank that is not one of them, names without a rank.
 void Barrier(Store& store, int64_t world_size, std::string_view prefix,
              const BarrierOptions& options = {});
 
-/// The values that `world_size` members set under prefix + rank. Rank 0 returns last: it may be the
-/// one that serves the store. StoreError names the ranks whose values are missing.
+/// The values that `world_size` members set under prefix + rank. Rank 0 returns last: it may serve
+/// the store. StoreError names the ranks whose values are missing.
 std::vector<std::string> GetAll(Store& store, int64_t rank, std::string_view prefix,
                                 int64_t world_size);
 
@@ -59,17 +47,17 @@ std::vector<std::string> Synchronize(Store& store, std::string_view data, int64_
 struct CreateTcpStoreOptions {
   bool is_server = false;
   std::string host = "localhost";
-  std::optional<uint16_t> port{};  ///< nullopt: one that is free, for a world of one only.
+  std::optional<uint16_t> port{};  ///< nullopt: a free one, for a world of one only.
   int world_size = 1;
   milliseconds timeout{600'000};
-  bool wait_for_workers = true;  ///< Return only when all of the world are there.
-  int retries = 3;  ///< Attempts to get a port, if it is ours to choose and none is free.
+  bool wait_for_workers = true;  ///< Return only when all members have joined.
+  int retries = 3;               ///< Attempts to find a free port, if none is given.
 };
 
 /// std::invalid_argument: no members; no port, but a world of several, or no server here that could
 /// choose one. Otherwise what TcpStore throws; StoreTimeoutError says where, and how many of the
-/// world were there. There is one server: the variable USE_LIBUV, by which PyTorch's users choose
-/// among two, changes nothing.
+/// world had joined. The variable USE_LIBUV, by which PyTorch's users choose one of two servers,
+/// has no effect.
 std::shared_ptr<TcpStore> CreateTcpStore(const CreateTcpStoreOptions& options);
 
 }  // namespace muster

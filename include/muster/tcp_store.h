@@ -12,41 +12,37 @@
 
 namespace muster {
 
-class System;
-
 struct TcpStoreOptions {
   uint16_t port = 29500;            ///< With is_server, 0 lets the kernel choose.
   std::optional<int> world_size{};  ///< How many TcpStores are to meet, this one included.
   bool is_server = false;           ///< Start (or share) a StoreServer on `port` in this process.
   milliseconds timeout =
       kDefaultStoreTimeout;  ///< For connecting, and the store's Timeout() afterwards.
-  /// With a world size: count oneself in; the one that owns the server returns only when all are
-  /// there.
+  /// With a world size: join the count of workers; the owner of the server returns only when all
+  /// have joined.
   bool wait_for_workers = true;
   bool multi_tenant = false;    ///< With is_server: share the process's server on this port.
   StoreServerOptions server{};  ///< With is_server. Its port is the one above.
 
-  /// Largest key and value this client sends; a larger one is refused here, where it costs nothing,
-  /// because the server would hang up. Raise them only with the server's.
+  /// Largest key and value that this client sends. A larger one is an error of the call; the server
+  /// would close the connection. Raise them only with the server's.
   uint64_t key_bytes_max = 8 * 1024;
   uint64_t value_bytes_max = 8 * 1024 * 1024;
 
-  /// After a Wait() or Get() that came to nothing, how long the server may take to agree that it is
-  /// over. A server that does not answer in this time is given up, and the connection with it. The
-  /// owner of a server that waited in vain for workers takes its last look within this time, too.
+  /// After a Wait() or Get() has timed out, how long the server may take to confirm its
+  /// cancellation. Without an answer in this time the connection is closed. The owner of a server
+  /// that has waited for workers checks their number a last time within this time, too.
   milliseconds cancel_grace = milliseconds(5'000);
 
-  /// std::invalid_argument, naming the option, if they cannot be meant.
+  /// std::invalid_argument names the option that is invalid.
   void Validate() const;
 };
 
 class TcpStore final : public Store {
  public:
-  /// Connects, trying again until the timeout while nobody answers. NetworkError if it stays that
-  /// way; StoreTimeoutError if the other workers do not come.
+  /// Connects, and retries until the timeout while there is no answer. NetworkError if it stays
+  /// that way; StoreTimeoutError if the other workers do not come.
   TcpStore(std::string host, const TcpStoreOptions& options);
-  /// In other surroundings than this process: a simulated one. Without a server.
-  TcpStore(std::string host, const TcpStoreOptions& options, System& around);
   ~TcpStore() override;
 
   using Store::Barrier;
@@ -69,8 +65,8 @@ class TcpStore final : public Store {
   void QueuePush(std::string_view key, std::string_view value) override;
   std::string QueuePop(std::string_view key, PopMode mode = PopMode::kWait) override;
   int64_t QueueLen(std::string_view key) override;
-  /// One exchange, counted by the server at the key itself; needs muster's server or PyTorch's
-  /// from 2.12 on.
+  /// One request: the server counts the participants. Needs muster's server, or PyTorch's from 2.12
+  /// on.
   void Barrier(std::string_view key, int64_t world_size, milliseconds timeout) override;
   /// A new connection; it does not keep the server alive.
   std::shared_ptr<Store> Clone() override;
@@ -81,14 +77,16 @@ class TcpStore final : public Store {
   void Ping();
 
   const std::string& host() const;
-  /// The server's port (the real one, where 0 was asked for).
+  /// The server's port; the chosen one where 0 was given.
   uint16_t port() const;
   /// Whether the server lives in this object.
   bool is_server() const;
 
- private:
   struct Impl;
+  /// For muster's own use.
   explicit TcpStore(std::unique_ptr<Impl> impl);
+
+ private:
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures muster's server beside PyTorch's and Redis, under the same load, in one run.
+"""Measures muster's server against PyTorch's and Redis, under the same load, in one run.
 
     lab/bench/compare.py --muster build/release/muster [--out build/compare] [--rounds 20] [--seconds 0.15]
 
@@ -171,7 +171,7 @@ class Comparison:
     def rounds(self):
         for number in range(self.sizes.rounds):
             self.say(f"round {number + 1} of {self.sizes.rounds}")
-            # Whoever comes first may find a cold machine: each server has its turn at that.
+            # The first in a turn may find a cold machine: the servers take turns at that.
             shift = number % len(self.running)
             order = self.running[shift:] + self.running[:shift]
             self.turns += [self.turn(depth, op, order) for depth in DEPTHS for _ in range(TURNS_OF_A_ROUND[depth])

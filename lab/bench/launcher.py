@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures what `muster run` costs beside torchrun, and what it costs to show a worker's output.
+"""Measures what `muster run` costs compared with torchrun, and what it costs to show a worker's output.
 
     lab/bench/launcher.py --muster build/release/muster [--rounds 15] [--torch-rounds 5] [--megabytes 100]
 

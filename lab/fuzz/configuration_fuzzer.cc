@@ -17,7 +17,7 @@
 #include "muster/coordinated_rendezvous.h"
 #include "muster/network.h"
 #include "muster/rendezvous_parameters.h"
-#include "rendezvous/session/coordinated_options.h"
+#include "rendezvous/option_readers.h"
 
 namespace muster::fuzz {
 namespace {
@@ -91,16 +91,15 @@ void CheckSettings(const RendezvousParameters& parameters) {
   const auto settings = Accepted([&] { return RendezvousSettings::From(parameters); });
   if (!settings) return;
   const auto silent_max = settings->keep_alive_interval * settings->keep_alive_max_attempt;
-  for (const auto time :
-       {settings->timeout.join, settings->timeout.last_call, settings->timeout.close,
-        settings->timeout.heartbeat, settings->keep_alive_interval, silent_max})
+  for (const auto time : {settings->join_timeout, settings->last_call, settings->close_timeout,
+                          settings->heartbeat_timeout, settings->keep_alive_interval, silent_max})
     FUZZ_CHECK(time.count() > 0 && time <= kCentury, time.count());
 }
 
 void CheckCoordinated(const RendezvousParameters& parameters) {
   const auto options = Accepted([&] { return CoordinatedRendezvousOptions::From(parameters); });
   if (!options) return;
-  FUZZ_CHECK(Settings(*options).Impossible().empty());
+  FUZZ_CHECK(RunSettingsOf(*options, options->grace).Impossible().empty());
   for (const auto time : {options->join_timeout, options->close_timeout})
     FUZZ_CHECK(time.count() > 0 && time <= kCentury, time.count());
   FUZZ_CHECK(options->last_call.count() >= 0 && options->last_call <= kCentury);

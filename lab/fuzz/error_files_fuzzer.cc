@@ -84,7 +84,7 @@ void CheckReports(const std::vector<FailureRecord>& records) {
   const size_t root = RootCause(records);
   FUZZ_CHECK(root < records.size());
   for (const FailureRecord& record : records) {
-    FUZZ_CHECK(record.was_told || !records[root].was_told);
+    FUZZ_CHECK(record.was_signalled || !records[root].was_signalled);
     FUZZ_CHECK(!WroteBefore(record, records[root]));
   }
   const std::string report = FailureReport("train.py", records, root, Noon);
@@ -115,7 +115,7 @@ FailureRecord RecordFrom(Input& input) {
   record.time_seconds = input.Number<int64_t>();
   record.order = static_cast<int8_t>(input.Byte());
   record.error_time = static_cast<int8_t>(input.Byte());
-  record.was_told = input.Flag();
+  record.was_signalled = input.Flag();
   record.is_trace = input.Flag();
   record.rank = record.local_rank = record.pid = input.Byte();
   record.host = input.Text();

@@ -1,4 +1,4 @@
-// The store machine against its naive twin (store/core/machine_twin.h): an input is a story, six
+// The store machine against its naive twin (support/machine_twin.h): an input is a story, six
 // bytes for each event, and after each event both must have said the same.
 #include <cstdint>
 #include <iterator>

@@ -40,7 +40,7 @@ STORIES = {"coordinator", "machine"}
 PROGRESS_SECONDS = 60
 # For one input, all of which take milliseconds. Measured by the wall: on a busy machine a fuzzer may not run for seconds.
 TIMEOUT_SECONDS = 60
-STOP_SECONDS = 3  # that a fuzzer is given to end when it is told to
+STOP_SECONDS = 3  # that a fuzzer is given to end after SIGTERM
 INTERRUPTIONS = []  # signals that have come; looked at where no process can slip through
 
 

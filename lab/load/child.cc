@@ -24,7 +24,7 @@ constexpr size_t kLineBytesMax = 4096;
 /// In the child, between fork and exec: nothing that could wait for a lock of the parent.
 [[noreturn]] void Become(char* const* words, int output, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) _exit(127);  // it was already gone when we asked to be told
+  if (getppid() != parent) _exit(127);  // it was already gone when we asked for the signal
   dup2(output, STDOUT_FILENO);
   execv(words[0], words);
   _exit(127);

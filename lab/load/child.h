@@ -1,5 +1,5 @@
 // A server that a benchmark starts for itself: a child process that says in its first line where it
-// listens, ends when it is told to, and dies with us if we die first.
+// listens, ends on SIGTERM, and dies with us if we die first.
 #pragma once
 
 #include <sys/types.h>

@@ -17,7 +17,7 @@ namespace muster::load {
 struct ConnectionsOptions {
   Endpoint server;
   Protocol protocol = Protocol::kTcpStore;
-  pid_t server_pid = 0;  ///< Whose memory to report; 0: nobody's.
+  pid_t server_pid = 0;  ///< Its memory is reported; 0: none is.
   size_t count = 1000;
 };
 

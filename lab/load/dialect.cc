@@ -152,7 +152,7 @@ Script::Script(Protocol protocol, LoadOp op, const KeySpace& space) : space_(spa
     ScriptTcpStore(op);
   }
   if (protocol == Protocol::kEcho) {
-    MUSTER_ASSERT(body_bytes_ == 0);  // nobody asks an echo server to set
+    MUSTER_ASSERT(body_bytes_ == 0);  // an echo server has no SET
     shape_ = ReplyShape::kBytes;
     echoed_ = true;
     reply_head_.clear();

@@ -100,7 +100,7 @@ class Script {
   /// Reads on in the reply about `key`; `*used` says how many bytes belonged to it.
   ReplyStep Read(ReplyPlace& place, uint32_t key, std::string_view bytes, size_t* used) const;
 
-  /// A number that changes when the work does: for telling whether two results can be compared.
+  /// A number that changes when the work does: shows whether two results can be compared.
   uint64_t WorkHash() const;
 
  private:

@@ -9,7 +9,7 @@
 
 namespace muster::load {
 
-/// Serves on 127.0.0.1, on a free port that `ready` is told, until SIGTERM or SIGINT. Blocks.
+/// Serves on 127.0.0.1, on a free port that `ready` gets, until SIGTERM or SIGINT. Blocks.
 Status RunEchoServer(const std::function<void(uint16_t port)>& ready);
 
 }  // namespace muster::load

@@ -22,7 +22,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 class Fleet;
 
-class FleetNode final : public RendezvousLinkOwner {
+class FleetNode final : public RendezvousLinkListener {
  public:
   FleetNode(Fleet& fleet, UvLoop& loop, UvConnector& connector, SessionLinkOptions options)
       : fleet_(fleet),
@@ -122,7 +122,7 @@ class Fleet {
     };
     for (const auto& node : nodes_) {
       ++awaited_;
-      if (!node->link().Farewell(gone)) gone();
+      if (!node->link().Shutdown(gone)) gone();
     }
     gone();
     return done_.get_future();
@@ -182,7 +182,7 @@ void FleetNode::OnPush(const Push& push) {
     case Push::Kind::kRefused:
     case Push::Kind::kClosed:
     case Push::Kind::kTimedOut:
-      return fleet_.Finish(Error{Code::kUnavailable, Concat("a node was told: ", push.why)});
+      return fleet_.Finish(Error{Code::kUnavailable, Concat("a node was refused: ", push.why)});
     default:
       return;
   }

@@ -18,7 +18,7 @@ struct FleetOptions {
   EtcdConnector etcd{};  ///< Instead of a server: a client for each node.
   std::string run_id{};
   size_t nodes = 4;
-  size_t kill = 0;  ///< Nodes whose connections end without a word, once the round is complete.
+  size_t kill = 0;  ///< Nodes whose connections end without a leave, once the round is complete.
   RunSettings settings{};
   Duration patience = 60s;  ///< For each step.
   /// Called while the round stands, before anybody dies.

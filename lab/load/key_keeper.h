@@ -20,7 +20,7 @@ class KeyKeeper {
   static Result<std::unique_ptr<KeyKeeper>> Open(const Endpoint& server, Protocol protocol,
                                                  const KeySpace& space);
 
-  /// Every value stored and every counter at zero, seen by whoever asks from now on.
+  /// Every value stored and every counter at zero, seen by all requests from now on.
   Status Create();
   /// The sum of all counters.
   Result<int64_t> CountCounters();

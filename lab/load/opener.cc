@@ -42,7 +42,7 @@ class Answers {
 
   size_t complete() const { return complete_; }
 
-  /// Waits for events. Answers are collected here; sockets that became writable are told to
+  /// Waits for events. Answers are collected here; sockets that became writable are passed to
   /// `writable`.
   Status Turn(const std::function<Status(int fd, size_t number)>& writable) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - SteadyClock::now());
@@ -156,7 +156,7 @@ Result<Opened> OpenConnections(const OpenOptions& options) {
   Result<std::vector<sockaddr_storage>> addresses =
       Resolve(options.server, Instant{}, Instant{} + options.patience);
   if (!addresses) return About(options.server, addresses.error());
-  // A name may stand for an address where nobody listens: the first that answers is taken.
+  // A name may resolve to an address where nothing listens: the first that answers is taken.
   Error failure{Code::kUnavailable, "no address"};
   for (const sockaddr_storage& address : *addresses) {
     Result<Opened> opened = Opener(options, address).Run();

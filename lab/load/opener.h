@@ -31,8 +31,8 @@ struct Opened {
   Duration elapsed{};               ///< From the first connect to the last answer.
 };
 
-/// Blocks. kUnavailable: nobody there, hung up, or answered something else. kTimeout: `patience`
-/// has passed.
+/// Blocks. kUnavailable: nothing listens, it hung up, or answered something else. kTimeout:
+/// `patience` has passed.
 Result<Opened> OpenConnections(const OpenOptions& options);
 
 /// Sends `question` on every socket and waits for `answer` on each: shows that all are alive. Same

@@ -1,5 +1,5 @@
-// What a process has used: CPU time to the nanosecond, and memory. For a server that somebody else
-// may have started.
+// What a process has used: CPU time to the nanosecond, and memory. For a server that another
+// process may have started.
 #pragma once
 
 #include <sys/types.h>

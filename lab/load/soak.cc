@@ -20,14 +20,14 @@ namespace {
 
 constexpr Duration kTick = 20ms;
 constexpr Duration kLook = 50ms;
-// Who has gone comes back after a second or three: sometimes within the grace of nobody, mostly
+// A node that has gone comes back after one to three seconds: sometimes within its grace, mostly
 // after the others have gone on.
 constexpr Duration kAwayMin = 1s;
 constexpr uint64_t kAwaySpanMs = 2000;
 constexpr Duration kGoodbyeMax = 5s;  // for the server to confirm it
 constexpr Duration kJoinMax = 600s;
 
-class SoakNode final : public RendezvousLinkOwner {
+class SoakNode final : public RendezvousLinkListener {
  public:
   SoakNode(UvLoop& loop, UvConnector& connector, SessionLinkOptions options)
       : link_(loop, connector, std::move(options), *this) {
@@ -136,7 +136,7 @@ class Fleet {
     return state;
   }
 
-  /// All nodes are in one round, and nobody else.
+  /// All nodes are in one round, and no other node is.
   bool IsCalm() const {
     const int64_t round = Latest();
     return std::ranges::all_of(places_, [&](const Place& place) {
@@ -241,7 +241,7 @@ class Fleet {
   uint64_t died_ = 0;
   uint64_t left_ = 0;
   uint64_t came_ = 0;
-  uint64_t given_up_ = 0;  // of those who have gone
+  uint64_t given_up_ = 0;  // of nodes that have gone
   std::string refusal_;
   std::unique_ptr<Timer> timer_;
 };
@@ -285,7 +285,7 @@ class Soak {
       refusal = fleet_->refusal();
       if (calm != nullptr) *calm = fleet_->IsCalm();
     });
-    if (!refusal.empty()) return Error{Code::kUnavailable, Concat("a node was told: ", refusal)};
+    if (!refusal.empty()) return Error{Code::kUnavailable, Concat("a node was refused: ", refusal)};
     return state;
   }
 

@@ -23,7 +23,7 @@ struct SoakState {
   uint64_t died = 0;      ///< Connections that ended without a word.
   uint64_t left = 0;      ///< Nodes that said goodbye.
   uint64_t came = 0;      ///< Nodes that came, the first ones included.
-  uint64_t given_up = 0;  ///< Nodes that the server had given up, though nobody ended them.
+  uint64_t given_up = 0;  ///< Nodes that the server declared lost although they were not ended.
 };
 
 struct SoakOptions {
@@ -48,7 +48,7 @@ struct SoakReport {
 };
 
 /// Blocks for as long as that takes; when it returns, every node has gone. kTimeout: no round of
-/// all nodes. kUnavailable: a node was told that it may not go on.
+/// all nodes. kUnavailable: a node was refused.
 Result<SoakReport> RunSoak(const SoakOptions& options);
 
 }  // namespace muster::load

@@ -28,7 +28,7 @@ namespace muster::load {
 struct LoadOptions {
   Endpoint server;
   Protocol protocol = Protocol::kTcpStore;
-  pid_t server_pid = 0;  ///< Whose CPU time and memory to report; 0: nobody's.
+  pid_t server_pid = 0;  ///< Its CPU time and memory are reported; 0: none are.
   size_t clients = 64;   ///< Connections, each with one batch at a time.
   size_t pipeline = 1;   ///< Requests in a batch: sent in one write, all answered before the next.
   size_t threads = 1;    ///< Of the generator.

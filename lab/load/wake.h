@@ -29,7 +29,7 @@ struct WakePoint {
 };
 
 /// One point for each number of waiters, in the order asked for. Blocks. kUnavailable, kTimeout,
-/// kInvalid; kProtocol: the server woke somebody else, or nobody.
+/// kInvalid; kProtocol: the server woke another waiter, or none.
 Result<std::vector<WakePoint>> MeasureWakes(const WakeOptions& options);
 
 }  // namespace muster::load

@@ -8,7 +8,7 @@
 namespace muster::load {
 
 /// Of the assignments of all nodes there are: every rank once, one world and one round for all.
-/// Nobody is no round.
+/// No nodes are no round.
 bool IsWholeRound(const std::vector<const Push*>& assignments);
 
 }  // namespace muster::load

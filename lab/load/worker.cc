@@ -18,7 +18,7 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr size_t kScratchBytes = 256 * 1024;
-// How often a worker that hears nothing looks whether it is to stop.
+// How often a worker that receives nothing checks whether it is to stop.
 constexpr int kLookMs = 50;
 }  // namespace
 
@@ -175,7 +175,7 @@ void Worker::GiveUp(Client& client, std::string why) {
   client.busy = false;
   --live_;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.fd, nullptr);
-  shutdown(client.fd, SHUT_RDWR);  // nobody is to take it for a working one later
+  shutdown(client.fd, SHUT_RDWR);  // it must not be used as a working one later
 }
 
 void Worker::Complain(std::string why) {

@@ -110,8 +110,9 @@ void AddBench(CLI::App& app, Run* run) {
       "  muster-lab bench store --connections-only 10000     how fast many clients get in, and "
       "their "
       "memory\n"
-      "  muster-lab bench latency                            one client, beside a bare libuv echo "
-      "server\n"
+      "  muster-lab bench latency                            one client, compared with a bare "
+      "libuv "
+      "echo server\n"
       "  muster-lab bench wake                               waking one waiter among thousands\n"
       "  muster-lab bench soak                               10,000 nodes that come and go for "
       "minutes");

@@ -26,7 +26,7 @@ void AddBenchSoak(CLI::App& bench, Run* run);
 
 /// The server under test: one that runs already, or one of our own that lives as long as this.
 struct BenchServer {
-  std::unique_ptr<load::Child> child;  ///< Null if it is somebody else's.
+  std::unique_ptr<load::Child> child;  ///< Null if it was running already.
   Endpoint endpoint;
   pid_t pid = 0;  ///< 0: unknown, so nothing can be said about its CPU time and memory.
 };

@@ -1,4 +1,5 @@
-// `muster-lab bench latency`: one client, one request at a time, beside a bare libuv echo server.
+// `muster-lab bench latency`: one client, one request at a time, compared with a bare libuv echo
+// server.
 #include <cmath>
 #include <cstdio>
 

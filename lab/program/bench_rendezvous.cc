@@ -120,7 +120,7 @@ void AwaitQuiet(const Endpoint& server, const std::string& run_id) {
   const Instant until = clock.Now() + kPatience;
   StatusClient client = OrExit(StatusClient::Connect(dialer, server, until), "bench rendezvous");
   while (clock.Now() < until) {
-    const auto runs = OrExit(client.Ask(run_id, until), "bench rendezvous");
+    const auto runs = OrExit(client.Request(run_id, until), "bench rendezvous");
     if (runs.empty() || runs.front().phase == RunReport::Phase::kEmpty) return;
     clock.SleepUntil(clock.Now() + kLook);
   }
@@ -192,9 +192,8 @@ Handlers MakeHandlers(const Endpoint& server, size_t count, const std::string& r
   for (size_t i = 0; i < count; ++i) {
     const RendezvousParameters parameters("c10d", server.ToString(), run_id, size, size,
                                           "127.0.0.1", {{"is_host", false}});
-    C10dRendezvous made = CreateC10dBackend(parameters);
-    handlers.push_back(
-        CreateDynamicHandler(std::move(made.store), std::move(made.backend), parameters));
+    auto [backend, store] = CreateC10dBackend(parameters);
+    handlers.push_back(CreateDynamicHandler(std::move(store), std::move(backend), parameters));
   }
   return handlers;
 }
@@ -294,11 +293,12 @@ int BenchRendezvous(const BenchRendezvousFlags& flags) {
   const size_t fewest = *std::ranges::min_element(flags.nodes);
   if (flags.kill >= fewest) {
     throw std::invalid_argument(
-        Concat("--kill ", flags.kill, " leaves nobody of ", fewest, " nodes"));
+        Concat("--kill ", flags.kill, " leaves none of ", fewest, " nodes"));
   }
   if (c10d && (flags.kill > 0 || flags.hold_seconds > 0)) {
     throw std::invalid_argument(
-        "--kill and --hold need --backend muster or etcd: nodes of c10d are not told when one of "
+        "--kill and --hold need --backend muster or etcd: nodes of c10d are not notified when one "
+        "of "
         "them "
         "dies");
   }

@@ -1,5 +1,5 @@
 // `muster-lab bench soak`: thousands of nodes that come and go for minutes or hours. The server's
-// memory stays where it is, and it has a descriptor for each connection and none besides.
+// memory stays where it is, and it has one descriptor for each connection and no other.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -79,7 +79,7 @@ class Samples {
     std::fflush(stdout);
   }
 
-  /// Once nobody is connected any more: how many descriptors are left over.
+  /// How many descriptors are left over once no node is connected.
   int64_t LeftOver() const {
     PosixClock clock;
     const Instant until = clock.Now() + kGoneWithin;
@@ -121,7 +121,8 @@ load::SoakOptions Options(const BenchSoakFlags& flags, const BenchServer& server
       .churn_per_second = flags.churn_percent / 100,
       .length = ToDuration(60 * flags.minutes),
       .sample_every = ToDuration(flags.sample_seconds),
-      // Ten seconds of silence: the fleet lives on one thread, beside the server.
+      // Ten seconds of silence: the fleet lives on one thread, and shares the cores with the
+      // server.
       .settings = {.min_nodes = std::max<int64_t>(1, nodes / 2),
                    .max_nodes = nodes,
                    .last_call = ToDuration(flags.last_call_seconds),
@@ -162,7 +163,7 @@ Verdict Judge(const BenchSoakFlags& flags, const Samples& samples, const load::S
   if (!verdict.exact()) wrong.push_back("the server's descriptors are not those of connections");
   if (!report.ranks_ok) wrong.push_back("ranks are not each there once");
   if (report.last.round <= 0) {
-    wrong.push_back("round 0 was the only one: nobody went, and nothing was tried (--churn)");
+    wrong.push_back("round 0 was the only one: no node went, so nothing was tested (--churn)");
   }
   return verdict;
 }
@@ -239,40 +240,32 @@ int BenchSoak(const BenchSoakFlags& flags) {
 void AddBenchSoak(CLI::App& bench, Run* run) {
   auto flags = std::make_shared<BenchSoakFlags>();
   CLI::App* soak = bench.add_subcommand(
-      "soak", "Nodes come and go for a long time; the server's memory and descriptors stay.");
+      "soak", "Check that a server's memory and descriptors stay while nodes come and go.");
   soak->footer(
-      "A server is started, and all nodes meet. Then they come and go: half of those that go end "
-      "without a word,\n"
-      "half take their leave; each comes back after one to three seconds, as another node. The "
-      "others form rounds\n"
-      "all the time. In the end all must be in one round again. Every few seconds the server's "
-      "memory and\n"
-      "descriptors are read.\n"
+      "Starts a server and lets all nodes meet. Then nodes go and come back: half of them end\n"
+      "without a leave, half leave; each comes back after one to three seconds, as another node.\n"
+      "The others keep forming rounds. At the end all must be in one round again. Every few\n"
+      "seconds the server's memory and descriptors are read.\n"
       "\n"
-      "Status 0 if memory is flat (after a warm-up of a fifth, the lower quartile of the later "
-      "half "
-      "of the samples\n"
-      "against that of the earlier, within --tolerance and 2 MiB), if there were exactly as many "
-      "descriptors as\n"
-      "connections with all nodes there, and none left when they had gone, if every node has a "
-      "rank "
-      "of its own,\n"
-      "and if nodes went at all. Fewer than ten samples are too few to tell: that is a failure, "
-      "too.\n"
+      "Status 0 if memory is flat (after a warm-up of a fifth, the lower quartile of the later\n"
+      "half of the samples against that of the earlier, within --tolerance and 2 MiB), if there\n"
+      "were exactly as many descriptors as connections with all nodes there, and none left when\n"
+      "they had gone, if every node has a rank of its own, and if nodes went at all. Fewer than\n"
+      "ten samples are a failure, too.\n"
       "\n"
       "Examples:\n"
       "  muster-lab bench soak --nodes 10000 --minutes 60\n"
       "  muster-lab bench soak --nodes 500 --minutes 0.2 --churn 5 --sample 0.5 --json");
-  soak->add_option("--nodes", flags->nodes, "How many")
+  soak->add_option("--nodes", flags->nodes, "Number of nodes")
       ->transform(WholeNumber(2, 100'000))
       ->capture_default_str();
-  soak->add_option("--minutes", flags->minutes, "How long they come and go")
+  soak->add_option("--minutes", flags->minutes, "Minutes for which nodes come and go")
       ->check(CLI::Range(0.0, 100'000.0))
       ->capture_default_str();
   soak->add_option("--churn", flags->churn_percent, "Percent of the nodes that go, each second")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
-  soak->add_option("--sample", flags->sample_seconds, "Seconds between two looks at the server")
+  soak->add_option("--sample", flags->sample_seconds, "Seconds between two samples of the server")
       ->transform(SecondsFrom(0.01, kSecondsMax))
       ->capture_default_str();
   soak->add_option("--tolerance", flags->tolerance_percent, "Percent by which memory may grow")
@@ -285,7 +278,7 @@ void AddBenchSoak(CLI::App& bench, Run* run) {
   soak->add_option("--server-threads", flags->server_threads, "Threads of the server; 0: cores")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  soak->add_option("--seed", flags->seed, "Decides who goes, how, and for how long")
+  soak->add_option("--seed", flags->seed, "Decides which nodes go, how, and for how long")
       ->transform(WholeNumber(0, UINT64_MAX))
       ->capture_default_str();
   soak->add_flag("--json", flags->json, "Print JSON");

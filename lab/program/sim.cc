@@ -1,6 +1,5 @@
 // `muster-lab sim`: the real machines, drivers and handlers in a simulated world, from one seed.
 #include <malloc.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -9,10 +8,8 @@
 #include <initializer_list>
 #include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -22,88 +19,27 @@
 #include "base/text.h"
 #include "cli/flags.h"
 #include "program/commands.h"
+#include "program/sim_report.h"
 #include "sim/bugs.h"
 #include "sim/campaign.h"
-#include "sim/last_words.h"
-#include "sim/probes.h"
+#include "sim/crash_report.h"
 #include "sim/side_by_side.h"
 #include "sim/world.h"
 
 namespace muster::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr uint64_t kSeedMax = std::numeric_limits<uint64_t>::max();
-constexpr uint64_t kHuntRuns = 1'000;  // of each bug, if nobody says how many
-constexpr sim::Driver kDrivers[] = {sim::Driver::kCoordinator, sim::Driver::kDocument,
-                                    sim::Driver::kMixed, sim::Driver::kLauncher,
-                                    sim::Driver::kEtcd};
-
-struct SimFlags {
-  std::optional<uint64_t> seed;
-  uint64_t runs = 1;
-  std::string driver;  ///< Empty: drawn, and neither the launcher nor etcd.
-  std::optional<int64_t> nodes;
-  std::string plant;  ///< Empty: none.
-  unsigned jobs = 1;
-  bool no_faults = false;
-  bool twice = false;
-  bool story = false;
-  bool curve = false;
-  bool side_by_side = false;
-  bool require_probes = false;
-  bool hunt = false;
-  bool json = false;
-};
-
-/// Those that the runs can hit, in all builds that have any.
-std::span<Probe> ProbesOf(const SimFlags& flags) {
-  if (flags.driver == sim::NameOf(sim::Driver::kLauncher)) return sim::LaunchProbes();
-  if (flags.driver == sim::NameOf(sim::Driver::kEtcd)) return sim::EtcdProbes();
-  return sim::AllProbes();
-}
-
-double Seconds(Duration time) { return static_cast<double>(time.count()) / 1e9; }
-
+constexpr uint64_t kHuntRuns = 1'000;  // of each bug, without --runs
 double SecondsSince(SteadyClock::time_point began) { return Seconds(SteadyClock::now() - began); }
 
-double PeakMiB() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1024;
-}
-
-sim::Wishes WishesOf(const SimFlags& flags) {
+sim::Constraints ConstraintsOf(const SimFlags& flags) {
   return {.driver = flags.driver.empty() ? std::nullopt : sim::DriverOf(flags.driver),
           .nodes = flags.nodes,
           .faults = !flags.no_faults};
 }
-
-/// What is not named is drawn from the seed, as it was.
-std::string Replay(uint64_t seed, const SimFlags& flags) {
-  return Concat("muster-lab sim --seed ", seed,
-                flags.driver.empty() ? "" : Concat(" --driver ", flags.driver),
-                flags.nodes ? Concat(" --nodes ", *flags.nodes) : "",
-                flags.no_faults ? " --no-faults" : "",
-                flags.plant.empty() ? "" : Concat(" --plant ", flags.plant), " --story");
-}
-
-void Print(const Json& json) {
-  // What nodes said may be part of it, and need not be text.
-  std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
-}
-
-struct Played {
-  sim::RunOutcome outcome;
-  double real_seconds;
-  uint64_t seed;       ///< Of the world; of several, of the first that went wrong, if any did.
-  int64_t worlds = 1;  ///< The outcome is of all of them.
-  double PerNode(const sim::Plan& plan, double total) const {
-    return total / static_cast<double>(plan.nodes * worlds);
-  }
-};
 
 /// An exception that leaves a run is a bug: it ends the program, which then says how to repeat it.
 Played Play(const sim::Plan& plan, const SimFlags& flags) noexcept {
@@ -118,98 +54,19 @@ Played Play(const sim::Plan& plan, const SimFlags& flags) noexcept {
   return {std::move(outcome), SecondsSince(began), plan.seed};
 }
 
-Json ToJson(const sim::JobFigures& jobs) {
-  return {{"launchers", jobs.launchers},
-          {"succeeded", jobs.succeeded},
-          {"attempts", jobs.attempts},
-          {"workers", jobs.workers},
-          {"restarts", jobs.restarts}};
-}
-
-void TellJobs(const sim::JobFigures& jobs) {
-  std::printf(
-      "%llu launchers, %llu of them ended with 0; %llu attempts with %llu workers, %llu failures "
-      "counted\n",
-      static_cast<unsigned long long>(jobs.launchers),
-      static_cast<unsigned long long>(jobs.succeeded),
-      static_cast<unsigned long long>(jobs.attempts), static_cast<unsigned long long>(jobs.workers),
-      static_cast<unsigned long long>(jobs.restarts));
-}
-
-Json ToJson(const sim::Plan& plan, const Played& played, const SimFlags& flags) {
-  const sim::RunOutcome& outcome = played.outcome;
-  Json json = {{"seed", played.seed},
-               {"plan", plan.ToString()},
-               {"replay", Replay(played.seed, flags)},
-               {"nodes", plan.nodes},
-               {"hash", sim::HashText(outcome.hash)},
-               {"violation", outcome.violation},
-               {"virtual_seconds", Seconds(outcome.virtual_time)},
-               {"healed_in_seconds", Seconds(outcome.healed_in)},
-               {"steps", outcome.steps},
-               {"messages", outcome.messages},
-               {"bytes", outcome.bytes},
-               {"rounds", outcome.rounds},
-               {"closed", outcome.closed},
-               {"excused", outcome.excused},
-               {"real_seconds", played.real_seconds},
-               {"real_us_per_node", played.PerNode(plan, played.real_seconds * 1e6)},
-               {"worlds", played.worlds},
-               {"peak_mib", PeakMiB()}};
-  if (plan.driver == sim::Driver::kLauncher) json["jobs"] = ToJson(outcome.jobs);
-  return json;
-}
-
-/// All that follows from the seed on stdout; what the machine needed for it on stderr.
-void Tell(const sim::Plan& plan, const Played& played) {
-  const sim::RunOutcome& outcome = played.outcome;
-  const auto nodes = static_cast<double>(plan.nodes);
-  std::printf(
-      "%s\n%llu rounds in %.1f s of virtual time, %s %.1f s after all was mended; "
-      "%llu steps, %llu messages, %llu bytes (%.0f messages and %.0f bytes a node); hash %s\n",
-      outcome.violation.empty() ? "all is well" : Concat("VIOLATION: ", outcome.violation).c_str(),
-      static_cast<unsigned long long>(outcome.rounds), Seconds(outcome.virtual_time),
-      plan.driver == sim::Driver::kLauncher ? "all ended"
-      : outcome.excused                     ? "excused (a node of PyTorch's was left behind),"
-      : outcome.closed                      ? "closed, and all ended,"
-                                            : "together",
-      Seconds(outcome.healed_in), static_cast<unsigned long long>(outcome.steps),
-      static_cast<unsigned long long>(outcome.messages),
-      static_cast<unsigned long long>(outcome.bytes), static_cast<double>(outcome.messages) / nodes,
-      static_cast<double>(outcome.bytes) / nodes, sim::HashText(outcome.hash).c_str());
-  if (plan.driver == sim::Driver::kLauncher) TellJobs(outcome.jobs);
-  std::fflush(stdout);
-  std::fprintf(stderr, "%.2f s of real time, %.0f MiB\n", played.real_seconds, PeakMiB());
-}
-
 int PlayOne(uint64_t seed, const SimFlags& flags) {
   // A story must be there up to its last line if the program dies in it.
   if (flags.story) std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  const sim::Plan plan = sim::Draw(seed, WishesOf(flags));
+  const sim::Plan plan = sim::Draw(seed, ConstraintsOf(flags));
   if (!flags.json) std::printf("%s\n", plan.ToString().c_str());
   std::fflush(stdout);
   const Played played = Play(plan, flags);
   if (flags.json) {
     Print(ToJson(plan, played, flags));
   } else {
-    Tell(plan, played);
+    Print(plan, played);
   }
   return played.outcome.violation.empty() ? kOk : kFailed;
-}
-
-void TellRow(const sim::Plan& plan, const Played& played, const SimFlags& flags) {
-  const sim::RunOutcome& outcome = played.outcome;
-  const auto per_node = [&](auto total) {
-    return played.PerNode(plan, static_cast<double>(total));
-  };
-  std::printf("%10lld %10.1f %12.1f %12.2f %12.1f %12.1f %14.1f %12.0f %8.0f %7lld\n",
-              static_cast<long long>(plan.nodes), Seconds(outcome.virtual_time),
-              Seconds(outcome.healed_in), played.real_seconds, per_node(played.real_seconds * 1e6),
-              per_node(outcome.steps), per_node(outcome.messages), per_node(outcome.bytes),
-              PeakMiB(), static_cast<long long>(played.worlds));
-  if (!outcome.violation.empty())
-    std::printf("VIOLATION: %s\n  %s\n", outcome.violation.c_str(),
-                Replay(played.seed, flags).c_str());
 }
 
 /// So many worlds of that size at a time, with consecutive seeds; back from the last seed there is.
@@ -217,7 +74,7 @@ Played PlayBeside(const sim::Plan& plan, int64_t worlds, const SimFlags& flags) 
   const auto count = static_cast<uint64_t>(worlds);
   const uint64_t first = std::min(plan.seed, kSeedMax - count + 1);
   std::vector<sim::Plan> plans;
-  for (uint64_t i = 0; i < count; ++i) plans.push_back(sim::Draw(first + i, WishesOf(flags)));
+  for (uint64_t i = 0; i < count; ++i) plans.push_back(sim::Draw(first + i, ConstraintsOf(flags)));
   const sim::SideBySide played =
       sim::PlaySideBySide(plans, [&](const sim::Plan& one) { return Replay(one.seed, flags); });
   Played all{.outcome = {}, .real_seconds = played.real_seconds, .seed = first, .worlds = worlds};
@@ -244,10 +101,10 @@ int PlayCurve(uint64_t seed, SimFlags flags) {
   std::vector<sim::Plan> plans;
   for (const int64_t nodes : {1'000, 3'000, 10'000, 30'000, 100'000}) {
     flags.nodes = nodes;
-    if (nodes < most) plans.push_back(sim::Draw(seed, WishesOf(flags)));
+    if (nodes < most) plans.push_back(sim::Draw(seed, ConstraintsOf(flags)));
   }
   flags.nodes = most;
-  plans.push_back(sim::Draw(seed, WishesOf(flags)));
+  plans.push_back(sim::Draw(seed, ConstraintsOf(flags)));
   if (!flags.json) {
     for (const sim::Plan& plan : plans) std::printf("%s\n", plan.ToString().c_str());
     std::printf("%10s %10s %12s %12s %12s %12s %14s %12s %8s %7s\n", "nodes", "virtual s",
@@ -259,104 +116,24 @@ int PlayCurve(uint64_t seed, SimFlags flags) {
   if (flags.side_by_side) mallopt(M_ARENA_MAX, 1);  // many worlds share a heap, as one has one
   for (const sim::Plan& plan : plans) {
     flags.nodes = plan.nodes;
-    sim::SetLastWords(Replay(seed, flags));
+    sim::SetCrashReport(Replay(seed, flags));
     const Played played =
         flags.side_by_side ? PlayBeside(plan, most / plan.nodes, flags) : Play(plan, flags);
     if (!played.outcome.violation.empty()) status = kFailed;
     if (flags.json) {
       Print(ToJson(plan, played, flags));
     } else {
-      TellRow(plan, played, flags);
+      PrintRow(plan, played, flags);
     }
     std::fflush(stdout);
   }
   return status;
 }
 
-/// How often each probe was hit. Returns those that never were.
-std::vector<std::string> TellProbes(const SimFlags& flags, Json& json) {
-  std::vector<std::string> missing;
-  for (const Probe& probe : ProbesOf(flags)) {
-    const uint64_t hits = probe.hits.load();
-    if (hits == 0) missing.emplace_back(probe.name);
-    if (flags.json) {
-      json["probes"][probe.name] = hits;
-    } else {
-      std::printf("  %12llu times  %s\n", static_cast<unsigned long long>(hits), probe.name);
-    }
-  }
-  if (ProbesOf(flags).empty() && !flags.json)
-    std::printf("  this build has no probes (cmake --preset sim)\n");
-  return missing;
-}
-
-void Tell(const sim::CampaignReport& report, const SimFlags& flags) {
-  if (flags.twice)
-    std::printf("%llu of %llu runs gave equal hashes\n",
-                static_cast<unsigned long long>(report.same_twice),
-                static_cast<unsigned long long>(report.runs));
-  std::printf("%12s %10s %10s %12s %12s %14s %20s %18s\n", "driver", "runs", "rounds", "steps",
-              "messages", "virtual hours", "healed p50/p99", "slowest to heal");
-  for (const sim::Driver driver : kDrivers) {
-    const sim::DriverFigures& figures = report.drivers[static_cast<size_t>(driver)];
-    if (figures.runs == 0) continue;
-    std::printf("%12s %10llu %10llu %12llu %12llu %14.1f %7.1f s / %6.1f s %9.1f s (seed %llu)\n",
-                sim::NameOf(driver), static_cast<unsigned long long>(figures.runs),
-                static_cast<unsigned long long>(figures.rounds),
-                static_cast<unsigned long long>(figures.steps),
-                static_cast<unsigned long long>(figures.messages),
-                Seconds(figures.virtual_time) / 3600, Seconds(figures.HealedWithin(50)),
-                Seconds(figures.HealedWithin(99)), Seconds(figures.healed_in),
-                static_cast<unsigned long long>(figures.slowest));
-  }
-  const sim::DriverFigures& launchers = report.drivers[static_cast<size_t>(sim::Driver::kLauncher)];
-  if (launchers.runs > 0) TellJobs(launchers.jobs);
-  const sim::DriverFigures& mixed = report.drivers[static_cast<size_t>(sim::Driver::kMixed)];
-  if (mixed.runs > 0)
-    std::printf("%llu of %llu mixed runs were excused: a node of PyTorch's was left behind%s\n",
-                static_cast<unsigned long long>(mixed.excused),
-                static_cast<unsigned long long>(mixed.runs),
-                mixed.excused > 0 ? Concat(" (seed ", mixed.first_excused, ")").c_str() : "");
-  for (const std::string& complaint : report.complaints)
-    std::printf("VIOLATION: %s\n", complaint.c_str());
-  for (const sim::Finding& finding : report.findings) {
-    std::printf("VIOLATION: %s\n  %s\n  %s\n", finding.what.c_str(),
-                finding.plan.ToString().c_str(), Replay(finding.plan.seed, flags).c_str());
-  }
-}
-
-Json ToJson(const sim::CampaignReport& report, uint64_t seed, const SimFlags& flags, double real) {
-  Json json = {{"seed", seed}, {"runs", report.runs}, {"real_seconds", real}};
-  if (flags.twice) json["equal_hashes"] = report.same_twice;
-  json["complaints"] = report.complaints;
-  json["findings"] = Json::array();
-  for (const sim::Finding& finding : report.findings)
-    json["findings"].push_back({{"seed", finding.plan.seed},
-                                {"plan", finding.plan.ToString()},
-                                {"what", finding.what},
-                                {"replay", Replay(finding.plan.seed, flags)}});
-  for (const sim::Driver driver : kDrivers) {
-    const sim::DriverFigures& figures = report.drivers[static_cast<size_t>(driver)];
-    json["drivers"][sim::NameOf(driver)] = {
-        {"runs", figures.runs},
-        {"rounds", figures.rounds},
-        {"messages", figures.messages},
-        {"virtual_seconds", Seconds(figures.virtual_time)},
-        {"healed_in_seconds_p50", Seconds(figures.HealedWithin(50))},
-        {"healed_in_seconds_p99", Seconds(figures.HealedWithin(99))},
-        {"healed_in_seconds_max", Seconds(figures.healed_in)}};
-    if (driver == sim::Driver::kMixed)
-      json["drivers"][sim::NameOf(driver)]["excused"] = figures.excused;
-    if (driver == sim::Driver::kLauncher)
-      json["drivers"][sim::NameOf(driver)]["jobs"] = ToJson(figures.jobs);
-  }
-  return json;
-}
-
 sim::CampaignOptions CampaignOf(uint64_t seed, const SimFlags& flags) {
   return {.first_seed = seed,
           .runs = flags.runs,
-          .wishes = WishesOf(flags),
+          .constraints = ConstraintsOf(flags),
           .twice = flags.twice,
           .jobs = flags.jobs,
           .progress =
@@ -377,8 +154,8 @@ int PlayMany(uint64_t seed, const SimFlags& flags) {
   const sim::CampaignReport report = sim::RunCampaign(CampaignOf(seed, flags));
   const double real = SecondsSince(began);
   Json json = ToJson(report, seed, flags, real);
-  if (!flags.json) Tell(report, flags);
-  const std::vector<std::string> missing = TellProbes(flags, json);
+  if (!flags.json) Print(report, flags);
+  const std::vector<std::string> missing = PrintProbes(flags, json);
   if (flags.json) Print(json);
   std::fflush(stdout);
   if (!flags.json)
@@ -442,7 +219,7 @@ void RefuseTogether(Given one, std::initializer_list<Given> others) {
   }
 }
 
-/// What would be ignored is refused: whoever asked for it would believe that it was done.
+/// What would be ignored is refused: the user would believe that it was done.
 void RefuseContradictions(const SimFlags& flags) {
   const Given runs{"--runs", flags.runs > 1};
   const Given twice{"--twice", flags.twice};
@@ -474,8 +251,8 @@ int Simulate(const SimFlags& flags) {
   if (!flags.plant.empty() &&
       !sim::Plant(std::ranges::find(sim::AllBugs(), flags.plant, &sim::PlantedBug::name)->bug))
     throw std::runtime_error("no bugs can be planted in this build (cmake --preset sim)");
-  sim::InstallLastWords();
-  sim::SetLastWords(Replay(seed, flags));  // until a thread is in a run of its own
+  sim::InstallCrashReport();
+  sim::SetCrashReport(Replay(seed, flags));  // until a thread is in a run of its own
   if (flags.curve) return PlayCurve(seed, flags);
   if (flags.hunt) return Hunt(seed, flags);
   const bool is_campaign = flags.runs > 1 || flags.twice || flags.require_probes;
@@ -500,51 +277,51 @@ std::string CheckBug(const std::string& name) {
 
 void AddSim(CLI::App& app, Run* run) {
   auto flags = std::make_shared<SimFlags>();
-  CLI::App* sim = app.add_subcommand(
-      "sim",
-      "Runs the real server, nodes and wire code in a simulated world: a virtual clock, a network\n"
-      "that delays, cuts and resets, processes that die, pause and come back. All of it follows "
-      "from\n"
-      "the seed; the same seed gives the same run, to the byte.\n"
+  CLI::App* sim =
+      app.add_subcommand("sim", "Run the real server, nodes and wire code in a simulated world.");
+  sim->footer(
+      "The world has a virtual clock, a network that delays, cuts and resets, and processes that\n"
+      "die, pause and come back. All of it follows from the seed: the same seed gives the same\n"
+      "run, to the byte.\n"
       "\n"
-      "  muster-lab sim --seed 57 --story             one run, told\n"
-      "  muster-lab sim --runs 100000 --jobs 2          a campaign\n"
+      "Examples:\n"
+      "  muster-lab sim --seed 57 --story             one run, with what happens in it\n"
+      "  muster-lab sim --runs 100000 --jobs 2        a campaign\n"
       "  muster-lab sim --nodes 100000 --driver coordinator\n"
-      "  muster-lab sim --curve                         the cost of a node, from 1,000 to 100,000");
-  sim->add_option("--seed", flags->seed, "Of the run, or of the first one; default: drawn")
+      "  muster-lab sim --curve                       the cost of a node, from 1,000 to 100,000");
+  sim->add_option("--seed", flags->seed, "Seed of the run, or of the first one; default: drawn")
       ->transform(WholeNumber(0, kSeedMax));
   const CLI::Option* runs =
       sim->add_option("--runs", flags->runs,
-                      "How many, with consecutive seeds; of --hunt, for each bug, unless it is\n"
-                      "found before (1000 there)")
+                      "Number of runs, with consecutive seeds; of --hunt, the most for each bug\n"
+                      "(default there: 1000)")
           ->transform(WholeNumber(1, 1'000'000'000))
           ->capture_default_str();
   sim->add_option("--driver", flags->driver,
                   "coordinator, document, mixed (the document, shared with nodes that behave as\n"
                   "PyTorch's), launcher (the coordinator, with launchers and their workers), or\n"
                   "etcd (a simulated cluster of it, and one of the nodes as the coordinator);\n"
-                  "default: drawn, and neither of the last two")
+                  "default: one of the first three, drawn")
       ->check(CheckDriver);
-  sim->add_option("--nodes", flags->nodes, "How many nodes; default: 2 to 7")
+  sim->add_option("--nodes", flags->nodes, "Number of nodes; default: 2 to 7, drawn")
       ->transform(WholeNumber(2, 1'000'000));
   sim->add_option("--jobs", flags->jobs, "Runs at the same time")
       ->transform(WholeNumber(1, 1'024))
       ->capture_default_str();
-  sim->add_flag("--no-faults", flags->no_faults, "Nothing goes wrong");
-  sim->add_flag("--twice", flags->twice, "Every run twice: both must be the same");
-  sim->add_flag("--story", flags->story, "Tell what happens (of one run)");
+  sim->add_flag("--no-faults", flags->no_faults, "Inject no faults");
+  sim->add_flag("--twice", flags->twice, "Play every run twice, and compare the hashes");
+  sim->add_flag("--story", flags->story, "Print what happens, line by line (of one run)");
   sim->add_flag("--curve", flags->curve,
-                "One run each of 1,000 to 100,000 nodes; with --nodes, up to so many");
-  sim->add_flag(
-      "--side-by-side", flags->side_by_side,
-      "With --curve: of the smaller sizes as many at a time, with consecutive seeds, as fit into\n"
-      "the memory of the largest: what being many costs, without what caches save the few");
+                "Play one run each of 1,000 to 100,000 nodes; with --nodes, up to so many");
+  sim->add_flag("--side-by-side", flags->side_by_side,
+                "With --curve: play as many worlds of a smaller size at a time, with consecutive\n"
+                "seeds, as have the nodes of the largest. Shows the cost of size without caches");
   sim->add_flag("--require-probes", flags->require_probes,
                 "Fail if a rare branch was never taken in all runs");
-  sim->add_option("--plant", flags->plant, "With this bug in the code")->check(CheckBug);
-  sim->add_flag("--hunt", flags->hunt, "With each of the bugs that can be planted: find it");
+  sim->add_option("--plant", flags->plant, "Plant this bug")->check(CheckBug);
+  sim->add_flag("--hunt", flags->hunt, "Plant each bug in turn, and find it");
   sim->add_flag("--json", flags->json,
-                "Print JSON; real_* and peak_mib vary, all the rest follows from the seed");
+                "Print JSON; real_* and peak_mib vary, everything else follows from the seed");
   sim->callback([flags, runs, run] {
     if (flags->hunt && runs->empty()) flags->runs = kHuntRuns;
     *run = [flags] { return Simulate(*flags); };

@@ -4,16 +4,17 @@
 
 #include "base/text.h"
 #include "muster/c10d_rendezvous.h"
-#include "muster/coordinated_rendezvous.h"
-#include "muster/dynamic_rendezvous.h"
 #include "muster/etcd_rendezvous.h"
 #include "muster/rendezvous_error.h"
-#include "muster/tcp_store.h"
 #include "rendezvous/core/rank_policy.h"
+#include "rendezvous/document/backend_port.h"
+#include "rendezvous/document/dynamic_handler.h"
+#include "rendezvous/session/coordinated_handler.h"
 #include "sim/faulty_backend.h"
 #include "sim/sockets.h"
 #include "sim/torch_node.h"
 #include "sim/world.h"
+#include "store/tcp_store_on.h"
 
 namespace muster::sim {
 
@@ -22,8 +23,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kWorkStep{250};
-// Of one of many, who do nothing of their own accord, and whom nobody watches: it rests until it is
-// told.
+// One of many nodes without periodic work and without observers: it rests until it is
+// notified.
 constexpr milliseconds kLongWorkStep{10'000};
 constexpr Duration kWorkersPatience = 3s;
 
@@ -34,7 +35,7 @@ milliseconds Ms(Duration time) { return std::chrono::duration_cast<milliseconds>
 std::unique_ptr<RendezvousHandler> MakeCoordinatedHandler(const Plan& plan, size_t index,
                                                           SimProcess& process) {
   const RunSettings& settings = plan.settings;
-  return std::make_unique<CoordinatedRendezvousHandler>(
+  return CoordinatedHandler::Create(
       CoordinatedRendezvousOptions{.host = World::kServer,
                                    .port = World::kPort,
                                    .is_host = false,
@@ -94,11 +95,11 @@ void Agent::Rest(Duration longest) {
   process_.clock().SleepUntil(process_.Now() + Duration(static_cast<int64_t>(prng_.Below(most))));
 }
 
-// A connection that is lost is lost for good to PyTorch's agents: they die of it, and are started
+// PyTorch's agents never reconnect: a lost connection ends them, and they are started
 // anew.
 void Agent::Trouble(const std::exception& error) {
   last_error_ = error.what();
-  world_.Say(index_, last_error_);
+  world_.Note(index_, last_error_);
   Rest(200ms);
   lost_ = is_torch_node_ && dynamic_cast<const RendezvousTimeoutError*>(&error) == nullptr;
 }
@@ -112,32 +113,31 @@ std::unique_ptr<RendezvousHandler> Agent::MakeHandler() {
     if (plan.driver == Driver::kEtcd) return MakeEtcdHandler(world_, index_, process_);
     return MakeCoordinatedHandler(plan, index_, process_);
   }
-  const RendezvousSettings told{.run_id = World::kRun,
-                                .min_nodes = settings.min_nodes,
-                                .max_nodes = settings.max_nodes,
-                                .timeout = {.join = Ms(plan.join_timeout),
-                                            .last_call = Ms(settings.last_call),
-                                            .close = milliseconds(5'000),
-                                            .heartbeat = milliseconds(2'000)},
-                                .keep_alive_interval = Ms(settings.keep_alive_interval),
-                                .keep_alive_max_attempt = settings.keep_alive_max_attempt};
+  const RendezvousSettings c10d_settings{.run_id = World::kRun,
+                                         .min_nodes = settings.min_nodes,
+                                         .max_nodes = settings.max_nodes,
+                                         .join_timeout = Ms(plan.join_timeout),
+                                         .last_call = Ms(settings.last_call),
+                                         .close_timeout = milliseconds(5'000),
+                                         .heartbeat_timeout = milliseconds(2'000),
+                                         .keep_alive_interval = Ms(settings.keep_alive_interval),
+                                         .keep_alive_max_attempt = settings.keep_alive_max_attempt};
   try {
-    const auto store =
-        std::make_shared<TcpStore>(World::kServer,
-                                   TcpStoreOptions{.port = World::kPort,
-                                                   .timeout = World::kStoreTimeout,
-                                                   .cancel_grace = milliseconds(2'000)},
-                                   process_);
-    auto backend = std::make_unique<FaultyBackend>(
-        std::make_unique<C10dRendezvousBackend>(store->Clone(), World::kRun), world_, process_,
-        prng_.Next());
+    const auto store = OpenTcpStore(World::kServer,
+                                    TcpStoreOptions{.port = World::kPort,
+                                                    .timeout = World::kStoreTimeout,
+                                                    .cancel_grace = milliseconds(2'000)},
+                                    process_);
+    auto backend = std::make_unique<FaultyBackend>(CreateC10dBackend(store->Clone(), World::kRun),
+                                                   world_, process_, prng_.Next());
     if (is_torch_node_) {
       node_ = {addr, process_.process_id(), process_.NextNodeId()};
-      return std::make_unique<TorchNode>(told, store, std::move(backend), node_, process_);
+      return std::make_unique<TorchNode>(c10d_settings, store, std::move(backend), node_, process_);
     }
     node_ = {addr, process_.process_id(), 0};
-    return std::make_unique<DynamicRendezvousHandler>(
-        told, store, std::move(backend), DynamicRendezvousOptions{.local_addr = addr}, process_);
+    return std::make_unique<DynamicHandler>(c10d_settings, store,
+                                            std::make_unique<BackendPort>(std::move(backend)), addr,
+                                            RendezvousEventSink(), process_);
   } catch (const std::exception& error) {
     last_error_ = error.what();
     Rest(200ms);
@@ -148,12 +148,12 @@ std::unique_ptr<RendezvousHandler> Agent::MakeHandler() {
 bool Agent::Join(RendezvousHandler& handler) {
   while (process_.alive()) {
     stage_ = Stage::kJoining;
-    ear_ = {};
+    inbox_ = {};
     out_since_.reset();
     try {
       const RendezvousInfo info = handler.NextRendezvous();
       if (!process_.alive()) return false;
-      // Told of its place and of its end at once: the next event must say so.
+      // Its place and its end were sent together: the next event must report it.
       out_since_.reset();
       if (info.round == out_of_) out_since_ = process_.scheduler().now();
       world_.checkers().SeePlace(Concat("node ", index_), info.round, knew_closed_);
@@ -162,7 +162,7 @@ bool Agent::Join(RendezvousHandler& handler) {
       round_ = info.round;
       world_size_ = info.world_size;
       stage_ = Stage::kWorking;
-      ear_ = {.round = info.round};
+      inbox_ = {.round = info.round};
       looks_at_ = process_.scheduler().now() + world_.plan().looks_every;
       return true;
     } catch (const RendezvousClosedError&) {
@@ -199,17 +199,17 @@ bool Agent::Await(RendezvousHandler& handler) {
   if (IsCoordinated(world_.plan().driver)) {
     const bool one_of_many =
         world_.plan().driver == Driver::kCoordinator && world_.plan().nodes > kFewNodes;
-    ear_.listens = true;
+    inbox_.listens = true;
     const std::optional<MembershipEvent> event =
         handler.AwaitEvent(one_of_many ? kLongWorkStep : kWorkStep);
-    ear_.listens = false;
+    inbox_.listens = false;
     if (!process_.alive()) return true;
-    if (event) ear_.Hear(*event);
+    if (event) inbox_.Add(*event);
     world_.checkers().SeeClosed(Concat("node ", index_), handler.IsClosed(), knew_closed_);
     if (event && event->kind != MembershipEvent::Kind::kClosed && event->round != round_)
       world_.checkers().Violate(
           Concat("node ", index_, " in round ", round_, " hears of round ", event->round));
-    if (event) world_.Say(index_, event->ToString());
+    if (event) world_.Note(index_, event->ToString());
     if (!event && out_since_) {
       // Nothing happened, says its handler.
       world_.checkers().SeeWork(Concat("node ", index_), round_,
@@ -230,7 +230,7 @@ bool Agent::Await(RendezvousHandler& handler) {
   return closed || waited_for || WorkersFail();
 }
 
-// Nobody tells the nodes of a shared document that a member is gone; but their workers wait for its
+// Nodes of a shared document are not notified of lost members; but their workers wait for its
 // workers in vain, and fail.
 bool Agent::WorkersFail() {
   const WorldTime now = process_.scheduler().now();
@@ -241,14 +241,14 @@ bool Agent::WorkersFail() {
 }
 
 bool Agent::HasLooked(RendezvousHandler& handler) {
-  if (ear_.knows_end) return true;
+  if (inbox_.knows_end) return true;
   if (world_.is_troubled() && process_.scheduler().now() < looks_at_) return false;
   looks_at_ = process_.scheduler().now() + world_.plan().looks_every;
-  return !ear_.lost.empty() || handler.NumNodesWaiting() > 0;
+  return !inbox_.lost.empty() || handler.NumNodesWaiting() > 0;
 }
 
-Ear Agent::ear() const {
-  Ear ear = ear_;
+Inbox Agent::ear() const {
+  Inbox ear = inbox_;
   if (handler_ != nullptr) ear.waiting = handler_->NumNodesWaiting();
   return ear;
 }
@@ -257,12 +257,12 @@ bool Agent::ActOnItsOwn(RendezvousHandler& handler) {
   if (!world_.is_troubled()) return false;
   const Faults& faults = world_.plan().faults;
   if (faults.close && OneIn(100)) {
-    world_.Say(index_, "closes");
+    world_.Note(index_, "closes");
     handler.SetClosed("the work is done");
     return true;
   }
   if (faults.leave && OneIn(5)) {
-    world_.Say(index_, "leaves");
+    world_.Note(index_, "leaves");
     try {
       handler.Leave();
     } catch (const std::exception& error) {
@@ -272,13 +272,13 @@ bool Agent::ActOnItsOwn(RendezvousHandler& handler) {
     return true;
   }
   if (faults.restart && OneIn(8)) {
-    world_.Say(index_, "comes again by itself");
+    world_.Note(index_, "comes again by itself");
     return true;
   }
   return false;
 }
 
-void Agent::ToldOut(int64_t round) {
+void Agent::NotifiedOut(int64_t round) {
   out_of_ = round;
   if (stage_ == Stage::kWorking && !out_since_) out_since_ = process_.scheduler().now();
 }

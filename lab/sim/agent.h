@@ -1,4 +1,5 @@
-// An agent as a launcher would be: it joins, works, heeds what its handler tells it, joins again.
+// An agent that behaves as a launcher would: it joins, works, reacts to its handler's events, joins
+// again.
 #pragma once
 
 #include <cstdint>
@@ -44,10 +45,10 @@ class Agent {
   const std::string& last_error() const { return last_error_; }
   Node node() const { return node_; }
   /// Not of nodes of a shared document.
-  Ear ear() const;
-  /// The network has just told it that it is out of its round. `round`: which, also if its call for
-  /// it has not returned yet.
-  void ToldOut(int64_t round);
+  Inbox ear() const;
+  /// The network has just delivered the message that it is out of its round. `round`: which, also
+  /// if its call for it has not returned yet.
+  void NotifiedOut(int64_t round);
 
  private:
   std::unique_ptr<RendezvousHandler> MakeHandler();
@@ -76,11 +77,11 @@ class Agent {
   int64_t world_size_ = 0;
   bool knew_closed_ = false;
   std::optional<WorldTime> out_since_;
-  int64_t out_of_ = -1;  ///< The last round that it was told to be out of.
+  int64_t out_of_ = -1;  ///< The last round that it was notified to be out of.
   std::optional<WorldTime> incomplete_since_;
-  Ear ear_{};
+  Inbox inbox_{};
   RendezvousHandler* handler_ = nullptr;  ///< While it works.
-  WorldTime looks_at_{};                  ///< Next, at what it has heard.
+  WorldTime looks_at_{};                  ///< When it next handles its events.
   bool lost_ = false;                     ///< Its handler is of no use any more.
   std::string last_error_;
 };

@@ -179,7 +179,7 @@ Hunted Hunt(const PlantedBug& bug, CampaignOptions options) {
   if (!Plant(bug.bug)) return {.wrong = "no bugs can be planted in this build"};
   const bool has_own_check =
       std::ranges::any_of(bug.signs, [](const Sign& sign) { return sign.why.empty(); });
-  options.wishes.driver = bug.driver;
+  options.constraints.driver = bug.driver;
   options.findings_max = SIZE_MAX;
   options.is_last = [&](const Finding& finding) {
     const Sign* sign = SignOf(bug, finding.what);
@@ -191,7 +191,7 @@ Hunted Hunt(const PlantedBug& bug, CampaignOptions options) {
   // With several threads the last one need not be the one with the highest seed.
   const auto last = std::ranges::find_if(report.findings, options.is_last);
   if (last == report.findings.end() && !report.complaints.empty()) {
-    hunted.finding = {Draw(options.first_seed, options.wishes), report.complaints[0]};
+    hunted.finding = {Draw(options.first_seed, options.constraints), report.complaints[0]};
     hunted.is_of_all = true;
     if (SignOf(bug, hunted.finding.what) == nullptr)
       hunted.wrong = Concat("found by a complaint that is not its own: ", hunted.finding.what);

@@ -23,7 +23,7 @@ struct Sign {
 struct PlantedBug {
   Bug bug;
   std::string_view name;
-  Driver driver;  ///< Whose runs can show it.
+  Driver driver;  ///< The runs that can show it.
   std::span<const Sign> signs;
 };
 

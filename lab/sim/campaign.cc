@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "sim/last_words.h"
+#include "sim/crash_report.h"
 
 namespace muster::sim {
 
@@ -101,14 +101,14 @@ CampaignReport RunCampaign(const CampaignOptions& options) {
   std::mutex mutex;
   std::atomic<uint64_t> next = 0;
   std::atomic<bool> stop = false;
-  // What is thrown must not unwind to where nobody knows the seed any more.
+  // An exception must not unwind to code that no longer knows the seed.
   const auto work = [&]() noexcept {
     while (!stop) {
       const uint64_t index = next++;
       if (index >= options.runs) return;
       const uint64_t seed = options.first_seed + index;
-      if (options.replay) SetLastWords(options.replay(seed));
-      const Plan plan = Draw(seed, options.wishes);
+      if (options.replay) SetCrashReport(options.replay(seed));
+      const Plan plan = Draw(seed, options.constraints);
       const RunOutcome outcome = World(plan).Run();
       std::string what = outcome.violation;
       const uint64_t again = options.twice ? World(plan).Run().hash : outcome.hash;
@@ -133,7 +133,7 @@ CampaignReport RunCampaign(const CampaignOptions& options) {
   for (std::thread& thread : threads) thread.join();
   std::ranges::sort(report.findings, {}, [](const Finding& finding) { return finding.plan.seed; });
   // The bounds are those of runs as they are drawn.
-  if (options.wishes.faults && !options.wishes.nodes) report.complaints = Judge(report);
+  if (options.constraints.faults && !options.constraints.nodes) report.complaints = Judge(report);
   return report;
 }
 

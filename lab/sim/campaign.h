@@ -21,7 +21,7 @@ struct Finding {
 struct CampaignOptions {
   uint64_t first_seed = 1;
   uint64_t runs = 1'000;
-  Wishes wishes{};
+  Constraints constraints{};
   bool twice = false;  ///< Every run a second time: it must be the same to the byte.
   unsigned jobs = 1;
   size_t findings_max = 5;  ///< Then it stops.
@@ -29,7 +29,7 @@ struct CampaignOptions {
   std::function<bool(const Finding&)> is_last{};
   /// Called from time to time, on any thread, one at a time.
   std::function<void(uint64_t done)> progress{};
-  /// The command that repeats the run of this seed: the last words (sim/last_words.h) of a thread
+  /// The command that repeats the run of this seed: the last words (sim/crash_report.h) of a thread
   /// that dies in it. Called on that thread, before the run.
   std::function<std::string(uint64_t seed)> replay{};
 };
@@ -62,7 +62,7 @@ struct CampaignReport {
   std::vector<std::string> complaints{};              ///< About all runs together: see Judge().
 };
 
-/// So many runs of a driver tell something about all of them.
+/// The percentiles are meaningful from so many runs of a driver on.
 inline constexpr uint64_t kRunsToJudge = 1'000;
 /// Within this, 99 of 100 runs of the driver heal.
 Duration HealBoundOf99(Driver driver);

@@ -8,8 +8,8 @@ namespace muster::sim {
 
 namespace {
 
-// A node that was told works on for as long as it takes to hear it: its thread is woken at once.
-constexpr Duration kHearing = 1ms;
+// A notified node works on only until its thread has run: it is woken at once.
+constexpr Duration kReactionTime = 1ms;
 
 }  // namespace
 
@@ -60,7 +60,7 @@ void Checkers::CheckCompleted(Epoch epoch, const RendezvousState& state) {
     taken[static_cast<size_t>(rank)] = true;
     if (rank == 0) round->second.first = node;
   }
-  // In the order of their names, unless there are other wishes. (Beyond nine hosts "natural" and
+  // In the order of their names, unless the policy differs. (Beyond nine hosts "natural" and
   // "text" differ.)
   const bool by_name =
       settings_.policy == RankPolicy::kNatural || settings_.policy == RankPolicy::kText;
@@ -96,7 +96,7 @@ std::optional<Epoch> Checkers::SeeJoined(const Joined& joined) {
   };
   if (info.round <= joined.round_before && !joined.is_torch_node)
     complain(Concat("it was in round ", joined.round_before, " before"));
-  // The round that it means: of this life of the server, or of an earlier one that it heard last.
+  // The round that it means: of this life of the server, or of an earlier one that it last saw.
   Round* round = nullptr;
   Epoch life = joined.known_to + 1;
   while (life > 0 && round == nullptr) {
@@ -118,8 +118,8 @@ std::optional<Epoch> Checkers::SeeJoined(const Joined& joined) {
   const int64_t rank = round->ranks.at(joined.node);
   if (rank != info.rank) complain(Concat("it believes to be rank ", info.rank, ", and is ", rank));
   const auto count = static_cast<int64_t>(round->ranks.size());
-  // PyTorch's nodes write no size: where there are some, those who are there when it is read are
-  // taken for all. They themselves count whom they believe alive.
+  // PyTorch's nodes write no size: with them, the nodes that are there when it is read
+  // count as all. They themselves count the nodes that they believe alive.
   const bool agrees = info.world_size == count ||
                       (has_torch_nodes_ && round->sizes.contains(info.world_size)) ||
                       (joined.is_torch_node && info.world_size < count);
@@ -138,7 +138,7 @@ std::optional<Epoch> Checkers::SeeJoined(const Joined& joined) {
 }
 
 void Checkers::SeeWork(const std::string& who, int64_t round, Duration out_for) {
-  if (out_for <= kHearing) return;
+  if (out_for <= kReactionTime) return;
   Violate(Concat(who, " works in round ", round, ", ", out_for.count() / 1000,
                  " us after it was told that it is out"));
 }

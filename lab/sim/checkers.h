@@ -44,7 +44,7 @@ class Checkers {
   };
   /// Returns the life of the server whose round it is.
   std::optional<Epoch> SeeJoined(const Joined& joined);
-  /// A node goes on in a round, so long after it was told that it is out of it.
+  /// A node goes on in a round, so long after it was notified that it is out of it.
   void SeeWork(const std::string& who, int64_t round, Duration out_for);
   void SeeClosed(const std::string& who, bool closed, bool& was_closed);
   /// A node is given a place.
@@ -73,9 +73,9 @@ class Checkers {
   void CheckRunning(Epoch epoch, const RendezvousState& state);
 
   const RunSettings settings_;
-  const bool has_torch_nodes_;  // whoever completed a round may not have said how many were in it
+  const bool has_torch_nodes_;  // they complete rounds without writing how many nodes are in it
   const bool ranks_by_name_;
-  // Of many only what can be told at a glance is checked at every step; the rest when a round is
+  // With many nodes only what is cheap to check is checked at every step; the rest when a round is
   // completed.
   const bool few_nodes_;
   const bool goes_back_;  // etcd does, and completes a round of the same number once more

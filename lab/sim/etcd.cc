@@ -93,7 +93,7 @@ void SimEtcd::Close(uint64_t session) {
 void SimEtcd::Compact(int64_t revision) {
   revision = std::min(revision, state_.revision());
   if (revision <= state_.compacted()) return;
-  // Those that have not yet been told of what is now forgotten will not be.
+  // Watches that have not yet been sent what is now forgotten will not be.
   std::vector<std::pair<uint64_t, uint64_t>> over;
   for (auto& [id, session] : sessions_) {
     for (auto& [number, watch] : session.watches) {
@@ -115,13 +115,13 @@ void SimEtcd::Restore(const EtcdState& backup) {
   MUSTER_ASSERT(process_ != nullptr && !process_->alive());
   Note("restore");
   state_.Restore(backup);
-  told_revision_ = state_.revision();
+  sent_revision_ = state_.revision();
 }
 
 void SimEtcd::Meddle(EtcdRequest request) {
   process_->Do([this, request = std::move(request)] {
     static_cast<void>(Perform(request));
-    TellWatches(process_);
+    SendToWatches(process_);
   });
 }
 
@@ -192,7 +192,7 @@ void SimEtcd::Execute(const Job& job) {
   EtcdReply reply = Perform(request);
   if (job.fate.unanswered) reply = Failure(request.id, Code::kTimeout, "request timed out");
   Answer(job.session, std::move(reply), job.fate.after);
-  TellWatches(job.by);
+  SendToWatches(job.by);
 }
 
 // Some wait for the next leader. Others are turned away; or the last leader had passed them on, and
@@ -208,7 +208,7 @@ void SimEtcd::Stall(const Job& job) {
       static_cast<void>(Perform(request));
       Answer(job.session, Failure(request.id, Code::kTimeout, "the leader was lost"),
              Draw(electing_until_ - now()));
-      return TellWatches(job.by);
+      return SendToWatches(job.by);
     default:
       break;
   }
@@ -261,7 +261,7 @@ void SimEtcd::BeginWatch(uint64_t session, uint64_t id, const EtcdRequest::Watch
   WatchState& watch = sessions_.at(session).watches[id];
   watch = {.range = ask.range, .next = from};
   Send(session, {.id = id, .what = EtcdReply::Watching{state_.revision()}});
-  if (state_.FirstChangeFrom(watch.range, from)) TellLater(session, id, watch);
+  if (state_.FirstChangeFrom(watch.range, from)) SendLater(session, id, watch);
 }
 
 void SimEtcd::EndWatch(uint64_t session, uint64_t id, const Error& why) {
@@ -271,28 +271,28 @@ void SimEtcd::EndWatch(uint64_t session, uint64_t id, const Error& why) {
   Send(session, {.id = id, .what = EtcdReply::WatchEnded{told}});
 }
 
-void SimEtcd::TellWatches(const SimProcess* by) {
-  if (state_.revision() == told_revision_) return;
-  const int64_t from = std::exchange(told_revision_, state_.revision()) + 1;
+void SimEtcd::SendToWatches(const SimProcess* by) {
+  if (state_.revision() == sent_revision_) return;
+  const int64_t from = std::exchange(sent_revision_, state_.revision()) + 1;
   Note("changed");
   for (auto& [id, session] : sessions_) {
     for (auto& [number, watch] : session.watches) {
       if (!watch.is_due && state_.FirstChangeFrom(watch.range, std::max(from, watch.next)))
-        TellLater(id, number, watch);
+        SendLater(id, number, watch);
     }
   }
-  for (int64_t each = from; on_change && each <= told_revision_; ++each) on_change(by, each);
+  for (int64_t each = from; on_change && each <= sent_revision_; ++each) on_change(by, each);
 }
 
-void SimEtcd::TellLater(uint64_t session, uint64_t id, WatchState& watch) {
+void SimEtcd::SendLater(uint64_t session, uint64_t id, WatchState& watch) {
   watch.is_due = true;
   const bool is_late = faults_.watch_delay && OneIn(4);
   process_->DoAt(now() + Draw(is_late ? kWatchSlow : kWork),
-                 [this, session, id] { TellWatch(session, id); });
+                 [this, session, id] { SendToWatch(session, id); });
 }
 
-// All that has happened meanwhile is told at once.
-void SimEtcd::TellWatch(uint64_t session, uint64_t id) {
+// All that has happened meanwhile is sent at once.
+void SimEtcd::SendToWatch(uint64_t session, uint64_t id) {
   const auto found = sessions_.find(session);
   if (found == sessions_.end()) return;
   const auto place = found->second.watches.find(id);
@@ -313,7 +313,7 @@ void SimEtcd::LookAtLeases() {
     // Only a leader ends leases.
     if (!is_electing()) {
       state_.Expire(process_->Now(), kRevokedAtOnce);
-      TellWatches(nullptr);
+      SendToWatches(nullptr);
     }
     LookAtLeases();
   });

@@ -1,7 +1,7 @@
 // A cluster of etcd in virtual time: one history of revisions, leases on the cluster's clock,
 // watches; behind the simulated network, at one address. It keeps etcd's promises and no others:
 // calls of one client may overtake each other, watches are late, each by itself, and where an
-// answer is lost nobody knows what has happened. What it knows outlives the processes it runs in.
+// answer is lost, its outcome is unknown. Its data outlives the processes it runs in.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@
 
 namespace muster::sim {
 
-/// Switches. Elections, compactions, restarts, pauses and cut links come from whoever owns it.
+/// Switches. Elections, compactions, restarts, pauses and cut links come from its owner.
 struct EtcdFaults {
   bool slow = false;         ///< Some calls take up to a second.
   bool lost = false;         ///< Some calls fail: before they had an effect, or after.
-  bool watch_delay = false;  ///< Some changes are told up to three seconds late.
+  bool watch_delay = false;  ///< Some watch events are up to three seconds late.
 };
 
 class SimEtcd {
@@ -51,7 +51,7 @@ class SimEtcd {
   /// The cluster, whose process is dead, has the data of an earlier backup (a copy of state()) when
   /// it is started anew: its revision goes back, and what was written since is gone.
   void Restore(const EtcdState& backup);
-  /// Somebody does this who is none of the nodes: by hand, on the cluster's machines.
+  /// Done by an operator on the cluster's machines, not by a node.
   void Meddle(EtcdRequest request);
   /// No more faults; an election that is going on ends.
   void Heal();
@@ -64,10 +64,10 @@ class SimEtcd {
   /// Makes clients for a process.
   EtcdConnector ConnectorOf(SimProcess& process);
 
-  // --- For whoever watches from outside of the world.
+  // --- For observers outside of the world.
   /// The store has a new revision, made by a client in that process; nullptr: a lease has expired.
   std::function<void(const SimProcess* by, int64_t revision)> on_change{};
-  /// A process is about to hear that there is no such lease to keep alive.
+  /// A process is about to receive that there is no such lease to keep alive.
   std::function<void(SimProcess& process, int64_t lease)> on_lease_lost{};
 
  private:
@@ -75,8 +75,8 @@ class SimEtcd {
 
   struct WatchState {
     EtcdRange range;
-    int64_t next = 0;     ///< The first revision that it has not been told of.
-    bool is_due = false;  ///< It is about to be told.
+    int64_t next = 0;     ///< The first revision that it has not been sent.
+    bool is_due = false;  ///< Its next event is scheduled.
   };
   struct Session {
     std::shared_ptr<Socket> socket;
@@ -112,9 +112,9 @@ class SimEtcd {
   void BeginWatch(uint64_t session, uint64_t id, const EtcdRequest::Watch& watch);
   void EndWatch(uint64_t session, uint64_t id, const Error& why);
   /// After the store has changed.
-  void TellWatches(const SimProcess* by);
-  void TellLater(uint64_t session, uint64_t id, WatchState& watch);
-  void TellWatch(uint64_t session, uint64_t id);
+  void SendToWatches(const SimProcess* by);
+  void SendLater(uint64_t session, uint64_t id, WatchState& watch);
+  void SendToWatch(uint64_t session, uint64_t id);
 
   void LookAtLeases();
   void EndElection();
@@ -132,7 +132,7 @@ class SimEtcd {
   Prng prng_;
   EtcdState state_;
   SimProcess* process_ = nullptr;
-  int64_t told_revision_ = 0;  // of which watches know, or will
+  int64_t sent_revision_ = 0;  // up to which watches were sent events, or will be
   WorldTime electing_until_{};
   uint64_t elections_ = 0;
   uint64_t lives_ = 0;

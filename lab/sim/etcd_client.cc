@@ -155,13 +155,13 @@ void SimEtcdClient::OnConnected(Result<std::shared_ptr<Socket>> made) {
       Finish(id, why);
       if (!*alive) return;
     }
-    return TellTrouble(why.message);
+    return ReportTrouble(why.message);
   }
   attempts_ = 0;
   socket_ = std::move(*made);
   socket_->on_news = [this] { Read(); };
   arrived_.clear();
-  heard_ = process_.Now();
+  received_at_ = process_.Now();
   for (const auto& [id, watch] : watches_) SendWatch(id);
   for (auto& [id, call] : calls_) {
     call.is_sent = true;
@@ -171,7 +171,7 @@ void SimEtcdClient::OnConnected(Result<std::shared_ptr<Socket>> made) {
   Later(kPingEvery, [this, connection] { Beat(connection); });
 }
 
-// Whoever comes meanwhile waits for the next attempt.
+// Requests that come meanwhile wait for the next attempt.
 void SimEtcdClient::ReachLater() {
   is_reaching_ = true;
   const Duration pause = std::min(kAgainFirst * (1 << std::min(attempts_++, 6)), kAgainMax);
@@ -195,7 +195,7 @@ void SimEtcdClient::SendWatch(uint64_t id) {
 
 void SimEtcdClient::Beat(uint64_t connection) {
   if (!socket_ || connection != connections_) return;
-  const Duration silence = process_.Now() - heard_;
+  const Duration silence = process_.Now() - received_at_;
   if (silence >= kSilenceMax)
     return Lose(Concat("nothing heard for ", Milliseconds(silence), " ms"));
   Send({.what = EtcdRequest::Ping{}});
@@ -213,10 +213,10 @@ void SimEtcdClient::Lose(const std::string& why) {
     Finish(id, Failure(Code::kTimeout, Concat("the connection was lost: ", why)));
     if (!*alive) return;
   }
-  TellTrouble(Failure(Code::kUnavailable, why).message);
+  ReportTrouble(Failure(Code::kUnavailable, why).message);
 }
 
-void SimEtcdClient::TellTrouble(const std::string& why) {
+void SimEtcdClient::ReportTrouble(const std::string& why) {
   const auto alive = alive_;
   std::vector<uint64_t> all;
   for (const auto& [id, watch] : watches_) all.push_back(id);
@@ -229,7 +229,7 @@ void SimEtcdClient::TellTrouble(const std::string& why) {
 }
 
 // ----------------------------------------------------------------------------------------------
-// what is heard
+// what is received
 
 void SimEtcdClient::Read() {
   const auto alive = alive_;
@@ -237,7 +237,7 @@ void SimEtcdClient::Read() {
   const std::string bytes = std::exchange(socket->inbox, {});
   socket->Consumed(bytes.size());
   arrived_ += bytes;
-  heard_ = process_.Now();
+  received_at_ = process_.Now();
   for (EtcdReply& reply : cluster_.replies_.Collect(arrived_)) {
     OnReply(std::move(reply));
     if (!*alive || socket_ != socket) return;
@@ -282,8 +282,8 @@ void SimEtcdClient::OnChanges(uint64_t id, const std::vector<EtcdChange>& change
   const auto watch = watches_.find(id);
   if (watch == watches_.end()) return;
   watch->second.next = changes.back().pair.changed + 1;
-  // The bug: some changes are never told. Those that happen while the connection is lost would not
-  // do: whoever watches reads anew then.
+  // The bug: some changes are never sent. Those that happen while the connection is lost would not
+  // do: a watcher reads anew then.
   if (Planted(Bug::kLostWatchEvent) && prng_.Below(8) == 0) return;
   watch->second.watcher->OnChanges(changes);
 }

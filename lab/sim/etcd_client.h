@@ -41,7 +41,7 @@ class SimEtcdClient final : public Etcd {
   };
   struct Watched {
     EtcdRange range;
-    int64_t next;  ///< The first revision that it has not heard of; 0: whatever comes.
+    int64_t next;  ///< The first revision that it has not received; 0: any.
     EtcdWatcher* watcher;
     bool is_resumed = false;
   };
@@ -64,7 +64,7 @@ class SimEtcdClient final : public Etcd {
   void Beat(uint64_t connection);
   /// The connection is lost. What was asked on it may have happened.
   void Lose(const std::string& why);
-  void TellTrouble(const std::string& why);
+  void ReportTrouble(const std::string& why);
   Error Failure(Code code, std::string_view why) const;
   /// On this loop, after so long on its clock; never, once the client is gone.
   void Later(Duration time, std::function<void()> work);
@@ -81,7 +81,7 @@ class SimEtcdClient final : public Etcd {
   bool is_reaching_ = false;
   int attempts_ = 0;          // in vain, one after the other
   uint64_t connections_ = 0;  // so far
-  Instant heard_{};
+  Instant received_at_{};
   std::string arrived_;
 };
 

@@ -97,7 +97,7 @@ class PostOffice {
   }
 
   uint64_t made_ = 0;
-  std::map<uint64_t, Message> waiting_;  // those whose bytes were lost, for ever
+  std::map<uint64_t, Message> waiting_;  // those whose bytes were lost stay
 };
 
 }  // namespace muster::sim

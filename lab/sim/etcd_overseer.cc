@@ -12,7 +12,7 @@ EtcdOverseer::EtcdOverseer(const SimEtcd& etcd, Checkers& checkers, std::string_
     : etcd_(etcd), checkers_(checkers), keys_(prefix, run_id), say_(std::move(say)) {}
 
 void EtcdOverseer::OnChange(const SimProcess* by, int64_t revision) {
-  // What changes together is judged by who led before.
+  // What changes together is judged by the leader of before.
   const EtcdRange all{.begin = "", .end = std::string(1, '\0')};
   const std::vector<EtcdChange> changes = etcd_.state().ChangesFrom(all, revision);
   for (const EtcdChange& change : changes) {
@@ -34,7 +34,7 @@ void EtcdOverseer::OnChange(const SimProcess* by, int64_t revision) {
 }
 
 // Members write under their own names, and workers into the store; the rest is the leader's. What
-// goes with a lease was written by nobody.
+// goes with a lease has no writer.
 void EtcdOverseer::SeeWriter(const SimProcess* by, const EtcdChange& change) {
   const std::string& key = change.pair.key;
   if (by == nullptr || by == leader_ || !key.starts_with(keys_.root())) return;
@@ -52,12 +52,12 @@ void EtcdOverseer::SeeMember(const SimProcess* by, const EtcdChange& change) {
   const auto member = members_.find(change.pair.key);
   const auto [whose, session] = member->second;
   members_.erase(member);
-  SeeWhoIsLeft();
+  CheckSurvivors();
   if (by == nullptr && whose != nullptr && on_expired) on_expired(*whose, session);
 }
 
-// Within one life the checkers let nobody open what was closed.
-void EtcdOverseer::SeeWhoIsLeft() {
+// Within one life the checkers allow no node to open what was closed.
+void EtcdOverseer::CheckSurvivors() {
   if (!closed_at_) return;
   const auto was_there = [&](const auto& each) { return each.second.created < *closed_at_; };
   if (std::ranges::any_of(members_, was_there)) return;
@@ -106,11 +106,11 @@ void EtcdOverseer::SeeRun(const EtcdChange& change) {
   const Result<wire::EtcdRun> run = wire::ReadEtcdRun(change.pair.key, change.pair.value);
   if (!run) return checkers_.Violate(Concat("the run: ", run.error().message));
   const bool was_closed = std::exchange(is_closed_, run->closed);
-  // Again, perhaps: who had closed it may come back when all were gone.
+  // Possibly again: the node that closed it may come back when all were gone.
   if (is_closed_ && (!was_closed || !closed_at_)) {
     was_closed_ = true;
     closed_at_ = change.pair.changed;
-    SeeWhoIsLeft();
+    CheckSurvivors();
   }
   if (const auto state = StateOf(*run)) checkers_.SeeState(epoch_, *state);
 }

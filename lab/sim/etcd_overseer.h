@@ -1,5 +1,5 @@
-// Reads along in a simulated etcd: what the nodes of a run have agreed on, who leads them, and
-// whether only the one who leads writes what is the leader's to write.
+// Observes a simulated etcd: what the nodes of a run have agreed on, which one leads, and
+// whether only the leader writes the leader's keys.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,10 @@ class EtcdOverseer {
   /// The cluster's SimEtcd::on_change.
   void OnChange(const SimProcess* by, int64_t revision);
 
-  /// A run that was closed, and all who were there then are gone, may begin anew: its next life.
+  /// A closed run whose members are all gone may begin anew: its next life.
   Epoch epoch() const { return epoch_; }
   bool was_closed() const { return was_closed_; }
-  /// The last session of the node in that process, and its lease: whoever hears that this is lost
+  /// The last session of the node in that process, and its lease: a node that learns of its loss
   /// has lost its place.
   struct Session {
     int64_t created = 0;
@@ -56,7 +56,7 @@ class EtcdOverseer {
   void SeeRun(const EtcdChange& change);
   /// None: not all of it is there.
   std::optional<RendezvousState> StateOf(const wire::EtcdRun& run);
-  void SeeWhoIsLeft();
+  void CheckSurvivors();
   bool IsMember(std::string_view key) const { return key.starts_with(keys_.Members()); }
 
   const SimEtcd& etcd_;
@@ -65,11 +65,11 @@ class EtcdOverseer {
   const std::function<void(const std::string&)> say_;
   const SimProcess* leader_ = nullptr;
   Epoch epoch_ = 1;
-  std::optional<int64_t> closed_at_;  // the revision, as long as somebody is left
+  std::optional<int64_t> closed_at_;  // the revision, as long as a member is left
   bool is_closed_ = false;
   bool was_closed_ = false;
   struct Member {
-    const SimProcess* process;  ///< May be unknown: it died before its connection was heard of.
+    const SimProcess* process;  ///< May be unknown: it died before its connection was announced.
     int64_t created;
   };
   using Members = std::map<std::string, Member, std::less<>>;

@@ -1,4 +1,4 @@
-// What a cluster of etcd knows: pairs, revisions, leases. Pure: whoever owns it tells the time.
+// What a cluster of etcd knows: pairs, revisions, leases. Pure: its owner hands in the time.
 // What etcd promises of it is here; what goes wrong on the way to it is in sim/etcd.h.
 #pragma once
 
@@ -46,7 +46,7 @@ class EtcdState {
   /// Ends those that have expired, the oldest first, so many at most: each with a revision of its
   /// own. Returns how many.
   size_t Expire(Instant now, size_t most);
-  /// There is a new leader, who does not know how old the leases are: they begin anew.
+  /// A new leader does not know how old the leases are: they begin anew.
   void Promote(Instant now);
   size_t leases() const { return leases_.size(); }
 

@@ -16,7 +16,7 @@ FaultInjector::FaultInjector(World& world, uint64_t seed) : world_(world), prng_
   add(faults.cut, [this] { CutLink(); });
   add(faults.clog, [this] { ClogLink(); });
   add(faults.reset, [this] { ResetConnection(); });
-  add(faults.crash, [this] { CrashNode(Network::Ending::kTold); });
+  add(faults.crash, [this] { CrashNode(Network::Ending::kNotified); });
   add(faults.power, [this] { CrashNode(Network::Ending::kSilent); });
   add(faults.pause, [this] { PauseNode(); });
   add(faults.server_crash, [this] { CrashServer(); });
@@ -56,8 +56,8 @@ void FaultInjector::Later(Duration time, std::function<void()> work) {
   world_.scheduler_.At(when, std::move(work));
 }
 
-void FaultInjector::Say(const std::string& line) {
-  world_.trace_.Say(world_.scheduler_.now(), [&] { return line; });
+void FaultInjector::Note(const std::string& line) {
+  world_.trace_.Note(world_.scheduler_.now(), [&] { return line; });
 }
 
 void FaultInjector::Disturb(HostId host, Duration time) {
@@ -71,7 +71,7 @@ void FaultInjector::Last(const std::string& what, Duration time, std::function<v
   lasts = until;
   Later(time, [this, what, until, end = std::move(end)] {
     if (lasting_[what] != until) return;  // another one lasts longer
-    Say(Concat(what, ": over"));
+    Note(Concat(what, ": over"));
     end();
   });
 }
@@ -88,10 +88,10 @@ void FaultInjector::CutLink() {
 void FaultInjector::Cut(HostId from, HostId to, Duration time) {
   const std::string what =
       Concat("cut from ", world_.network_.address(from), " to ", world_.network_.address(to));
-  Say(what);
+  Note(what);
   world_.network_.Cut(from, to);
   Disturb(from == world_.server_host_ ? to : from, time);
-  Last(what, time, [this, from, to] { world_.network_.Mend(from, to); });
+  Last(what, time, [this, from, to] { world_.network_.Heal(from, to); });
 }
 
 void FaultInjector::ClogLink() {
@@ -100,14 +100,14 @@ void FaultInjector::ClogLink() {
   const Duration time = Draw(10ms, 3s);
   Disturb(from, time);
   if (Coin()) std::swap(from, to);
-  Say(Concat("clogged for ", Milliseconds(time), " ms: ", world_.network_.address(from), " to ",
-             world_.network_.address(to)));
+  Note(Concat("clogged for ", Milliseconds(time), " ms: ", world_.network_.address(from), " to ",
+              world_.network_.address(to)));
   world_.network_.Clog(from, to, world_.scheduler_.now() + time);
 }
 
 void FaultInjector::ResetConnection() {
   const std::string which = world_.network_.ResetOne(prng_);
-  if (!which.empty()) Say(Concat("reset: ", which));
+  if (!which.empty()) Note(Concat("reset: ", which));
 }
 
 void FaultInjector::CrashNode(Network::Ending ending) {
@@ -122,12 +122,12 @@ void FaultInjector::CrashNode(Network::Ending ending) {
 
 // Long enough, often, for the server to declare all of them lost and to forget their run.
 void FaultInjector::Depart() {
-  Say("all nodes are killed");
+  Note("all nodes are killed");
   const Duration empty =
       Draw(1ms, 1s) + (Coin() ? world_.plan_.run_kept : Duration(0s)) + world_.plan_.settings.grace;
   for (size_t index = 0; index < world_.places_.size(); ++index) {
     if (world_.places_[index].process == nullptr || world_.places_[index].ended) continue;
-    world_.EndNode(index, Network::Ending::kTold);
+    world_.EndNode(index, Network::Ending::kNotified);
     Later(empty + Draw(0ms, 300ms), [this, index] {
       World::Place& place = world_.places_[index];
       if (place.process == nullptr && !place.ended) world_.StartNode(index);
@@ -136,7 +136,7 @@ void FaultInjector::Depart() {
 }
 
 void FaultInjector::Pause(SimProcess& process, const std::string& who, Duration time) {
-  Say(Concat(who, " stands still for ", Milliseconds(time), " ms"));
+  Note(Concat(who, " stands still for ", Milliseconds(time), " ms"));
   process.Pause();
   Disturb(process.host(), time);
   Last(Concat("the pause of ", who), time, [&process] { process.Resume(); });
@@ -169,7 +169,7 @@ void FaultInjector::SignalLauncher() {
 
 void FaultInjector::CrashServer() {
   if (world_.server_ == nullptr) return;
-  world_.EndServer(Coin() ? Network::Ending::kTold : Network::Ending::kSilent);
+  world_.EndServer(Coin() ? Network::Ending::kNotified : Network::Ending::kSilent);
   Later(Draw(1ms, 3s), [this] {
     if (world_.server_ == nullptr) world_.StartServer();
   });
@@ -182,13 +182,13 @@ void FaultInjector::PauseServer() {
     // One of its threads is late, and the others go on.
     const size_t loop = prng_.Below(world_.host_->loops());
     const Duration late = Draw(1ms, 500ms);
-    Say(Concat("the server's loop ", loop, " is late by ", Milliseconds(late), " ms"));
+    Note(Concat("the server's loop ", loop, " is late by ", Milliseconds(late), " ms"));
     world_.host_->BeLate(loop, world_.scheduler_.now() + late);
     Disturb(server->host(), late);
     for (int i = 0; i < 3 && world_.plan_.faults.reset; ++i) {
       Later(Draw(0ms, late), [this] {
         const std::string which = world_.network_.LoseUnread();
-        if (!which.empty()) Say(Concat("lost with what was unread: ", which));
+        if (!which.empty()) Note(Concat("lost with what was unread: ", which));
       });
     }
     return;
@@ -210,7 +210,7 @@ void FaultInjector::JumpClock() {
   const Victim victim = DrawMachine();
   if (victim.process == nullptr) return;
   const Duration by = Draw(0s, 2h) - 1h;
-  Say(Concat("the wall clock of ", victim.name, " jumps by ", Milliseconds(by), " ms"));
+  Note(Concat("the wall clock of ", victim.name, " jumps by ", Milliseconds(by), " ms"));
   victim.process->JumpWallClock(by);
 }
 
@@ -221,8 +221,8 @@ void FaultInjector::SuspendMachine() {
   if (victim.process == nullptr) return;
   const Duration time = Draw(10ms, Coin() ? 1s : 9s);
   const Duration leap = Coin() ? Duration(0) : Draw(0s, 60s);
-  Say(Concat(victim.name, " is suspended for ", Milliseconds(time),
-             " ms, and its clock moves on by ", Milliseconds(leap), " ms more"));
+  Note(Concat(victim.name, " is suspended for ", Milliseconds(time),
+              " ms, and its clock moves on by ", Milliseconds(leap), " ms more"));
   victim.process->Suspend();
   Disturb(victim.process->host(), time);
   victim.process->LeapClock(leap);
@@ -238,7 +238,7 @@ void FaultInjector::SuspendMachine() {
 
 void FaultInjector::Elect() {
   const Duration time = Draw(50ms, Coin() ? 500ms : 3s);
-  Say(Concat("etcd has no leader for ", Milliseconds(time), " ms"));
+  Note(Concat("etcd has no leader for ", Milliseconds(time), " ms"));
   world_.etcd_->Elect(time);
 }
 
@@ -247,16 +247,16 @@ void FaultInjector::Compact() {
   const int64_t kept = Coin() ? 0 : static_cast<int64_t>(prng_.Below(20));
   const int64_t revision = world_.etcd_->state().revision() - kept;
   if (revision <= world_.etcd_->state().compacted()) return;
-  Say(Concat("etcd forgets what was before revision ", revision));
+  Note(Concat("etcd forgets what was before revision ", revision));
   world_.etcd_->Compact(revision);
 }
 
-// Somebody makes a backup; or the cluster is lost, and comes back with one.
+// An operator makes a backup; or the cluster is lost, and comes back with one.
 void FaultInjector::RestoreEtcd() {
   EtcdOverseer& overseer = *world_.overseer_;
   if (overseer.backups() == 0 || Coin()) return overseer.BackUp();
   if (world_.server_ == nullptr) return;
-  world_.EndServer(Coin() ? Network::Ending::kTold : Network::Ending::kSilent);
+  world_.EndServer(Coin() ? Network::Ending::kNotified : Network::Ending::kSilent);
   overseer.Restore(*world_.etcd_, prng_.Below(overseer.backups()));
   Later(Draw(1ms, 3s), [this] {
     if (world_.server_ == nullptr) world_.StartServer();
@@ -267,13 +267,13 @@ void FaultInjector::Meddle() {
   const wire::EtcdKeys keys(World::kEtcdPrefix, World::kRun);
   const uint64_t die = prng_.Below(3);
   if (die == 0) {
-    Say("somebody deletes the leader's key");
+    Note("somebody deletes the leader's key");
     return world_.etcd_->Meddle(
         {.what = EtcdTransaction{
              .then = {{.kind = EtcdOperation::Kind::kDelete, .range = {.begin = keys.Leader()}}}}});
   }
   if (die == 1) {
-    Say("somebody writes where members are");
+    Note("somebody writes where members are");
     return world_.etcd_->Meddle(
         {.what = EtcdTransaction{.then = {{.kind = EtcdOperation::Kind::kPut,
                                            .range = {.begin = keys.Members() + "me"},
@@ -285,7 +285,7 @@ void FaultInjector::Meddle() {
   }
   if (leases.empty()) return;
   const int64_t lease = leases[prng_.Below(leases.size())];
-  Say(Concat("somebody revokes lease ", lease));
+  Note(Concat("somebody revokes lease ", lease));
   world_.etcd_->Meddle({.what = EtcdRequest::Revoke{lease}});
 }
 

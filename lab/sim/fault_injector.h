@@ -1,4 +1,4 @@
-// What goes wrong: one fault after the other, each with its own end, until all is mended.
+// What goes wrong: one fault after the other, each with its own end, until everything is healed.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class FaultInjector {
   size_t DrawNode();
   /// Later, if there is still trouble.
   void Later(Duration time, std::function<void()> work);
-  void Say(const std::string& line);
+  void Note(const std::string& line);
   void Disturb(HostId host, Duration time);
   /// `what` lasts so long, or as long as another of its kind that lasts longer; then `end`.
   void Last(const std::string& what, Duration time, std::function<void()> end);

@@ -11,8 +11,7 @@ FaultyBackend::FaultyBackend(std::unique_ptr<RendezvousBackend> backend, World& 
                              SimProcess& process, uint64_t seed)
     : backend_(std::move(backend)), world_(world), process_(process), prng_(seed) {}
 
-std::optional<SetStateResult> FaultyBackend::SetState(std::string_view bytes,
-                                                      const std::any& token) {
+std::optional<StoredState> FaultyBackend::SetState(std::string_view bytes, const std::any& token) {
   const Faults& faults = world_.plan().faults;
   const bool troubled = world_.is_troubled();
   if (troubled && faults.slow_write && prng_.Below(4) == 0) {
@@ -22,7 +21,7 @@ std::optional<SetStateResult> FaultyBackend::SetState(std::string_view bytes,
   }
   const bool fails = troubled && faults.lost_write && prng_.Below(8) == 0;
   if (fails && prng_.Below(2) == 0) throw RendezvousConnectionError("the write was not sent");
-  std::optional<SetStateResult> result = backend_->SetState(bytes, token);
+  std::optional<StoredState> result = backend_->SetState(bytes, token);
   if (fails) throw RendezvousConnectionError("the answer to the write was lost");
   return result;
 }

@@ -1,4 +1,4 @@
-// A backend whose writes are slow, or fail so that nobody knows whether they were made.
+// A backend whose writes are slow, or fail with an unknown outcome.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ class FaultyBackend final : public RendezvousBackend {
 
   std::string Name() const override { return backend_->Name(); }
   std::optional<StoredState> GetState() override { return backend_->GetState(); }
-  std::optional<SetStateResult> SetState(std::string_view bytes, const std::any& token) override;
+  std::optional<StoredState> SetState(std::string_view bytes, const std::any& token) override;
   void Announce(std::string_view news) override { backend_->Announce(news); }
   bool AwaitNews(std::string_view news, std::chrono::milliseconds time) override {
     return backend_->AwaitNews(news, time);

@@ -1,4 +1,4 @@
-// A body of code with a stack of its own, that runs until it waits, and goes on when it is told to:
+// A body of code with a stack of its own, that runs until it waits, and goes on when it is resumed:
 // a thread of a simulated process. All fibers of a world share one real thread.
 #pragma once
 
@@ -22,7 +22,7 @@ class Fiber {
 
   /// The one that runs now on this thread; null outside of all.
   static Fiber* Current();
-  /// Goes back to whoever resumed the current fiber.
+  /// Goes back to the code that resumed the current fiber.
   static void Yield();
 
  private:

@@ -15,7 +15,7 @@ struct Span {
 
 bool Overlap(Span a, Span b) { return a.first < b.first + b.count && b.first < a.first + a.count; }
 
-std::string Say(RoundId id) { return Concat("round ", id.round, " (life ", id.epoch, ")"); }
+std::string Name(RoundId id) { return Concat("round ", id.round, " (life ", id.epoch, ")"); }
 
 }  // namespace
 
@@ -37,12 +37,12 @@ void JobWatch::SeeStart(size_t node, RoundId id, const Placement& place) {
   figures.workers += static_cast<uint64_t>(plan_.RoleOf(node).workers);
   const auto closed = last_rounds_.find(id.epoch);
   if (closed != last_rounds_.end() && id.round > closed->second)
-    checkers_.Violate(Concat("node ", node, " starts workers in ", Say(id),
+    checkers_.Violate(Concat("node ", node, " starts workers in ", Name(id),
                              ", and the rendezvous was closed after round ", closed->second));
   Round& round = rounds_[id];
   Member& member = round.members[node];
   if (member.place)
-    return checkers_.Violate(Concat("node ", node, " starts workers in ", Say(id), " again"));
+    return checkers_.Violate(Concat("node ", node, " starts workers in ", Name(id), " again"));
   member.place = place;
   CheckRanks(node, round, id);
   const auto started = std::ranges::count_if(
@@ -56,7 +56,7 @@ void JobWatch::CheckRanks(size_t node, const Round& round, RoundId id) {
   const Span ranks{place.ranks.first_rank, role.workers};
   const Span role_ranks{place.ranks.first_role_rank, role.workers};
   const auto complain = [&](const std::string& what) {
-    checkers_.Violate(Concat("node ", node, " in ", Say(id), ": ", what));
+    checkers_.Violate(Concat("node ", node, " in ", Name(id), ": ", what));
   };
   if (ranks.first < 0 || ranks.first + ranks.count > place.ranks.world_size)
     complain(Concat("its workers are ", ranks.first, " to ", ranks.first + ranks.count - 1, " of ",
@@ -96,7 +96,7 @@ void JobWatch::CheckAllRanks(const Round& round, RoundId id) {
   for (const auto& [node, member] : round.members) {
     const AssignedRanks& ranks = member.place->ranks;
     if (ranks.world_size != all || ranks.role_world_size != of_role[plan_.RoleOf(node).role])
-      checkers_.Violate(Concat("node ", node, " in ", Say(id), " believes in ", ranks.world_size,
+      checkers_.Violate(Concat("node ", node, " in ", Name(id), " believes in ", ranks.world_size,
                                " workers, ", ranks.role_world_size, " of its role; they are ", all,
                                " and ", of_role[plan_.RoleOf(node).role]));
   }
@@ -108,8 +108,8 @@ void JobWatch::SeeAllSucceeded(size_t node, RoundId id) {
       std::ranges::count_if(round.members, [](const auto& each) { return each.second.succeeded; });
   const int64_t expected = round.members.at(node).place->group_world_size;
   if (succeeded != expected)
-    checkers_.Violate(Concat("node ", node, " ends, for all have succeeded; of ", Say(id), " only ",
-                             succeeded, " of ", expected, " nodes have"));
+    checkers_.Violate(Concat("node ", node, " ends, for all have succeeded; of ", Name(id),
+                             " only ", succeeded, " of ", expected, " nodes have"));
 }
 
 void JobWatch::SeeNodeLost(RoundId id, WorldTime when) {
@@ -125,9 +125,9 @@ void JobWatch::SeePaid(size_t node, RoundId id, WorldTime failed_at) {
   if (!plan_.BlameIsClear()) return;
   if (before)
     checkers_.Violate(
-        Concat("node ", node, " pays for the end of ", Say(id), ", as node ", *before, " has"));
+        Concat("node ", node, " pays for the end of ", Name(id), ", as node ", *before, " has"));
   if (round.lost_at && *round.lost_at < failed_at)
-    checkers_.Violate(Concat("node ", node, " pays for the end of ", Say(id),
+    checkers_.Violate(Concat("node ", node, " pays for the end of ", Name(id),
                              ", in which another node had died before"));
 }
 

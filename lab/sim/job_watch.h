@@ -1,5 +1,6 @@
 // What the launchers of a world do together, seen from outside: which workers started in which
-// round and as whom, how they ended, who paid for a failure, and what was closed when.
+// round and with which rank, how they ended, which node counted a failure, and what was closed
+// when.
 #pragma once
 
 #include <cstdint>

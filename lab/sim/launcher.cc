@@ -11,8 +11,8 @@ namespace muster::sim {
 
 namespace {
 
-// Whoever is told works on for as long as it takes to hear it: its threads are woken at once.
-constexpr Duration kHearing = 1ms;
+// A notified node works on only until its threads have run: they are woken at once.
+constexpr Duration kReactionTime = 1ms;
 
 AgentOptions OptionsOf(const Plan& plan, size_t index) {
   const LaunchPlan& launch = plan.launch;
@@ -27,7 +27,7 @@ AgentOptions OptionsOf(const Plan& plan, size_t index) {
           .rendezvous = {.role = role,
                          .are_identical = launch.are_identical,
                          .contact_max = launch.contact_max},
-          .farewell_max = launch.farewell_max};
+          .shutdown_max = launch.farewell_max};
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ class Launcher::WatchedHandler final : public RendezvousHandler {
   bool IsHost() const override { return handler_->IsHost(); }
   bool UseAgentStore() const override { return handler_->UseAgentStore(); }
   RendezvousInfo NextRendezvous() override {
-    launcher_.ear_ = {};
+    launcher_.inbox_ = {};
     try {
       RendezvousInfo info = handler_->NextRendezvous();
       if (IsAlive()) launcher_.Joined(info);
@@ -63,14 +63,14 @@ class Launcher::WatchedHandler final : public RendezvousHandler {
   }
   int64_t NumNodesWaiting() override { return handler_->NumNodesWaiting(); }
   std::optional<MembershipEvent> AwaitEvent(std::chrono::milliseconds time) override {
-    launcher_.ear_.listens = true;
+    launcher_.inbox_.listens = true;
     std::optional<MembershipEvent> event = handler_->AwaitEvent(time);
-    launcher_.ear_.listens = false;
+    launcher_.inbox_.listens = false;
     if (!IsAlive()) return event;
-    if (event) launcher_.ear_.Hear(*event);
+    if (event) launcher_.inbox_.Add(*event);
     launcher_.world_.checkers().SeeClosed(Concat("node ", launcher_.index_), handler_->IsClosed(),
                                           launcher_.knew_closed_);
-    if (event) launcher_.Heard(*event);
+    if (event) launcher_.OnEvent(*event);
     return event;
   }
   bool StopWaiting() override { return handler_->StopWaiting(); }
@@ -93,7 +93,7 @@ Launcher::Launcher(World& world, SimProcess& process, size_t index, uint64_t see
       workers_(world, process, index, static_cast<size_t>(world.plan().RoleOf(index).workers),
                prng_.Next()) {
   workers_.on_end = [this](const SimWorkers::End& end) { OnWorkerEnd(end); };
-  workers_.on_heard = [this](const SimWorkers::End& end) {
+  workers_.on_end_noticed = [this](const SimWorkers::End& end) {
     if (agent_ != nullptr) agent_->OnWorkerEnded(end.worker, end.pid, end.code);
   };
 }
@@ -114,8 +114,8 @@ void Launcher::Main() {
   handler_ = nullptr;
 }
 
-Ear Launcher::ear() const {
-  Ear ear = ear_;
+Inbox Launcher::ear() const {
+  Inbox ear = inbox_;
   if (handler_ != nullptr) ear.waiting = handler_->NumNodesWaiting();
   return ear;
 }
@@ -130,7 +130,7 @@ void Launcher::Violate(const std::string& what) {
 void Launcher::Signal(int signal) {
   if (agent_ == nullptr) return;
   was_signalled_ = true;
-  world_.Say(index_, Concat("its launcher is sent signal ", signal));
+  world_.Note(index_, Concat("its launcher is sent signal ", signal));
   agent_->OnSignal(signal);
 }
 
@@ -139,19 +139,19 @@ void Launcher::OnKilled() {
   workers_.EndAll();
   if (!attempt_) return;
   world_.job().SeeNodeLost(attempt_->id, Now());
-  if (had_workers) world_.TellPeers(index_, attempt_->id);
+  if (had_workers) world_.NotifyPeers(index_, attempt_->id);
 }
 
 void Launcher::OnPeersLost(RoundId id) {
   if (attempt_ && attempt_->id == id) workers_.NoticeLoss();
 }
 
-void Launcher::ToldOut() { ExpectStop("it is out of it"); }
+void Launcher::NotifiedOut() { ExpectStop("it is out of it"); }
 
 void Launcher::ExpectStop(const std::string& why) {
-  process_.scheduler().After(kHearing, [this, id = round_, why] {
+  process_.scheduler().After(kReactionTime, [this, id = round_, why] {
     if (!process_.alive() || process_.paused() || !attempt_ || attempt_->id != id) return;
-    if (workers_.living() > 0 && !workers_.was_told())
+    if (workers_.living() > 0 && !workers_.was_notified())
       Violate(Concat("its workers go on in round ", id.round,
                      " as if nothing were, and it was told: ", why));
   });
@@ -161,14 +161,14 @@ void Launcher::OnWorkerEnd(const SimWorkers::End& end) {
   if (!attempt_) return;
   if (workers_.AllSucceeded()) world_.job().SeeSuccess(index_, attempt_->id);
   if (end.code == 0) return;
-  if (!end.was_told && !attempt_->failed_at) attempt_->failed_at = Now();
-  world_.TellPeers(index_, attempt_->id);
+  if (!end.was_notified && !attempt_->failed_at) attempt_->failed_at = Now();
+  world_.NotifyPeers(index_, attempt_->id);
 }
 
 // ----------------------------------------------------------------------------------------------
 // what its agent does
 
-// Why it comes again: for others, or because its own workers have failed and nobody else is to
+// Why it joins again: for others, or because its own workers have failed and no other node is to
 // blame. Only that counts, and it counts once.
 void Launcher::OnJoining() {
   if (!process_.alive()) return;
@@ -180,7 +180,7 @@ void Launcher::OnJoining() {
     Violate(Concat("after ", attempt_->restarts, " restarts there are ", restarts));
   if (more == 1 && !attempt_->failed_at)
     Violate("it has counted a restart, and no worker of its own had failed by itself");
-  if (more == 0 && told_of_ != attempt_->id)
+  if (more == 0 && notified_of_ != attempt_->id)
     Violate("it comes again for no reason of the others, and has not counted it");
   if (restarts > world_.plan().launch.max_restarts)
     Violate(Concat("that is restart ", restarts, "; max_restarts is ",
@@ -217,7 +217,7 @@ void Launcher::OnEnded(size_t, int64_t, ExitCode) {}
 
 std::string Launcher::DescribeCause(const std::vector<WorkerFailure>& failures) {
   const WorkerFailure& failure = failures.front();
-  if (failure.told_at) return "";
+  if (failure.signalled_at) return "";
   return Concat("worker ", failure.worker, " of node ", index_, ", pid ", process_.process_id(),
                 ", code ", failure.code, " at ", failure.at.since_start.count());
 }
@@ -225,24 +225,24 @@ std::string Launcher::DescribeCause(const std::vector<WorkerFailure>& failures) 
 void Launcher::OnAttemptOver(const std::vector<WorkerFailure>& failures) {
   if (!process_.alive()) return;
   if (workers_.living() > 0) Violate("an attempt is over, and not all of its workers are gone");
-  Say(Concat("the attempt is over, with ", failures.size(), " failures"));
+  Log(Concat("the attempt is over, with ", failures.size(), " failures"));
 }
 
-void Launcher::Say(const std::string& line) {
+void Launcher::Log(const std::string& line) {
   if (!process_.alive()) return;
   last_words_ = line;
-  world_.Say(index_, Concat("its launcher: ", line));
+  world_.Note(index_, Concat("its launcher: ", line));
 }
 
 void Launcher::Ended(int status, const std::string& why) {
-  Say(Concat("ends with ", status, ": ", why));
+  Log(Concat("ends with ", status, ": ", why));
   if (workers_.living() > 0 || workers_.left_behind() > 0)
     Violate(Concat("its launcher has ended; ", workers_.living(), " of its workers live, and ",
                    workers_.left_behind(), " processes that they left"));
   const bool all_succeeded = attempt_ && workers_.AllSucceeded();
   if (status == 0 && !all_succeeded && !was_spare_)
     Violate(Concat("its launcher ends with 0 (", why, "), and its workers have not succeeded"));
-  if (status != 0 && all_succeeded && !workers_.was_told() && !was_signalled_)
+  if (status != 0 && all_succeeded && !workers_.was_notified() && !was_signalled_)
     Violate(Concat("its launcher ends with ", status, " (", why,
                    "), and all of its workers have succeeded"));
   if (status == 0 && attempt_ && why == "all workers have succeeded")
@@ -259,7 +259,7 @@ void Launcher::Joined(const RendezvousInfo& info) {
   const Node node{process_.network().address(process_.host()), process_.process_id(), 0};
   const std::optional<Epoch> epoch = world_.NodeJoined(index_, node, round_.round, info);
   round_ = {epoch.value_or(0), info.round};
-  ear_ = {.round = info.round};
+  inbox_ = {.round = info.round};
 }
 
 void Launcher::TurnedAway(bool is_spare) {
@@ -267,16 +267,16 @@ void Launcher::TurnedAway(bool is_spare) {
   world_.CheckTurnedAway(index_);
 }
 
-void Launcher::Heard(const MembershipEvent& event) {
-  world_.Say(index_, event.ToString());
+void Launcher::OnEvent(const MembershipEvent& event) {
+  world_.Note(index_, event.ToString());
   ExpectStop(event.ToString());
   if (event.kind == MembershipEvent::Kind::kClosed) return;
   if (event.round != round_.round)
     Violate(Concat("in round ", round_.round, " it hears of round ", event.round));
-  told_of_ = round_;
+  notified_of_ = round_;
 }
 
-// For all, and for good: either they are done, or there is no restart left.
+// For all nodes, permanently: either they are done, or there is no restart left.
 void Launcher::Closing() {
   if (!attempt_ || workers_.AllSucceeded() || workers_.has_refused()) return;
   const int64_t most = world_.plan().launch.max_restarts;

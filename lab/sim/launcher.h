@@ -34,10 +34,10 @@ class Launcher final : private AgentHost {
   /// Workers that its own work with, or their launcher, are gone.
   void OnPeersLost(RoundId id);
   void Heal() { workers_.Heal(); }
-  /// The network has just told it that it is out of its round.
-  void ToldOut();
+  /// The network has just delivered the message that it is out of its round.
+  void NotifiedOut();
 
-  Ear ear() const;
+  Inbox ear() const;
 
   std::string HowItStands() const;
 
@@ -58,17 +58,17 @@ class Launcher final : private AgentHost {
   void OnEnded(size_t worker, int64_t pid, ExitCode code) override;
   std::string DescribeCause(const std::vector<WorkerFailure>& failures) override;
   void OnAttemptOver(const std::vector<WorkerFailure>& failures) override;
-  void Say(const std::string& line) override;
+  void Log(const std::string& line) override;
 
   // --- What it sees of the handler.
   void Joined(const RendezvousInfo& info);
   void TurnedAway(bool is_spare);
-  void Heard(const MembershipEvent& event);
+  void OnEvent(const MembershipEvent& event);
   void Closing();
 
   void OnWorkerEnd(const SimWorkers::End& end);
   void Ended(int status, const std::string& why);
-  /// It has been told that its round is over: its workers must hear of it.
+  /// It was notified that its round is over: its workers must be stopped.
   void ExpectStop(const std::string& why);
   void Violate(const std::string& what);
   WorldTime Now() const { return process_.scheduler().now(); }
@@ -80,7 +80,8 @@ class Launcher final : private AgentHost {
   SimWorkers workers_;
   muster::Agent* agent_ = nullptr;  // while it runs
   RoundId round_{};                 // the last that it came into
-  std::optional<RoundId> told_of_;  // the last round whose members changed, as it has heard
+  std::optional<RoundId>
+      notified_of_;  // the last round with changed members that it was notified of
   std::optional<Attempt> attempt_;
   int64_t restarts_ = 0;  // so far, as counted from outside
   bool is_joining_ = false;
@@ -88,7 +89,7 @@ class Launcher final : private AgentHost {
   bool was_signalled_ = false;
   bool knew_closed_ = false;
   std::string last_words_;
-  Ear ear_{};
+  Inbox inbox_{};
   RendezvousHandler* handler_ = nullptr;  // while it runs
 };
 

@@ -13,7 +13,7 @@ constexpr Duration kNews = 150ms;
 
 }  // namespace
 
-void Ear::Hear(const MembershipEvent& event) {
+void Inbox::Add(const MembershipEvent& event) {
   using Kind = MembershipEvent::Kind;
   if (event.kind == Kind::kMemberLost) lost += Concat(event.who, ", ");
   knows_end = knows_end || event.kind == Kind::kPlaceLost || event.kind == Kind::kClosed;
@@ -36,10 +36,10 @@ void MemberWatch::Look(Epoch epoch, const Coordinator::Run& run, WorldTime now,
   const auto waiting = static_cast<int64_t>(run.state.wait_list.size());
   for (auto& [node, seat] : seats_) {
     const Coordinator::Member& member = run.members.at(node);
-    const std::optional<Ear> ear = ear_of(member);
+    const std::optional<Inbox> ear = ear_of(member);
     const bool is_new = std::exchange(seat.incarnation, member.incarnation) != member.incarnation;
     if (!ear || is_new || !ear->listens || ear->round != round_ || ear->knows_end) {
-      for (auto& [lost, since] : seat.unheard) since = now;
+      for (auto& [lost, since] : seat.unnoticed) since = now;
       seat.wrong_since.reset();
       continue;
     }
@@ -56,29 +56,29 @@ void MemberWatch::NoteLosses(const Coordinator::Run& run, WorldTime now) {
     if (is_in(node)) continue;
     const auto member = run.members.find(node);
     if (member != run.members.end() && member->second.serial == seat.serial) continue;
-    for (auto& [other, its] : seats_) its.unheard.try_emplace(node.ToString(), now);
+    for (auto& [other, its] : seats_) its.unnoticed.try_emplace(node.ToString(), now);
   }
   std::erase_if(seats_, [&](const auto& each) { return !is_in(each.first); });
-  if (!seats_.empty()) return;  // nobody comes in later
+  if (!seats_.empty()) return;  // no node joins it later
   for (const auto& [node, rank] : run.state.participants) {
     const Coordinator::Member& member = run.members.at(node);
     seats_[node] = {.serial = member.serial, .incarnation = member.incarnation};
   }
 }
 
-void MemberWatch::CheckLosses(const Node& node, Seat& seat, const Ear& ear, WorldTime now) {
-  std::erase_if(seat.unheard,
+void MemberWatch::CheckLosses(const Node& node, Seat& seat, const Inbox& ear, WorldTime now) {
+  std::erase_if(seat.unnoticed,
                 [&](const auto& loss) { return ear.lost.find(loss.first) != std::string::npos; });
-  for (const auto& [lost, since] : seat.unheard) {
+  for (const auto& [lost, since] : seat.unnoticed) {
     if (now - since <= within_) continue;
     checkers_.Violate(Concat(node.ToString(), " has not heard that round ", round_, " has lost ",
                              lost, ", ", Milliseconds(now - since), " ms ago"));
   }
 }
 
-// Told at once when the first one waits, and when nobody waits any more. In between when they have
+// Sent at once when the first node waits, and when none waits any more. In between when they have
 // doubled since: it may be too high, or too low by half.
-void MemberWatch::CheckWaiting(const Node& node, Seat& seat, const Ear& ear, int64_t waiting,
+void MemberWatch::CheckWaiting(const Node& node, Seat& seat, const Inbox& ear, int64_t waiting,
                                WorldTime now) {
   const bool is_true =
       (ear.waiting > 0) == (waiting > 0) && (waiting == 0 || waiting < 2 * ear.waiting);

@@ -1,4 +1,4 @@
-// What the members of a complete round must know: whom it has lost, and whether nodes wait.
+// What the members of a complete round must know: which nodes it has lost, and whether nodes wait.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@
 namespace muster::sim {
 
 /// What a node knows of its round, through its handler.
-struct Ear {
+struct Inbox {
   int64_t round = -1;      ///< That it works in; -1: none.
   bool listens = false;    ///< It is in AwaitEvent().
-  std::string lost{};      ///< All whose loss it has heard of in that round.
+  std::string lost{};      ///< All nodes whose loss in that round it was notified of.
   int64_t waiting = 0;     ///< As NumNodesWaiting() says.
-  bool knows_end = false;  ///< It was told that its place is lost, or the run closed.
-  void Hear(const MembershipEvent& event);
+  bool knows_end = false;  ///< It was notified that its place is lost, or the run closed.
+  void Add(const MembershipEvent& event);
 };
 
 /// Looks at the coordinator's state after every step of it. A member owes nothing while it is not
@@ -33,24 +33,25 @@ class MemberWatch {
   MemberWatch(const Plan& plan, Checkers& checkers);
 
   /// How the member of the round can be reached; nullopt: not now.
-  using EarOf = std::function<std::optional<Ear>(const Coordinator::Member&)>;
+  using EarOf = std::function<std::optional<Inbox>(const Coordinator::Member&)>;
   void Look(Epoch epoch, const Coordinator::Run& run, WorldTime now, const EarOf& ear_of);
 
-  /// Within this a member that can be reached hears of a loss, and NumNodesWaiting() is true: news
-  /// for all are told at most ten times a second, and travel.
+  /// Within this a reachable member is notified of a loss, and NumNodesWaiting() is true: notices
+  /// for all are sent at most ten times a second, and travel.
   Duration within() const { return within_; }
 
  private:
   struct Seat {
     uint64_t serial = 0;
     uint32_t incarnation = 0;
-    std::map<std::string, WorldTime> unheard{};  ///< Losses, and since when they could be heard.
-    std::optional<WorldTime> wrong_since{};      ///< What it says of those who wait,
-    int64_t waiting = 0;                         ///< of whom there were so many.
+    std::map<std::string, WorldTime>
+        unnoticed{};  ///< Losses, and since when they could have been received.
+    std::optional<WorldTime> wrong_since{};  ///< Since when its NumNodesWaiting() is wrong,
+    int64_t waiting = 0;                     ///< and how many nodes waited.
   };
   void NoteLosses(const Coordinator::Run& run, WorldTime now);
-  void CheckLosses(const Node& node, Seat& seat, const Ear& ear, WorldTime now);
-  void CheckWaiting(const Node& node, Seat& seat, const Ear& ear, int64_t waiting, WorldTime now);
+  void CheckLosses(const Node& node, Seat& seat, const Inbox& ear, WorldTime now);
+  void CheckWaiting(const Node& node, Seat& seat, const Inbox& ear, int64_t waiting, WorldTime now);
 
   const bool is_judged_;
   const Duration within_;

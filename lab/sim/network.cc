@@ -159,11 +159,11 @@ void Network::Arrive(Connection& connection, size_t to, Packet packet) {
   trace_.Note(scheduler_.now(), connection.id * 8 + to * 4 + static_cast<uint64_t>(packet.kind),
               packet.bytes);
   if (Host& host = At(connection.hosts_[to]); host.dark) {
-    host.unheard.emplace_back(connection.weak_from_this(), to);
+    host.undelivered.emplace_back(connection.weak_from_this(), to);
     return;
   }
   if (socket.owner_ == nullptr || socket.closed_ || socket.ended) {
-    // Nobody is there (any more), and the system says so.
+    // Nothing listens there (any more), and the system reports it.
     if (packet.kind == Packet::Kind::kBytes)
       Send(connection.shared_from_this(), to, {.kind = Packet::Kind::kReset});
     return;
@@ -208,10 +208,10 @@ void Network::WatchPatience(Socket& socket) {
     const size_t side = socket.side_;
     const bool stuck = !connection->held_[side].empty() && connection->held_since_[side] <= since;
     const auto back = links_.find({connection->hosts_[1 - side], connection->hosts_[side]});
-    const bool unheard =
+    const bool undelivered =
         back != links_.end() && back->second.cut && back->second.cut_since <= since;
     const bool nobody = At(connection->hosts_[1 - side]).dark;
-    if (!stuck && !unheard && !nobody) {
+    if (!stuck && !undelivered && !nobody) {
       if (!connection->held_[side].empty()) WatchPatience(socket);
       return;
     }
@@ -298,8 +298,8 @@ void Network::Meet(SimProcess& from, const Endpoint& to, WorldTime until, int at
 
 void Network::PowerOn(HostId host) {
   At(host).dark = false;
-  // Whoever sent something sends it again, sooner or later.
-  for (const auto& [weak, side] : std::exchange(At(host).unheard, {})) {
+  // Senders retransmit, sooner or later.
+  for (const auto& [weak, side] : std::exchange(At(host).undelivered, {})) {
     const std::shared_ptr<Connection> connection = weak.lock();
     if (!connection) continue;
     scheduler_.After(kRetransmit, [this, connection, side] {
@@ -317,7 +317,7 @@ void Network::EndAllOf(SimProcess& process, Ending ending) {
     for (const size_t side : {Connection::kClient, Connection::kServer}) {
       Socket& socket = connection->sockets_[side];
       if (socket.owner_ != &process) continue;
-      if (ending == Ending::kTold && !socket.closed_ && !socket.ended)
+      if (ending == Ending::kNotified && !socket.closed_ && !socket.ended)
         Send(connection, side, {.kind = Packet::Kind::kReset});
       socket.owner_ = nullptr;
       socket.ended = true;
@@ -333,7 +333,7 @@ void Network::Cut(HostId from, HostId to) {
   link.cut_since = scheduler_.now();
 }
 
-void Network::Mend(HostId from, HostId to) {
+void Network::Heal(HostId from, HostId to) {
   Link& link = LinkOf(from, to);
   if (!std::exchange(link.cut, false)) return;
   for (const auto& [weak, side] : std::exchange(link.held, {})) {
@@ -377,10 +377,10 @@ std::string Network::LoseUnread() {
   return most->ToString();
 }
 
-void Network::MendAll() {
+void Network::HealAll() {
   for (auto& [ends, link] : links_) {
     link.clogged_until = std::min(link.clogged_until, scheduler_.now());
-    if (link.cut) Mend(ends.first, ends.second);
+    if (link.cut) Heal(ends.first, ends.second);
   }
 }
 

@@ -1,7 +1,7 @@
 // The simulated network: hosts, the links between them, and connections that behave like TCP's.
 //
 // Bytes of one direction arrive in order or not at all. A lost packet is a late one; a link that is
-// cut holds what is sent until it is mended, or until the sender's patience ends the connection. A
+// cut holds what is sent until it is healed, or until the sender's timeout ends the connection. A
 // process that dies ends its connections, a machine that dies does not: the others learn of it when
 // they send, once it is back.
 #pragma once
@@ -43,7 +43,7 @@ class Socket {
   Socket(Connection& connection, size_t side) : connection_(connection), side_(side) {}
 
   void Write(std::string_view bytes);
-  /// This end is gone: the other one is told.
+  /// This end is gone: the other one is notified.
   void Close();
   /// The owner has taken bytes out of the inbox.
   void Consumed(size_t bytes);
@@ -97,8 +97,8 @@ class Network {
 
   /// How the connections of a process end with it.
   enum class Ending {
-    kTold,    ///< Its system says so to the others.
-    kSilent,  ///< Its machine has no power.
+    kNotified,  ///< Its system says so to the others.
+    kSilent,    ///< Its machine has no power.
   };
   void EndAllOf(SimProcess& process, Ending ending);
   /// Its machine has power, again: what is still sent to the programs of before is refused.
@@ -107,20 +107,20 @@ class Network {
   // --- What goes wrong.
 
   void set_options(const NetworkOptions& options) { options_ = options; }
-  /// From one host to another, until mended.
+  /// From one host to another, until healed.
   void Cut(HostId from, HostId to);
-  void Mend(HostId from, HostId to);
+  void Heal(HostId from, HostId to);
   /// Nothing arrives there before then; then all of it.
   void Clog(HostId from, HostId to, WorldTime until);
-  /// One of the connections, if there are any; the sides hear of it at different times.
-  /// Returns which, for whoever tells the story; "": there are none.
+  /// One of the connections, if there are any; the sides notice it at different times.
+  /// Returns which, for the trace; "": there are none.
   std::string ResetOne(Prng& prng);
-  /// A client loses its connection while the server has not yet read what it said: the one who has
+  /// A client loses its connection while the server has not yet read what it sent: the one that has
   /// said most. Returns which.
   std::string LoseUnread();
-  void MendAll();
+  void HealAll();
 
-  /// Bytes are about to arrive: for whoever watches. `side` receives.
+  /// For observers: bytes are about to arrive at `side`.
   std::function<void(Connection&, size_t side, std::string_view bytes)> on_arrival{};
 
   /// A program is about to read what arrived.
@@ -141,8 +141,9 @@ class Network {
   };
   struct Host {
     std::string address;
-    bool dark = false;                                                    // without power
-    std::vector<std::pair<std::weak_ptr<Connection>, size_t>> unheard{};  // sent to it meanwhile
+    bool dark = false;  // without power
+    std::vector<std::pair<std::weak_ptr<Connection>, size_t>>
+        undelivered{};  // sent to it meanwhile
   };
   struct Packet {
     enum class Kind { kBytes, kEnd, kReset };
@@ -182,7 +183,7 @@ class Network {
   };
   std::map<std::pair<HostId, uint16_t>, Door> doors_;
   std::map<std::pair<HostId, HostId>, Link> links_;
-  std::vector<std::shared_ptr<Connection>> connections_;  // neither side has heard its end
+  std::vector<std::shared_ptr<Connection>> connections_;  // neither side has noticed its end
   uint64_t made_ = 0;
   uint64_t messages_ = 0;
   uint64_t bytes_ = 0;

@@ -71,7 +71,7 @@ Faults DrawFaults(Drawer& draw, Driver driver) {
   faults.close = faults.close && draw.OneIn(2);
   // A document that is gone with its store is gone: that ends a rendezvous, with PyTorch as here.
   if (!IsCoordinated(driver)) faults.server_crash = false;
-  // PyTorch's nodes compare the wall clocks of others with their own, and fall out with everybody.
+  // PyTorch's nodes compare others' wall clocks with their own, and drop everyone if they differ.
   if (driver == Driver::kMixed) faults.skew = faults.jump = false;
   if (driver == Driver::kEtcd) {
     for (const Switch& each : kEtcdSwitches) faults.*each.on = draw.OneIn(calm ? 10 : 3);
@@ -132,7 +132,7 @@ namespace {
 // PyTorch's nodes look once a second: they need a last call that is longer, and more than a second
 // between two signs of life. Where there are spares, their rounds may never rest
 // (docs/rendezvous.md).
-void MakeRoomForStrangers(Plan& plan, Drawer& draw) {
+void MakeRoomForTorchNodes(Plan& plan, Drawer& draw) {
   plan.torch_nodes = draw.Between(1, plan.nodes - 1);
   plan.settings.max_nodes = std::max(plan.settings.max_nodes, plan.nodes);
   plan.settings.last_call = draw.Ms(1'500, 3'000);
@@ -141,7 +141,7 @@ void MakeRoomForStrangers(Plan& plan, Drawer& draw) {
   plan.join_timeout = std::max<Duration>(plan.join_timeout, draw.Ms(8'000, 20'000));
 }
 
-// What can be told apart from each other: half of the runs have no trouble but the workers', and
+// So that causes can be told apart: half of the runs have no trouble but the workers', and
 // nodes that die.
 void LeaveBlameClear(Faults& faults) {
   faults = {.fragment = faults.fragment,
@@ -184,7 +184,7 @@ void DrawLaunch(Plan& plan, Drawer& draw, bool faults) {
   launch.fall = trouble.fall;
   launch.leave_behind = trouble.leave_behind;
   if (!is_clear) return;
-  // Where the first who failed is slow to come again, and others fall with it.
+  // Where the first node to fail is slow to join again, and others fail with it.
   LeaveBlameClear(plan.faults);
   launch.crash = std::max<uint64_t>(launch.crash, 5);
   launch.stubborn = std::max<uint64_t>(launch.stubborn, 50);
@@ -194,10 +194,10 @@ void DrawLaunch(Plan& plan, Drawer& draw, bool faults) {
 
 // Thousands of nodes, as a cluster has them: all come within seconds, and every second one in two
 // hundred is hit by something.
-Plan DrawMany(uint64_t seed, const Wishes& wishes) {
+Plan DrawMany(uint64_t seed, const Constraints& constraints) {
   Drawer draw(seed);
-  Plan plan{.seed = seed, .driver = wishes.driver.value_or(Driver::kCoordinator)};
-  plan.nodes = *wishes.nodes;
+  Plan plan{.seed = seed, .driver = constraints.driver.value_or(Driver::kCoordinator)};
+  plan.nodes = *constraints.nodes;
   plan.settings = {.min_nodes = plan.nodes - plan.nodes / 20,
                    .max_nodes = plan.nodes,
                    .last_call = draw.Ms(400, 800),
@@ -211,9 +211,9 @@ Plan DrawMany(uint64_t seed, const Wishes& wishes) {
   plan.fault_every = 1s;
   plan.faults_at_once = std::max<int64_t>(1, plan.nodes / 200);
   plan.network = {.latency = 100us, .jitter = 2ms};
-  if (plan.driver == Driver::kMixed) MakeRoomForStrangers(plan, draw);
-  if (plan.driver == Driver::kLauncher) DrawLaunch(plan, draw, wishes.faults);
-  if (!wishes.faults) return plan;
+  if (plan.driver == Driver::kMixed) MakeRoomForTorchNodes(plan, draw);
+  if (plan.driver == Driver::kLauncher) DrawLaunch(plan, draw, constraints.faults);
+  if (!constraints.faults) return plan;
   plan.network.loss_ppm = 1'000;
   plan.network.fragment = plan.faults.fragment = true;
   plan.faults.loss = plan.faults.cut = plan.faults.clog = plan.faults.reset = true;
@@ -223,14 +223,14 @@ Plan DrawMany(uint64_t seed, const Wishes& wishes) {
 
 }  // namespace
 
-Plan Draw(uint64_t seed, const Wishes& wishes) {
-  if (wishes.nodes.value_or(0) > kFewNodes) return DrawMany(seed, wishes);
+Plan Draw(uint64_t seed, const Constraints& constraints) {
+  if (constraints.nodes.value_or(0) > kFewNodes) return DrawMany(seed, constraints);
   Drawer draw(seed);
   Plan plan{.seed = seed};
   const Driver drawn = DrawDriver(draw);
-  plan.driver = wishes.driver.value_or(drawn);
+  plan.driver = constraints.driver.value_or(drawn);
   const int64_t nodes = draw.Between(2, 7);
-  plan.nodes = wishes.nodes.value_or(nodes);
+  plan.nodes = constraints.nodes.value_or(nodes);
   plan.settings.max_nodes = draw.OneIn(4) ? std::max<int64_t>(1, plan.nodes - draw.Between(1, 2))
                                           : plan.nodes + (draw.OneIn(3) ? 1 : 0);
   plan.settings.min_nodes = draw.Between(1, std::min(plan.nodes, plan.settings.max_nodes));
@@ -244,7 +244,7 @@ Plan Draw(uint64_t seed, const Wishes& wishes) {
   plan.arrival = draw.Ms(0, 2'000);
   plan.trouble = draw.Ms(3'000, 12'000);
   plan.fault_every = draw.Ms(100, 1'500);
-  if (plan.driver == Driver::kMixed) MakeRoomForStrangers(plan, draw);
+  if (plan.driver == Driver::kMixed) MakeRoomForTorchNodes(plan, draw);
   // Each node that gives up and tries again calls a last call off. Where all of them give up more
   // often than a last call lasts, no round can ever form.
   plan.join_timeout =
@@ -253,24 +253,24 @@ Plan Draw(uint64_t seed, const Wishes& wishes) {
   Drawer aside(seed ^ 0x5133b);
   // PyTorch's nodes do not survive it.
   faults.suspend = aside.OneIn(4) && plan.driver != Driver::kMixed;
-  if (aside.OneIn(2) && wishes.faults && plan.driver == Driver::kCoordinator) {
+  if (aside.OneIn(2) && constraints.faults && plan.driver == Driver::kCoordinator) {
     plan.looks_every = aside.Ms(200, 5'000);
-    // So that nodes stop waiting beside a round whose members have not looked yet.
+    // So that nodes stop waiting next to a round whose members have not looked yet.
     plan.join_timeout =
         std::max<Duration>(aside.Ms(300, 3'000), plan.settings.last_call * (plan.nodes + 2));
   }
   const bool forgets = plan.driver == Driver::kCoordinator || plan.driver == Driver::kLauncher;
   faults.exodus = aside.OneIn(4) && forgets;
-  if (wishes.faults) plan.faults = faults;
+  if (constraints.faults) plan.faults = faults;
   if (plan.faults.exodus) plan.run_kept = aside.Ms(50, 1'500);
-  if (plan.driver == Driver::kLauncher) DrawLaunch(plan, draw, wishes.faults);
+  if (plan.driver == Driver::kLauncher) DrawLaunch(plan, draw, constraints.faults);
   plan.network.fragment = plan.faults.fragment;
   if (plan.faults.delay) {
     plan.network.latency = draw.Ms(1, 20);
     plan.network.jitter = draw.Ms(1, 300);
   }
   if (plan.faults.loss) plan.network.loss_ppm = draw.Between(1'000, 100'000);
-  if (plan.driver == Driver::kEtcd && wishes.faults) plan.faults.restore = draw.OneIn(5);
+  if (plan.driver == Driver::kEtcd && constraints.faults) plan.faults.restore = draw.OneIn(5);
   return plan;
 }
 
@@ -302,20 +302,20 @@ std::string Plan::ToString() const {
   return text;
 }
 
-// Whoever waits for somebody who is gone waits until that one is given up; whoever tried to join
-// meanwhile gives up first, and tries again; then a last call runs, and maybe another for those
-// who came during the first. The document's nodes look once a second, and some wait for rank 0 to
-// publish (3 s, then twice that).
+// A node that waits for a lost one waits until that one is declared lost. A node that tried to join
+// meanwhile times out first, and tries again. Then a last call runs, and perhaps another one for
+// nodes that came during the first. The document's nodes look once a second, and some wait for
+// rank 0 to publish (3 s, then twice that).
 Duration Plan::HealBound() const {
   const Duration once = MissedWithin() + settings.last_call + 2s;
   const Duration looks = IsCoordinated(driver) ? Duration(2s) : Duration(20s);
   return join_timeout + 4 * once + looks;
 }
 
-// A launcher that comes or ends after all was mended costs the others a round: they are told, stop
-// their workers, come together and work as long as before. Most do so at the same time, so that
-// there are few such rounds. Whoever is then alone with too few waits for a join that nobody
-// answers; whoever is at the exit, for the others there.
+// A launcher that comes or ends after everything was healed costs the others a round: they are
+// notified, stop their workers, join again and work as long as before. Most do so at the same time,
+// so there are few such rounds. A launcher that is then left with too few others waits until its
+// join times out; one at the exit, until its barrier does.
 Duration Plan::EndBound() const {
   const Duration stop = launch.grace + launch.kill_patience + launch.others_patience;
   const Duration once =
@@ -339,9 +339,9 @@ bool Plan::BlameIsClear() const {
 
 Duration Plan::RestFor() const { return MissedWithin() + settings.last_call + 1s; }
 
-// In etcd a lease of whole seconds has to end, which has just begun anew with a new leader of the
-// cluster; and it is looked at twice a second. If the node led the others, somebody has to notice
-// and to read everything.
+// In etcd a lease of whole seconds has to end, which may have begun anew with a new leader of the
+// cluster; and leases are checked twice a second. If the lost node was the leader, another one has
+// to notice and to read everything.
 Duration Plan::MissedWithin() const {
   if (driver != Driver::kEtcd) return settings.dead_after() + settings.grace;
   const Duration lease = std::max<Duration>(

@@ -1,4 +1,4 @@
-// What a run is made of, all of it drawn from its seed: how many nodes, what they were told, which
+// What a run is made of, all of it drawn from its seed: how many nodes, their options, which
 // faults there are. Each run has some faults and not others: what all of them together would hide,
 // a few show.
 #pragma once
@@ -41,7 +41,7 @@ struct Faults {
   bool clog = false;
   bool reset = false;
   bool crash = false;  ///< Of a node's process, and a new one after a while.
-  bool power = false;  ///< The same, of its machine: nobody is told.
+  bool power = false;  ///< The same, of its machine: peers get no notice.
   bool pause = false;
   bool exodus = false;  ///< All nodes die, the server forgets the run, and others of its name come.
   bool suspend = false;       ///< A machine stands still, the server's too, and its clock goes on.
@@ -59,12 +59,12 @@ struct Faults {
   // Of etcd only.
   bool election = false;     ///< Of a member of its cluster: for a while nothing is answered.
   bool compaction = false;   ///< It forgets what was.
-  bool watch_delay = false;  ///< It tells late.
-  bool meddling = false;     ///< Somebody deletes what the nodes wrote, or writes beside it.
+  bool watch_delay = false;  ///< Watch events are late.
+  bool meddling = false;     ///< An operator deletes or overwrites keys of the nodes.
   bool restore = false;      ///< It ends, and comes back with the data of an earlier backup.
 };
 
-/// What launchers were told, and how their workers live. Short times: every job is to end.
+/// The options of launchers, and how their workers behave. Short times: every job is to end.
 struct LaunchPlan {
   int64_t workers_max = 1;  ///< A node has between one and so many.
   int64_t roles = 1;
@@ -81,10 +81,10 @@ struct LaunchPlan {
   Duration work_max = 2s;      ///< A worker's life, if nothing happens.
   bool ends_together = false;  ///< The workers of a round do.
   bool starts_again = false;   ///< A launcher that failed in times of trouble.
-  // Of a hundred workers: these, until all is mended.
+  // Of a hundred workers, so many, until everything is healed.
   uint64_t crash = 0;
-  uint64_t hang = 0;          ///< Until told to end.
-  uint64_t stubborn = 0;      ///< Slow to end when told; or deaf to everything but SIGKILL.
+  uint64_t hang = 0;          ///< Until it gets a signal.
+  uint64_t stubborn = 0;      ///< Slow to end after SIGTERM, or ignores everything but SIGKILL.
   uint64_t fall = 0;          ///< Notice that workers of another node are gone, and fail.
   uint64_t leave_behind = 0;  ///< Leave a process behind when they end.
 };
@@ -102,36 +102,36 @@ struct Plan {
   Faults faults{};
   LaunchPlan launch{};
   Duration arrival = 0s;   ///< Nodes start at any time within this.
-  Duration trouble = 10s;  ///< Then all is mended.
+  Duration trouble = 10s;  ///< Then everything is healed.
   int64_t faults_at_once = 1;
-  /// Nodes look only so often whether something has happened to their round, until all is mended:
-  /// meanwhile they hear more. 0: they act at once.
+  /// Until everything is healed, nodes check only so often whether something happened to their
+  /// round: more notices arrive in between. 0: they act at once.
   Duration looks_every = 0s;
   Duration fault_every = 500ms;  ///< On average.
 
   /// "seed=8123 driver=coordinator nodes=7 min=4 …": everything.
   std::string ToString() const;
-  /// Within this, after all was mended, every run has come together.
+  /// Every run has formed its final round within this time after everything was healed.
   Duration HealBound() const;
-  /// Within this, after all was mended, every launcher has ended.
+  /// Every launcher has ended within this time after everything was healed.
   Duration EndBound() const;
-  /// And stays together for so long: whoever was lost without a word has been noticed by then.
+  /// The round then has to last for so long: a node that was lost silently is noticed by then.
   Duration RestFor() const;
   /// Within this, a node that is lost without a word is given up.
   Duration MissedWithin() const;
   /// What a launcher says of itself.
   NodeRole RoleOf(size_t node) const;
-  /// Nothing goes wrong but with workers and launchers, and whoever dies is missed at once: there
+  /// Only workers and launchers fail, and a death is noticed at once: there
   /// is no doubt who failed first.
   bool BlameIsClear() const;
 };
 
 /// What the caller wants of a plan; the seed decides the rest.
-struct Wishes {
+struct Constraints {
   std::optional<Driver> driver{};
   std::optional<int64_t> nodes{};
   bool faults = true;
 };
-Plan Draw(uint64_t seed, const Wishes& wishes);
+Plan Draw(uint64_t seed, const Constraints& constraints);
 
 }  // namespace muster::sim

@@ -11,7 +11,7 @@ namespace muster::sim {
 std::span<Probe> AllProbes();
 /// Where only launchers come.
 std::span<Probe> LaunchProbes();
-/// Where only those come who meet through etcd.
+/// In branches that only nodes of backend etcd reach.
 std::span<Probe> EtcdProbes();
 
 }  // namespace muster::sim

@@ -389,6 +389,14 @@ std::unique_ptr<Timer> SimLoop::Every(Duration period, std::function<void()> tic
   return std::make_unique<LoopTimer>(shared);
 }
 
+std::unique_ptr<Timer> SimLoop::After(Duration delay, std::function<void()> work) {
+  auto shared = std::make_shared<std::function<void()>>(std::move(work));
+  process_.RingAt(process_.ToWorld(process_.Now() + delay), [shared] {
+    if (auto due = std::exchange(*shared, nullptr)) due();
+  });
+  return std::make_unique<LoopTimer>(shared);
+}
+
 std::unique_ptr<Timer> SimLoop::At(Instant when, std::function<void()> ring) {
   auto alarm = std::make_shared<SimProcess::Alarm>(SimProcess::Alarm{when, std::move(ring)});
   process_.Add(alarm);

@@ -47,13 +47,13 @@ class SimProcess final : public System {
   /// For how long it was suspended, all in all.
   Duration suspended_for() const { return suspended_for_; }
   /// As SIGKILL does. What the process still does unwinding, in a world where nothing can be
-  /// reached and no wait lasts, nobody sees. Not from inside the process.
+  /// reached and no wait lasts, is invisible to others. Not from inside the process.
   void Kill(Network::Ending ending);
   bool alive() const { return !dead_; }
   bool paused() const { return paused_; }
   void JumpWallClock(Duration by) { error_.wall_offset += by; }
 
-  /// Called after everything that happens in the process: for whoever watches.
+  /// For observers: called after everything that happens in the process.
   std::function<void()> after_event{};
 
   /// The network's business: connections that this process is an end of, and some that it was.
@@ -98,7 +98,7 @@ class SimProcess final : public System {
   }
 
   /// Rings once, when the monotonic clock shows `when`; the clock goes on while the process is
-  /// suspended. Whoever owns it ends it.
+  /// suspended. Its owner ends it.
   struct Alarm {
     Instant when;
     std::function<void()> ring;
@@ -166,12 +166,13 @@ class SimLoop final : public Loop {
   bool IsCurrent() const override { return true; }
   void Post(std::function<void()> work) override;
   std::unique_ptr<Timer> Every(Duration period, std::function<void()> tick) override;
+  std::unique_ptr<Timer> After(Duration delay, std::function<void()> work) override;
   std::unique_ptr<Timer> At(Instant when, std::function<void()> ring) override;
   /// Its thread does not get to run before then.
   void BeLate(WorldTime until) { late_until_ = until; }
   bool IsLate() const { return process_.scheduler().now() < late_until_; }
   WorldTime OnTime(WorldTime when) const { return std::max(when, late_until_); }
-  /// Runs what was posted; not in a dead process, where those who posted it have not waited for it.
+  /// Runs what was posted; not in a dead process, whose threads did not wait for it.
   void Drain() {
     if (!process_.alive()) posted_->clear();
     Drain(*posted_);

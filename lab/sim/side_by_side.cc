@@ -8,13 +8,13 @@
 #include <thread>
 #include <utility>
 
-#include "sim/last_words.h"
+#include "sim/crash_report.h"
 
 namespace muster::sim {
 
 namespace {
 
-/// Who of several threads runs: each in its turn.
+/// Which of several threads runs: each in its turn.
 class Turns {
  public:
   explicit Turns(size_t count) {
@@ -40,10 +40,10 @@ SideBySide PlaySideBySide(const std::vector<Plan>& plans,
   SideBySide all{.outcomes = std::vector<RunOutcome>(plans.size()),
                  .turns = std::vector<int64_t>(plans.size())};
   Turns turns(plans.size());
-  size_t over = 0;  // of whoever has the turn, as all of the above
+  size_t over = 0;  // only the thread whose turn it is uses this, as all of the above
   const auto play = [&](size_t me) noexcept {
     turns.Await(me);
-    SetLastWords(replay(plans[me]));
+    SetCrashReport(replay(plans[me]));
     std::optional<World> world(std::in_place, plans[me]);
     world->on_turn = [&] {
       ++all.turns[me];

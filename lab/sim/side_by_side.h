@@ -22,8 +22,8 @@ struct SideBySide {
 };
 
 /// Plays all of them, a hundredth of a second of virtual time of each after the other; of
-/// launchers, only until all is mended. Each has a thread, of which one runs at a time. `replay`:
-/// the command that repeats one of them. What is thrown ends the program.
+/// launchers, only until everything is healed. Each has a thread, of which one runs at a time.
+/// `replay`: the command that repeats one of them. What is thrown ends the program.
 SideBySide PlaySideBySide(const std::vector<Plan>& plans,
                           const std::function<std::string(const Plan&)>& replay) noexcept;
 

@@ -26,7 +26,7 @@ class SimStream final : public Stream {
       if (loop_ != nullptr && loop_->IsLate()) return LookLater();
       Look();
     };
-    // What came before anybody looked. Later: whoever starts a stream is not ready to be called.
+    // What arrived before the stream was started. Later: its owner is not ready for callbacks yet.
     if (!socket_->inbox.empty() || socket_->ended) LookLater();
   }
   void Write(std::string_view bytes) override { socket_->Write(bytes); }
@@ -70,7 +70,7 @@ class SimStream final : public Stream {
       socket_->Consumed(bytes.size());
       handler_->OnBytes(bytes);
     }
-    if (!*alive || !socket_->ended || std::exchange(told_, true)) return;
+    if (!*alive || !socket_->ended || std::exchange(reported_, true)) return;
     handler_->OnClosed(socket_->orderly ? "" : "connection reset by peer");
   }
 
@@ -78,7 +78,7 @@ class SimStream final : public Stream {
   const SimLoop* const loop_;
   StreamHandler* handler_ = nullptr;
   bool reading_ = true;
-  bool told_ = false;
+  bool reported_ = false;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

@@ -16,14 +16,14 @@ StoreHost::StoreHost(SimProcess& process, uint16_t port, const StoreHostOptions&
     : process_(process),
       port_(port),
       hub_({.reserved_key = wire::kSessionKey}, kQueuedTotal, options.loops,
-           [this](size_t loop) { Wake(loop, &StoreService::Collect); }),
-      sessions_(options.coordinator, options.loops, process.clock(), &StoreHub::LoopOf,
-                [this](size_t loop) { Wake(loop, &StoreService::CollectPushes); }) {
+           [this](size_t loop) { Wake(loop, &ServerLoop::Collect); }),
+      sessions_(options.coordinator, options.loops, process.clock(), &SharedStore::LoopOf,
+                [this](size_t loop) { Wake(loop, &ServerLoop::CollectPushes); }) {
   KeepScopes(sessions_, hub_);
   for (size_t i = 0; i < options.loops; ++i) {
     loops_.push_back(std::make_unique<SimLoop>(process));
-    services_.push_back(std::make_unique<StoreService>(*loops_[i], hub_, sessions_, i,
-                                                       StoreServiceOptions{}, nullptr));
+    services_.push_back(
+        std::make_unique<ServerLoop>(*loops_[i], hub_, sessions_, i, ServerLoopOptions{}, nullptr));
   }
   process.network().Listen(process, port, [this, alive = alive_](std::shared_ptr<Socket> socket) {
     if (*alive) Adopt(std::move(socket));
@@ -41,7 +41,7 @@ void StoreHost::Adopt(std::shared_ptr<Socket> socket) {
   services_[loop]->Adopt(MakeStream(std::move(socket), loops_[loop].get()));
 }
 
-void StoreHost::Wake(size_t loop, void (StoreService::*collect)()) {
+void StoreHost::Wake(size_t loop, void (ServerLoop::*collect)()) {
   loops_[loop]->Post([this, loop, collect, alive = alive_] {
     if (*alive) (*services_[loop].*collect)();
   });

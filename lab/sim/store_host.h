@@ -9,8 +9,8 @@
 
 #include "rendezvous/core/coordinator.h"
 #include "rendezvous/session/session_hub.h"
-#include "server/store_hub.h"
-#include "server/store_service.h"
+#include "server/server_loop.h"
+#include "server/shared_store.h"
 #include "sim/process.h"
 
 namespace muster::sim {
@@ -34,14 +34,14 @@ class StoreHost {
 
  private:
   void Adopt(std::shared_ptr<Socket> socket);
-  void Wake(size_t loop, void (StoreService::*collect)());
+  void Wake(size_t loop, void (ServerLoop::*collect)());
 
   SimProcess& process_;
   const uint16_t port_;
-  StoreHub hub_;
+  SharedStore hub_;
   SessionHub sessions_;
   std::vector<std::unique_ptr<SimLoop>> loops_;
-  std::vector<std::unique_ptr<StoreService>> services_;
+  std::vector<std::unique_ptr<ServerLoop>> services_;
   size_t next_loop_ = 0;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

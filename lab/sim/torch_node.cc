@@ -6,7 +6,7 @@
 #include "muster/prefix_store.h"
 #include "muster/rendezvous_error.h"
 #include "rendezvous/core/transitions.h"
-#include "rendezvous/rules_from.h"
+#include "rendezvous/option_readers.h"
 #include "rendezvous/wire/state_reader.h"
 #include "rendezvous/wire/state_writer.h"
 
@@ -27,7 +27,8 @@ Duration Since(WallTime then, WallTime now) {
 TorchNode::TorchNode(const RendezvousSettings& settings, std::shared_ptr<Store> store,
                      std::unique_ptr<RendezvousBackend> backend, Node self, SimProcess& process)
     : process_(process),
-      rules_(RulesFrom(settings)),
+      run_id_(settings.run_id),
+      rules_(RunSettingsOf(settings)),
       store_(std::move(store)),
       backend_(std::move(backend)),
       self_(std::move(self)),
@@ -128,7 +129,7 @@ Action TorchNode::Decide(Operation operation, Instant deadline) const {
   return Action::kFinish;
 }
 
-// It knows nothing of what muster's nodes write beside the state, and hands it on as it was.
+// It does not know what muster's nodes write next to the state, and passes it on unchanged.
 void TorchNode::Perform(Action action) {
   const auto completion = state_.completion;
   Apply(action, self_, rules_, process_.Wall(), &state_);
@@ -155,14 +156,14 @@ void TorchNode::Run(Operation operation, Instant deadline) {
       default:
         Perform(action);
         if (action == Action::kRemoveFromRedundancyList)
-          deadline = process_.Now() + rules_.timeout.join;
+          deadline = process_.Now() + rules_.join_timeout;
     }
   }
 }
 
 RendezvousInfo TorchNode::NextRendezvous() {
   heartbeats_.reset();
-  const Instant deadline = process_.Now() + rules_.timeout.join;
+  const Instant deadline = process_.Now() + rules_.join_timeout;
   Run(Operation::kExit, deadline);
   Run(Operation::kJoin, deadline);
   heartbeats_ = process_.CallEvery(
@@ -170,12 +171,12 @@ RendezvousInfo TorchNode::NextRendezvous() {
       [this] {
         const std::lock_guard lock(*mutex_);
         try {
-          Run(Operation::kKeepAlive, process_.Now() + rules_.timeout.heartbeat);
+          Run(Operation::kKeepAlive, process_.Now() + rules_.heartbeat_timeout);
         } catch (const std::exception&) {
         }
       });
   RendezvousInfo info{.store = std::make_shared<PrefixStore>(
-                          Concat("torch.rendezvous.", rules_.run_id, ".", state_.round), store_),
+                          Concat("torch.rendezvous.", run_id_, ".", state_.round), store_),
                       .rank = state_.participants.at(self_),
                       .world_size = static_cast<int64_t>(state_.participants.size()),
                       .round = state_.round};
@@ -200,7 +201,7 @@ int64_t TorchNode::NumNodesWaiting() {
 
 void TorchNode::SetClosed(std::string_view) {
   const std::lock_guard lock(*mutex_);
-  Run(Operation::kClose, process_.Now() + rules_.timeout.close);
+  Run(Operation::kClose, process_.Now() + rules_.close_timeout);
 }
 
 bool TorchNode::Shutdown() {

@@ -11,7 +11,7 @@
 #include "muster/rendezvous_parameters.h"
 #include "rendezvous/core/node.h"
 #include "rendezvous/core/operations.h"
-#include "rendezvous/core/rules.h"
+#include "rendezvous/core/run_settings.h"
 #include "rendezvous/core/state.h"
 #include "sim/process.h"
 
@@ -24,7 +24,7 @@ class TorchNode final : public RendezvousHandler {
   ~TorchNode() override;
 
   std::string GetBackend() const override { return "c10d"; }
-  std::string GetRunId() const override { return rules_.run_id; }
+  std::string GetRunId() const override { return run_id_; }
   RendezvousInfo NextRendezvous() override;
   bool IsClosed() override;
   void SetClosed(std::string_view reason) override;
@@ -44,7 +44,8 @@ class TorchNode final : public RendezvousHandler {
   bool HeartbeatDue() const;
 
   SimProcess& process_;
-  const RendezvousRules rules_;
+  const std::string run_id_;
+  const RunSettings rules_;
   const std::shared_ptr<Store> store_;
   const std::unique_ptr<RendezvousBackend> backend_;
   const Node self_;

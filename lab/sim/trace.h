@@ -21,10 +21,10 @@ class Trace {
     for (const char byte : bytes) Step(static_cast<uint8_t>(byte));
   }
 
-  /// For people: a line, made only if somebody reads.
+  /// For people: a line, formatted only if `on_line` is set.
   std::function<void(Duration at, const std::string& line)> on_line{};
   template <typename MakeLine>
-  void Say(Duration at, const MakeLine& make) {
+  void Note(Duration at, const MakeLine& make) {
     if (on_line) on_line(at, make());
   }
 

@@ -55,12 +55,12 @@ void Watch::Read(Session& session, SimProcess& node) {
     if (push->kind == Push::Kind::kOpened) {
       session.token = push->token;
       session.incarnation = push->incarnation;
-      if (!push->resumed) told_out_(node, placed->second);
+      if (!push->resumed) notified_out_(node, placed->second);
     }
     const bool is_present =
         push->token == session.token && push->incarnation == session.incarnation;
     if (push->kind == Push::Kind::kComplete && is_present) placed->second = push->round;
-    if (push->kind == Push::Kind::kEnded && is_present) told_out_(node, placed->second);
+    if (push->kind == Push::Kind::kEnded && is_present) notified_out_(node, placed->second);
   }
   session.pending.erase(0, session.pending.size() - bytes.size());
 }

@@ -1,4 +1,4 @@
-// Reads along on the wire between the nodes and the coordinator: who has been told that it is out,
+// Observes the wire between the nodes and the coordinator: which nodes were sent that they are out,
 // and which connections are of the past.
 #pragma once
 
@@ -23,11 +23,11 @@ RunPicture PictureOf(const Coordinator::Run& run);
 
 class Watch {
  public:
-  /// `told_out` is called when a process hears that its session has ended, or is a new one, with
-  /// the last round that it was given a place in (-1: none):
-  /// whatever it was in before is over.
-  using ToldOut = std::function<void(SimProcess&, int64_t round)>;
-  explicit Watch(ToldOut told_out) : told_out_(std::move(told_out)) {}
+  /// `notified_out` is called when a process receives that its session has ended, or is a new one,
+  /// with the last round that it was given a place in (-1: none): whatever it was in before is
+  /// over.
+  using NotifiedOut = std::function<void(SimProcess&, int64_t round)>;
+  explicit Watch(NotifiedOut notified_out) : notified_out_(std::move(notified_out)) {}
 
   void OnArrival(Connection& connection, size_t side, std::string_view bytes);
   /// Whether the member's node has a connection on which it knows that its session is open.
@@ -47,8 +47,9 @@ class Watch {
   };
   void Read(Session& session, SimProcess& node);
 
-  const ToldOut told_out_;
-  std::map<const SimProcess*, int64_t> placed_in_;  ///< The last round of each, as it has heard.
+  const NotifiedOut notified_out_;
+  std::map<const SimProcess*, int64_t>
+      placed_in_;  ///< The last round of each that it was notified of.
   std::map<uint64_t, Session> sessions_;
 };
 

@@ -23,8 +23,8 @@ std::string HowItEnds(int code) {
 SimWorkers::SimWorkers(World& world, SimProcess& process, size_t node, size_t count, uint64_t seed)
     : world_(world), process_(process), node_(node), prng_(seed), workers_(count) {}
 
-void SimWorkers::Say(size_t worker, const std::string& line) {
-  world_.Say(node_, Concat("worker ", worker, " ", line));
+void SimWorkers::Note(size_t worker, const std::string& line) {
+  world_.Note(node_, Concat("worker ", worker, " ", line));
 }
 
 Duration SimWorkers::Draw(Duration low, Duration high) {
@@ -37,7 +37,7 @@ Duration SimWorkers::Draw(Duration low, Duration high) {
 
 void SimWorkers::BeginAttempt(Duration work) {
   work_ = work;
-  was_told_ = has_refused_ = false;
+  was_notified_ = has_refused_ = false;
   for (Worker& worker : workers_) worker = {.has_left = worker.has_left};
 }
 
@@ -75,28 +75,28 @@ void SimWorkers::DrawLife(Worker& worker, size_t index) {
   }
   constexpr int kStopCodes[] = {-kTerminate, -kTerminate, 0, 1};
   worker.stop_code = kStopCodes[prng_.Below(std::size(kStopCodes))];
-  Say(index,
-      Concat("starts, pid ", worker.pid, ", to ",
-             worker.hangs ? std::string("hang") : Concat("work for ", Milliseconds(time), " ms"),
-             code != 0 ? " and crash" : "", worker.is_deaf ? ", deaf" : ""));
+  Note(index,
+       Concat("starts, pid ", worker.pid, ", to ",
+              worker.hangs ? std::string("hang") : Concat("work for ", Milliseconds(time), " ms"),
+              code != 0 ? " and crash" : "", worker.is_deaf ? ", deaf" : ""));
   world_.trace().Note(process_.scheduler().now(), node_, Concat("starts ", index));
   if (!worker.hangs) EndLater(index, time, code);
 }
 
 void SimWorkers::Signal(size_t index, int signal) {
   if (!process_.alive()) return;
-  was_told_ = true;
+  was_notified_ = true;
   Worker& worker = workers_[index];
   if (!worker.alive) return;
-  Say(index, Concat("is sent signal ", signal));
-  const bool is_first = !std::exchange(worker.was_told, true);
+  Note(index, Concat("is sent signal ", signal));
+  const bool is_first = !std::exchange(worker.was_notified, true);
   if (signal == kKill) {
     worker.was_killed = true;
     worker.leaves = false;  // it reaches those, too
     EndLater(index, Draw(0ms, 20ms), -kKill);
     return;
   }
-  worker.told_at = process_.scheduler().now();
+  worker.signalled_at = process_.scheduler().now();
   ExpectKill(index);
   if (is_first && !worker.is_deaf) EndLater(index, worker.stops_in, worker.stop_code);
 }
@@ -108,18 +108,18 @@ void SimWorkers::ExpectKill(size_t index) {
 
 void SimWorkers::ExpectKill(size_t index, Duration in) {
   const Worker& told = workers_[index];
-  process_.scheduler().After(
-      in, [this, index, pid = told.pid, told_at = told.told_at, slept = process_.suspended_for()] {
-        const Worker& worker = workers_[index];
-        if (!process_.alive() || process_.paused() || worker.pid != pid ||
-            worker.told_at != told_at || !worker.alive || worker.was_killed)
-          return;
-        // What was left of its grace is left afterwards.
-        const Duration more = process_.suspended_for() - slept;
-        if (more > 0s) return ExpectKill(index, more);
-        world_.checkers().Violate(Concat("worker ", index, " of node ", node_,
-                                         " was told to end, did not, and was not killed"));
-      });
+  process_.scheduler().After(in, [this, index, pid = told.pid, signalled_at = told.signalled_at,
+                                  slept = process_.suspended_for()] {
+    const Worker& worker = workers_[index];
+    if (!process_.alive() || process_.paused() || worker.pid != pid ||
+        worker.signalled_at != signalled_at || !worker.alive || worker.was_killed)
+      return;
+    // What was left of its grace is left afterwards.
+    const Duration more = process_.suspended_for() - slept;
+    if (more > 0s) return ExpectKill(index, more);
+    world_.checkers().Violate(Concat("worker ", index, " of node ", node_,
+                                     " was told to end, did not, and was not killed"));
+  });
 }
 
 void SimWorkers::Sweep() {
@@ -142,11 +142,11 @@ void SimWorkers::EndNow(size_t index, int code) {
   worker.alive = false;
   worker.code = code;
   worker.has_left = worker.has_left || worker.leaves;
-  Say(index, Concat(HowItEnds(code), worker.leaves ? ", and leaves something behind" : ""));
+  Note(index, Concat(HowItEnds(code), worker.leaves ? ", and leaves something behind" : ""));
   world_.trace().Note(process_.scheduler().now(), node_, Concat("ends ", index, " ", code));
-  const End end{index, worker.pid, code, worker.was_told};
+  const End end{index, worker.pid, code, worker.was_notified};
   on_end(end);
-  process_.Do([this, end] { on_heard(end); });
+  process_.Do([this, end] { on_end_noticed(end); });
 }
 
 void SimWorkers::EndAll() {

@@ -25,12 +25,12 @@ class SimWorkers final : public WorkerRunner {
     size_t worker;
     int64_t pid;
     int code;
-    bool was_told;  ///< To end, before it did.
+    bool was_notified;  ///< To end, before it did.
   };
-  /// When it happens, whoever may not be able to see it yet.
+  /// When it happens; launchers may see it later.
   std::function<void(const End&)> on_end{};
-  /// When its process hears of it.
-  std::function<void(const End&)> on_heard{};
+  /// When its process is notified of it.
+  std::function<void(const End&)> on_end_noticed{};
 
   /// What is started from now on belongs together: `work` is how long they work where they all do
   /// so for the same time.
@@ -39,7 +39,7 @@ class SimWorkers final : public WorkerRunner {
   void Signal(size_t worker, int signal) override;
   void Sweep() override;
 
-  /// The process is gone, and somebody sees to it that they are: the guardian.
+  /// The process is gone; the guardian ends its workers.
   void EndAll();
   /// Workers of another node that they work with are gone.
   void NoticeLoss();
@@ -52,7 +52,7 @@ class SimWorkers final : public WorkerRunner {
   /// All of the attempt were started, and have ended with 0.
   bool AllSucceeded() const;
   /// A worker of the attempt has been sent a signal, or was to be.
-  bool was_told() const { return was_told_; }
+  bool was_notified() const { return was_notified_; }
   /// One of the attempt could not be started.
   bool has_refused() const { return has_refused_; }
 
@@ -61,11 +61,11 @@ class SimWorkers final : public WorkerRunner {
     int64_t pid = 0;
     bool alive = false;
     bool hangs = false;
-    bool was_told = false;
+    bool was_notified = false;
     bool was_killed = false;
-    WorldTime told_at{};  ///< The last time.
-    bool falls = false;   ///< If others are gone.
-    bool leaves = false;  ///< Something behind.
+    WorldTime signalled_at{};  ///< The last time.
+    bool falls = false;        ///< If others are gone.
+    bool leaves = false;       ///< Something behind.
     bool is_falling = false;
     bool has_left = false;
     int code = 0;
@@ -76,11 +76,11 @@ class SimWorkers final : public WorkerRunner {
 
   void DrawLife(Worker& worker, size_t index);
   void EndLater(size_t worker, Duration in, int code);
-  /// Whoever does not heed the signal in time is to be killed.
+  /// Workers that do not end in time after the signal are to be killed.
   void ExpectKill(size_t worker);
   void ExpectKill(size_t worker, Duration in);
   void EndNow(size_t worker, int code);
-  void Say(size_t worker, const std::string& line);
+  void Note(size_t worker, const std::string& line);
   Duration Draw(Duration low, Duration high);
   bool Chance(uint64_t percent) { return prng_.Below(100) < percent; }
 
@@ -90,7 +90,7 @@ class SimWorkers final : public WorkerRunner {
   Prng prng_;
   std::vector<Worker> workers_;
   Duration work_{};
-  bool was_told_ = false;
+  bool was_notified_ = false;
   bool has_refused_ = false;
   int64_t next_pid_ = 1;
 };

@@ -31,7 +31,7 @@ ClockError DrawClock(const Faults& faults, Prng& prng) {
 }
 
 const char* HowItDies(Network::Ending ending) {
-  return ending == Network::Ending::kTold ? "dies" : "loses its power";
+  return ending == Network::Ending::kNotified ? "dies" : "loses its power";
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ World::World(const Plan& plan)
   if (plan.driver == Driver::kEtcd) {
     MakeEtcd();
   } else if (IsCoordinated(plan.driver) && plan.nodes <= kFewNodes) {
-    watch_.emplace([this](SimProcess& process, int64_t round) { ToldOut(process, round); });
+    watch_.emplace([this](SimProcess& process, int64_t round) { NotifiedOut(process, round); });
   }
 }
 
@@ -61,8 +61,8 @@ World::~World() {
   etcd_.reset();
 }
 
-void World::Say(size_t node, const std::string& line) {
-  trace_.Say(scheduler_.now(), [&] { return Concat("node ", node, ": ", line); });
+void World::Note(size_t node, const std::string& line) {
+  trace_.Note(scheduler_.now(), [&] { return Concat("node ", node, ": ", line); });
 }
 
 // ----------------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ void World::MakeEtcd() {
       prng_.Next());
   overseer_ = std::make_unique<EtcdOverseer>(
       *etcd_, checkers_, kEtcdPrefix, kRun, [this](const std::string& line) {
-        trace_.Say(scheduler_.now(), [&] { return Concat("etcd: ", line); });
+        trace_.Note(scheduler_.now(), [&] { return Concat("etcd: ", line); });
       });
   etcd_->on_change = [this](const SimProcess* by, int64_t revision) {
     overseer_->OnChange(by, revision);
@@ -85,8 +85,8 @@ void World::MakeEtcd() {
     if (overseer_->was_closed() && !closed_in_) closed_in_ = 1;
   };
   etcd_->on_lease_lost = [this](const SimProcess& process, int64_t lease) {
-    // Of an earlier one it may hear when it has long been back.
-    if (overseer_->SessionOf(process).lease == lease) ToldOut(process);
+    // News of an earlier one may arrive when it has long been back.
+    if (overseer_->SessionOf(process).lease == lease) NotifiedOut(process);
   };
   // A node counts for itself how long its lease lasts, and its clock may be slower than etcd's.
   const Duration allowed = plan_.MissedWithin() / 50 + 10ms;
@@ -96,22 +96,22 @@ void World::MakeEtcd() {
       if (place == places_.end()) return;
       // If it stands still: when it goes on. It may have been back since, and be out again.
       place->process->Do([this, &process, session] {
-        if (overseer_->SessionOf(process).created == session) ToldOut(process);
+        if (overseer_->SessionOf(process).created == session) NotifiedOut(process);
       });
     });
   };
 }
 
-void World::ToldOut(const SimProcess& process, int64_t round) {
+void World::NotifiedOut(const SimProcess& process, int64_t round) {
   for (const Place& place : places_) {
     if (place.process != &process) continue;
-    if (place.agent != nullptr) place.agent->ToldOut(round);
-    if (place.launcher != nullptr) place.launcher->ToldOut();
+    if (place.agent != nullptr) place.agent->NotifiedOut(round);
+    if (place.launcher != nullptr) place.launcher->NotifiedOut();
   }
 }
 
 void World::StartServer() {
-  trace_.Say(scheduler_.now(), [] { return std::string("the server starts"); });
+  trace_.Note(scheduler_.now(), [] { return std::string("the server starts"); });
   network_.PowerOn(server_host_);
   processes_.push_back(std::make_unique<SimProcess>(scheduler_, network_, server_host_, 1,
                                                     DrawClock(plan_.faults, prng_), prng_.Next()));
@@ -135,7 +135,7 @@ void World::StartServer() {
 }
 
 void World::EndServer(Network::Ending ending) {
-  trace_.Say(scheduler_.now(), [&] { return Concat("the server ", HowItDies(ending)); });
+  trace_.Note(scheduler_.now(), [&] { return Concat("the server ", HowItDies(ending)); });
   server_->Kill(ending);
   host_.reset();
   server_ = nullptr;
@@ -145,7 +145,7 @@ void World::StartNode(size_t index) {
   Place& place = places_[index];
   const uint32_t pid = kFirstPid + (plan_.faults.same_pid ? 0 : place.lives);
   ++place.lives;
-  trace_.Say(scheduler_.now(), [&] { return Concat("node ", index, " starts, pid ", pid); });
+  trace_.Note(scheduler_.now(), [&] { return Concat("node ", index, " starts, pid ", pid); });
   network_.PowerOn(place.host);
   processes_.push_back(std::make_unique<SimProcess>(scheduler_, network_, place.host, pid,
                                                     DrawClock(plan_.faults, prng_), prng_.Next()));
@@ -165,7 +165,7 @@ void World::StartNode(size_t index) {
 
 void World::EndNode(size_t index, Network::Ending ending) {
   Place& place = places_[index];
-  trace_.Say(scheduler_.now(), [&] { return Concat("node ", index, " ", HowItDies(ending)); });
+  trace_.Note(scheduler_.now(), [&] { return Concat("node ", index, " ", HowItDies(ending)); });
   if (place.launcher != nullptr) place.launcher->OnKilled();
   place.process->Kill(ending);
   place.process = nullptr;
@@ -229,7 +229,7 @@ void World::Disturb(HostId host, WorldTime until) {
   lasts = std::max(lasts, until);
 }
 
-std::optional<Ear> World::EarOf(const Coordinator::Member& member) const {
+std::optional<Inbox> World::EarOf(const Coordinator::Member& member) const {
   const auto is_disturbed = [&](HostId host) {
     const auto found = disturbed_.find(host);
     return found != disturbed_.end() && found->second >= scheduler_.now();
@@ -247,7 +247,7 @@ std::optional<Ear> World::EarOf(const Coordinator::Member& member) const {
 
 std::optional<Epoch> World::NodeJoined(size_t index, const Node& node, int64_t round_before,
                                        const RendezvousInfo& info) {
-  Say(index, Concat("is rank ", info.rank, " of ", info.world_size, " in round ", info.round));
+  Note(index, Concat("is rank ", info.rank, " of ", info.world_size, " in round ", info.round));
   trace_.Note(scheduler_.now(), index, Concat("joined ", info.round, " ", info.rank));
   const std::optional<Epoch> epoch =
       checkers_.SeeJoined({.who = Concat("node ", index),
@@ -260,7 +260,7 @@ std::optional<Epoch> World::NodeJoined(size_t index, const Node& node, int64_t r
 }
 
 void World::NodeEnded(size_t index) {
-  Say(index, "is not needed any more");
+  Note(index, "is not needed any more");
   trace_.Note(scheduler_.now(), index, "ended");
   places_[index].ended = true;
   CheckTurnedAway(index);
@@ -270,13 +270,13 @@ void World::CheckTurnedAway(size_t index) {
   if (!closed_in_) checkers_.Violate(Concat("node ", index, " was turned away, and nobody closed"));
 }
 
-void World::TellPeers(size_t index, RoundId id) {
+void World::NotifyPeers(size_t index, RoundId id) {
   for (size_t i = 0; i < places_.size(); ++i) {
     if (i != index && places_[i].launcher != nullptr) places_[i].launcher->OnPeersLost(id);
   }
 }
 
-// Its process ends with it. In times of trouble somebody may start it anew, as a cluster's manager
+// Its process ends with it. While faults happen it may be started anew, as a cluster's manager
 // does.
 void World::LauncherEnded(size_t index, int status) {
   trace_.Note(scheduler_.now(), index, Concat("ended ", status));
@@ -286,7 +286,7 @@ void World::LauncherEnded(size_t index, int status) {
   const Duration pause(static_cast<int64_t>(prng_.Below(3'000'000'000)));
   scheduler_.After(0s, [this, index, again, pause, process = places_[index].process] {
     if (places_[index].process != process) return;  // killed in the same moment
-    EndNode(index, Network::Ending::kTold);
+    EndNode(index, Network::Ending::kNotified);
     if (!again || scheduler_.now() + pause >= plan_.trouble) return;
     scheduler_.After(pause, [this, index] {
       places_[index].ended = false;
@@ -303,7 +303,7 @@ int64_t World::WorkingIn(int64_t round) const {
 }
 
 std::optional<int64_t> World::TogetherIn() const {
-  const Agent* last = nullptr;  // whoever is in the latest round
+  const Agent* last = nullptr;  // an agent that is in the latest round
   int64_t living = 0;
   for (const Place& place : places_) {
     if (place.ended) continue;
@@ -311,8 +311,8 @@ std::optional<int64_t> World::TogetherIn() const {
     if (place.agent->stage() != Agent::Stage::kWorking) continue;
     if (last == nullptr || place.agent->round() > last->round()) last = place.agent;
   }
-  // Closed: all have heard of it; unless the server has died since, and with it that it was closed:
-  // whoever had not heard of it goes on, if they are enough. Otherwise a round of all, or as many
+  // Closed: all were notified; unless the server has died since, and forgot that it was closed:
+  // nodes that were not notified go on, if they are enough. Otherwise a round of all, or as many
   // as may be.
   const bool is_forgotten = closed_in_ && *closed_in_ < epoch_;
   if (closed_in_ && (living == 0 || (is_forgotten && living < plan_.settings.min_nodes)))
@@ -356,9 +356,9 @@ bool World::ComeTogether(WorldTime within) {
   }
 }
 
-// PyTorch's nodes do not notice that the others, who took them for dead, have gone on without them:
+// PyTorch's nodes do not notice that the others declared them lost and have gone on without them:
 // nothing brings those together.
-bool World::AStrangerIsLost() const {
+bool World::ATorchNodeIsLost() const {
   for (size_t i = 0; i < static_cast<size_t>(plan_.torch_nodes); ++i) {
     const Agent* agent = places_[i].agent;
     if (agent != nullptr && agent->stage() == Agent::Stage::kWorking &&
@@ -402,10 +402,10 @@ std::string World::HowItStands() const {
 // the run
 
 void World::Heal() {
-  trace_.Say(scheduler_.now(), [] { return std::string("all is mended"); });
+  trace_.Note(scheduler_.now(), [] { return std::string("everything is healed"); });
   troubled_ = false;
   network_.set_options({});
-  network_.MendAll();
+  network_.HealAll();
   if (server_ == nullptr) StartServer();
   server_->Resume();
   if (etcd_) etcd_->Heal();
@@ -436,13 +436,13 @@ RunOutcome World::Run() {
     if (!AllEnd(healed + plan_.EndBound()))
       checkers_.Violate(Concat("not all launchers have ended ",
                                Milliseconds(scheduler_.now() - healed),
-                               " ms after all was mended: ", HowItStands()));
+                               " ms after everything was healed: ", HowItStands()));
   } else if (!ComeTogether(healed + plan_.HealBound())) {
-    excused = checkers_.violation().empty() && AStrangerIsLost();
+    excused = checkers_.violation().empty() && ATorchNodeIsLost();
     if (!excused)
       checkers_.Violate(Concat("not together, or not for long, ",
                                Milliseconds(scheduler_.now() - healed),
-                               " ms after all was mended: ", HowItStands()));
+                               " ms after everything was healed: ", HowItStands()));
   }
   return {.violation = checkers_.violation(),
           .hash = trace_.hash(),

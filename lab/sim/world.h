@@ -1,4 +1,4 @@
-// One run: a server (or etcd), its nodes, what goes wrong, how it is mended, and whether all came
+// One run: a server (or etcd), its nodes, what goes wrong, how it is healed, and whether all came
 // together.
 #pragma once
 
@@ -35,9 +35,9 @@ struct RunOutcome {
   std::string violation{};  ///< Empty: none.
   uint64_t hash = 0;
   WorldTime virtual_time{};
-  Duration healed_in{};  ///< From the mending to the moment since when all were together; of
+  Duration healed_in{};  ///< From the end of faults to the moment since when all were together; of
                          ///< launchers, until the last has ended.
-  bool closed = false;   ///< All have ended: somebody closed the rendezvous.
+  bool closed = false;   ///< All have ended: the rendezvous was closed.
   /// Not all came together, for one of PyTorch's nodes was left behind: `healed_in` says nothing.
   bool excused = false;
   uint64_t steps = 0;
@@ -73,7 +73,7 @@ class World {
   Trace& trace() { return trace_; }
   /// Of Driver::kEtcd.
   SimEtcd& etcd() { return *etcd_; }
-  void Say(size_t node, const std::string& line);
+  void Note(size_t node, const std::string& line);
   /// News to or from that machine may take longer until then.
   void Disturb(HostId host, WorldTime until);
 
@@ -87,10 +87,10 @@ class World {
 
   // --- What launchers report.
   JobWatch& job() { return job_; }
-  /// Somebody must have closed the rendezvous.
+  /// The rendezvous must have been closed.
   void CheckTurnedAway(size_t index);
   /// What a node has in that round is broken: the workers of the others may notice.
-  void TellPeers(size_t index, RoundId id);
+  void NotifyPeers(size_t index, RoundId id);
   void LauncherEnded(size_t index, int status);
 
  private:
@@ -114,22 +114,23 @@ class World {
   void EndNode(size_t index, Network::Ending ending);
   void Heal();
   /// The node in that process knows that it is out of its round, or must know. `round`: which, if
-  /// its place there was the last thing that it was told before.
-  void ToldOut(const SimProcess& process, int64_t round = -1);
+  /// its place there was the last message that it received before.
+  void NotifiedOut(const SimProcess& process, int64_t round = -1);
   /// After every step that the server has taken.
   void NoteRun(const Coordinator::Run& run);
   void LookAtState();
   /// What the node knows, if nothing keeps news from it.
-  std::optional<Ear> EarOf(const Coordinator::Member& member) const;
-  /// A message is about to be heard that must not change anything.
+  std::optional<Inbox> EarOf(const Coordinator::Member& member) const;
+  /// A message is about to be received that must not change anything.
   void NoteIfStale(const Connection& connection);
   /// All that happens until then; nothing more once something is wrong.
   void PassUntil(WorldTime until);
-  /// The round in which all are who can be, and know it; kClosed if they were told to end.
+  /// The round in which all nodes are that can be, and know it; kClosed if they were notified of
+  /// the end.
   std::optional<int64_t> TogetherIn() const;
   /// And they stay. False: they did not until then.
   bool ComeTogether(WorldTime within);
-  bool AStrangerIsLost() const;
+  bool ATorchNodeIsLost() const;
   bool AllEnd(WorldTime within);
   std::string HowItStands() const;
 
@@ -152,9 +153,8 @@ class World {
   std::unique_ptr<SimEtcd> etcd_;  ///< Instead.
   std::unique_ptr<EtcdOverseer> overseer_;
   Epoch epoch_ = 0;  ///< Counts servers, and runs that a server has forgotten and created anew.
-  std::pair<const SimProcess*, uint64_t>
-      run_{};                            ///< Which run that is: of whom, and its number there.
-  std::set<std::string> generations_{};  ///< Of all runs.
+  std::pair<const SimProcess*, uint64_t> run_{};  ///< Which run that is: its name and its number.
+  std::set<std::string> generations_{};           ///< Of all runs.
   std::optional<Epoch> closed_in_;
   std::string document_;  ///< As it was last seen.
   int64_t document_round_ = 0;

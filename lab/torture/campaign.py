@@ -27,7 +27,7 @@ FAULTS = (process_faults.KillNodes, process_faults.KillServer, process_faults.Pa
           worker_faults.KillWorkers, worker_faults.PauseWorkers, etcd_faults.KillMembers, etcd_faults.PauseMembers,
           etcd_faults.CutMembers)
 NODES_MIN, NODES_MAX = 3, 12
-SPARED_SHARE = 0.4  # of episodes in which the server itself stays well: then all who are left must hear of every loss
+SPARED_SHARE = 0.4  # of episodes in which the server itself has no fault: then all remaining nodes must be notified of every loss
 STORES = ("muster",) * 7 + ("c10d",) * 2 + ("file",)
 JOB_SHARE = 0.35  # of episodes in which launchers run a job
 ETCD_SHARE = 0.25  # of the others in which nodes meet in etcd
@@ -50,7 +50,7 @@ class Campaign:
         self.network = Network(machines, seed)
         self.site = Site(folder, muster)
         self.counts = {"episodes": 0, "strikes": 0, "rounds": 0, "workers": 0}
-        self.losses = {TOLD: 0, WENT_ON: 0, EXCUSED: 0}  # by what others of the round heard
+        self.losses = {TOLD: 0, WENT_ON: 0, EXCUSED: 0}  # by what other members of the round received
         self.slowest_told_s = {"killed": 0.0, "silent": 0.0}
         self.latest_s = 0.0  # of the probe
         self.faults = {kind.__name__: 0 for kind in FAULTS}

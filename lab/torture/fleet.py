@@ -1,4 +1,4 @@
-"""The processes of one episode: a server, nodes on machines of their own, and who starts again what has ended."""
+"""The processes of one episode: a server, nodes on machines of their own, and what restarts ended ones."""
 
 import dataclasses
 import json
@@ -10,7 +10,7 @@ from torture import promises
 from torture.invariants import Rules, Story, one_round_of_all
 from torture.victims import Node, Server, await_end
 
-RESTART_S = 0.3  # what whoever supervises processes takes to start one again
+RESTART_S = 0.3  # the time in which a supervisor of processes restarts one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Fleet:
         self.stranger = network.machines["stranger"]
         self.server = Server(muster, os.path.join(site.disk.path, "port"), network.machines["server"], record, folder,
                              environment=site.clocks.environment("server"))
-        self.closer = None  # who closes the rendezvous for all, if anybody does
+        self.closer = None  # the node that closes the rendezvous for all, if one does
         self.nodes = self.make_nodes(rng, folder)
         if run.store == "file":
             self.server.wanted = False

@@ -22,7 +22,7 @@ class Rules:
 
 
 SERVERS = ("server", "etcd-0", "etcd-1", "etcd-2")
-MEMBERS = ("node", "agent")  # how the names of those begin who are in rounds
+MEMBERS = ("node", "agent")  # the prefixes of names of processes that are in rounds
 
 
 class Story:

@@ -1,11 +1,11 @@
-"""Who must hear of which loss, and by when: what docs/rendezvous.md promises, on a machine as busy as this one was."""
+"""Which members must be notified of which loss, and by when: what docs/rendezvous.md promises, on a machine as busy as this one was."""
 
 import dataclasses
 
 from torture import promises
 
 TOLD = "told"  # of this very loss
-WENT_ON = "gone on"  # it had to leave that round before: somebody else was lost, or nodes waited for the next one
+WENT_ON = "gone on"  # it had to leave that round before: another node was lost, or nodes waited for the next one
 EXCUSED = "excused"  # a fault was upon it, upon the server, or upon the way by which the server was to notice
 PENDING = "not due"
 UNHEARD = "unheard"

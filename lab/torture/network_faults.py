@@ -11,7 +11,7 @@ class CableFault(Fault):
 
     SERVER_SHARE = 0.2
     cable = True
-    fits = staticmethod(has_network)  # who meet in a file need no network
+    fits = staticmethod(has_network)  # nodes that meet in a file need no network
 
     def __init__(self, *rest):
         super().__init__(*rest)

@@ -1,4 +1,4 @@
-"""A worker of a job that is struck, as a program: says who it is, in one line, and works on until somebody ends it, or the
+"""A worker of a job that is struck, as a program: says who it is, in one line, and works on until it is ended, or the
 file FINISH is there: then it ends well.
 
     python3 -I -S lab/torture/worker.py FINISH [WORD...]
@@ -23,7 +23,7 @@ def leave_a_child():
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in range(3):  # nobody may wait for the end of our output because of it
+    for stream in range(3):  # no process may wait for the end of our output because of it
         os.dup2(nowhere, stream)
     os.execvp("sleep", ["sleep", "100000"])
 
@@ -35,7 +35,7 @@ def main(finish, *words):
         leave_a_child()
     account = {name.lower(): int(os.environ[name]) for name in NUMBERS}
     account |= {"event": "worker", "pid": os.getpid(), "master_addr": os.environ["MASTER_ADDR"]}
-    os.write(1, (json.dumps(account) + "\n").encode())  # at once: it is one of many who write there
+    os.write(1, (json.dumps(account) + "\n").encode())  # one write: many workers write there
     while not os.path.exists(finish):
         time.sleep(LOOK_S)
 

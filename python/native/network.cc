@@ -13,7 +13,7 @@ void BindNetwork(nb::module_& module) {
       "A TCP port that was free a moment ago. Where nobody may take it meanwhile, use\n"
       "get_socket_with_port() and pass the socket on.");
   module.def(
-      "listen_on_free_port", [] { return Blocking([] { return SocketWithPort().Release(); }); },
+      "listen_on_free_port", [] { return Blocking([] { return ListenOnAFreePort(); }); },
       nb::sig("def listen_on_free_port() -> int"),
       "The descriptor of a socket that listens on a free port; whoever gets it closes it.");
 }

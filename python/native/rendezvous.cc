@@ -3,9 +3,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-#include <atomic>
 #include <climits>
-#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,9 +14,7 @@
 #include "birthplace.h"
 #include "blocking.h"
 #include "etcd_plugin.h"
-#include "muster/coordinated_rendezvous.h"
 #include "muster/dynamic_rendezvous.h"
-#include "muster/etcd_rendezvous.h"
 #include "muster/network.h"
 #include "muster/rendezvous_registry.h"
 #include "rendezvous_arguments.h"
@@ -32,15 +28,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A handler, and the turns of those who call it: ours takes one caller at a time, Python has
+/// A handler, and the turns of its callers: most of ours take one caller at a time, Python has
 /// threads.
 struct Turns {
-  explicit Turns(RendezvousHandlerPtr its_handler) : handler(std::move(its_handler)) {
-    const bool has_session =
-        dynamic_cast<const CoordinatedRendezvousHandler*>(handler.get()) != nullptr ||
-        dynamic_cast<const EtcdRendezvousHandler*>(handler.get()) != nullptr;
-    takes_many = has_session;
-  }
+  explicit Turns(RendezvousHandlerPtr its_handler) : handler(std::move(its_handler)) {}
 
   using Lock = std::unique_lock<std::timed_mutex>;
 
@@ -54,14 +45,13 @@ struct Turns {
     return lock;
   }
 
-  /// Those with a session serve many at a time, except for NextRendezvous().
-  Lock TakeTurnIfNeeded() { return takes_many ? Lock() : TakeTurn(); }
+  /// For everything but NextRendezvous().
+  Lock TakeTurnIfNeeded() { return handler->AllowsConcurrentCalls() ? Lock() : TakeTurn(); }
 
   RendezvousHandlerPtr handler;
-  // Decided when it is made; later, others may be changing what it is read from.
+  // Decided when it is made; later, another thread may be changing what it is read from.
   const bool is_host = handler->IsHost();
   std::timed_mutex mutex;
-  std::atomic<bool> takes_many = false;
 };
 
 class NativeHandler {
@@ -119,42 +109,23 @@ nb::object Wrapped(std::shared_ptr<Turns> turns,
 
 // --- Making them ---------------------------------------------------------------------------------
 
-/// What the registry does, and knowing when it is PyTorch's server that is there: the handler that
-/// takes over then takes one caller at a time.
-std::shared_ptr<Turns> MakeCoordinated(const RendezvousParameters& parameters) {
-  auto options = CoordinatedRendezvousOptions::From(parameters);
-  auto turns = std::make_shared<std::weak_ptr<Turns>>();
-  options.log = [turns](std::string_view line) {
-    if (const auto its = turns->lock()) its->takes_many = false;
-    std::fprintf(stderr, "muster: %.*s\n", static_cast<int>(line.size()), line.data());
-  };
-  auto made =
-      std::make_shared<Turns>(std::make_unique<CoordinatedRendezvousHandler>(std::move(options)));
-  *turns = made;
-  return made;
-}
-
 nb::object CreateHandler(nb::handle params) {
   const RendezvousParameters parameters = ParametersOf(params);
   if (parameters.backend == "etcd" || parameters.backend == "etcd-v2") LoadEtcd();
-  return Wrapped(CallingBackend([&] {
-    if (parameters.backend == "muster") return MakeCoordinated(parameters);
-    return std::make_shared<Turns>(GetRendezvousHandler(parameters));
-  }));
+  return Wrapped(
+      CallingBackend([&] { return std::make_shared<Turns>(GetRendezvousHandler(parameters)); }));
 }
 
 nb::object CreateDynamic(nb::handle settings, nb::handle store, nb::handle backend,
                          nb::handle local_addr) {
   RendezvousSettings its_settings = SettingsOf(settings);
   std::shared_ptr<Store> its_store = StoreOf(store, "store");
-  DynamicRendezvousOptions options;
-  if (!local_addr.is_none()) options.local_addr = Text(local_addr, "local_addr");
+  const std::string its_addr = local_addr.is_none() ? "" : Text(local_addr, "local_addr");
   GivenBackend given = BackendOf(backend);
   // Looks up this machine's name.
   auto turns = CallingBackend([&] {
-    return std::make_shared<Turns>(
-        std::make_unique<DynamicRendezvousHandler>(std::move(its_settings), std::move(its_store),
-                                                   std::move(given.backend), std::move(options)));
+    return std::make_shared<Turns>(CreateDynamicHandler(
+        std::move(its_settings), std::move(its_store), std::move(given.backend), its_addr));
   });
   return Wrapped(std::move(turns), std::move(given.reference));
 }
@@ -191,16 +162,6 @@ nb::tuple NextRendezvous(const NativeHandler& self) {
                         info.bootstrap_store_info.master_port);
 }
 
-std::string NodeOf(const NativeHandler& self) {
-  const RendezvousHandler& handler = self.handler();
-  if (const auto* dynamic = dynamic_cast<const DynamicRendezvousHandler*>(&handler))
-    return dynamic->node();
-  if (const auto* coordinated = dynamic_cast<const CoordinatedRendezvousHandler*>(&handler))
-    return coordinated->node();
-  if (const auto* etcd = dynamic_cast<const EtcdRendezvousHandler*>(&handler)) return etcd->node();
-  return "";
-}
-
 const DynamicRendezvousHandler& Dynamic(const NativeHandler& self) {
   const auto* const dynamic = dynamic_cast<const DynamicRendezvousHandler*>(&self.handler());
   if (dynamic == nullptr) throw nb::type_error("this is no handler of a dynamic rendezvous");
@@ -211,8 +172,8 @@ const DynamicRendezvousHandler& Dynamic(const NativeHandler& self) {
 nb::tuple SettingsForPython(const NativeHandler& self) {
   const RendezvousSettings& settings = Dynamic(self).settings();
   return nb::make_tuple(settings.run_id, settings.min_nodes, settings.max_nodes,
-                        settings.timeout.join.count(), settings.timeout.last_call.count(),
-                        settings.timeout.close.count(), settings.timeout.heartbeat.count(),
+                        settings.join_timeout.count(), settings.last_call.count(),
+                        settings.close_timeout.count(), settings.heartbeat_timeout.count(),
                         settings.keep_alive_interval.count(), settings.keep_alive_max_attempt);
 }
 
@@ -264,7 +225,9 @@ void BindHandler(nb::module_& module) {
   nb::class_<NativeHandler>(module, "NativeRendezvousHandler", nb::type_slots(handler_slots))
       .def("get_backend", [](const NativeHandler& self) { return self.handler().GetBackend(); })
       .def("get_run_id", [](const NativeHandler& self) { return self.handler().GetRunId(); })
-      .def("node", &NodeOf)
+      .def("node", [](const NativeHandler& self) { return self.handler().node(); })
+      .def("active_backend",
+           [](const NativeHandler& self) { return self.handler().ActiveBackend(); })
       .def("is_host", [](const NativeHandler& self) { return self.turns().is_host; })
       .def("use_agent_store",
            [](const NativeHandler& self) { return self.handler().UseAgentStore(); })

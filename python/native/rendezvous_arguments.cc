@@ -63,10 +63,10 @@ RendezvousSettings SettingsOf(nb::handle given) {
   return {.run_id = Text(attribute("run_id"), "run_id"),
           .min_nodes = Integer(attribute("min_nodes"), "min_nodes"),
           .max_nodes = Integer(attribute("max_nodes"), "max_nodes"),
-          .timeout = {.join = limit("join"),
-                      .last_call = limit("last_call"),
-                      .close = limit("close"),
-                      .heartbeat = limit("heartbeat")},
+          .join_timeout = limit("join"),
+          .last_call = limit("last_call"),
+          .close_timeout = limit("close"),
+          .heartbeat_timeout = limit("heartbeat"),
           .keep_alive_interval = Time(attribute("keep_alive_interval"), "keep_alive_interval"),
           .keep_alive_max_attempt =
               Integer(attribute("keep_alive_max_attempt"), "keep_alive_max_attempt")};

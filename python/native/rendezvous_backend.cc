@@ -55,15 +55,15 @@ class PythonBackend final : public RendezvousBackend {
     });
   }
 
-  std::optional<SetStateResult> SetState(std::string_view bytes, const std::any& token) override {
-    return InPython("set_state", [&]() -> std::optional<SetStateResult> {
+  std::optional<StoredState> SetState(std::string_view bytes, const std::any& token) override {
+    return InPython("set_state", [&]() -> std::optional<StoredState> {
       const nb::object answer = Object().attr("set_state")(AsBytes(bytes), FromToken(token));
       if (answer.is_none()) return std::nullopt;
       const nb::tuple parts =
           Parts(answer, 3, "set_state() must return None or (bytes, token, bool)");
       const int was_set = PyObject_IsTrue(parts[2].ptr());
       if (was_set < 0) throw nb::python_error();
-      return SetStateResult{StateIn(parts, "set_state()"), TokenIn(parts), was_set == 1};
+      return StoredState{StateIn(parts, "set_state()"), TokenIn(parts), was_set == 1};
     });
   }
 
@@ -163,7 +163,7 @@ class BackendInPython final : public RendezvousBackend {
   std::optional<StoredState> GetState() override {
     return shared_->Alone([](RendezvousBackend& backend) { return backend.GetState(); });
   }
-  std::optional<SetStateResult> SetState(std::string_view bytes, const std::any& token) override {
+  std::optional<StoredState> SetState(std::string_view bytes, const std::any& token) override {
     return shared_->Alone(
         [&](RendezvousBackend& backend) { return backend.SetState(bytes, token); });
   }
@@ -226,10 +226,10 @@ nb::object SetC10dState(const C10dBackend& self, nb::handle state, nb::handle to
 
 nb::tuple CreateBackendAndStore(nb::handle params) {
   const RendezvousParameters parameters = ParametersOf(params);
-  C10dRendezvous made = Blocking([&] { return CreateC10dBackend(parameters); });
+  C10dBackendAndStore made = Blocking([&] { return CreateC10dBackend(parameters); });
   return nb::make_tuple(
-      nb::cast(new C10dBackend(std::move(made.backend)), nb::rv_policy::take_ownership),
-      WrapStore(std::move(made.store)));
+      nb::cast(new C10dBackend(std::move(made.first)), nb::rv_policy::take_ownership),
+      WrapStore(std::move(made.second)));
 }
 
 }  // namespace
@@ -287,8 +287,7 @@ void BindRendezvousBackends(nb::module_& module) {
           [](C10dBackend* self, nb::handle store, nb::handle run_id) {
             const std::shared_ptr<Store> its_store = StoreOf(store, "store");
             const std::string run = Text(run_id, "run_id");
-            auto made =
-                Blocking([&] { return std::make_unique<C10dRendezvousBackend>(its_store, run); });
+            auto made = Blocking([&] { return CreateC10dBackend(its_store, run); });
             new (self) C10dBackend(std::move(made));
           },
           nb::arg("store").none(), nb::arg("run_id").none())

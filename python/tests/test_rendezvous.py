@@ -232,6 +232,8 @@ def test_muster_goes_on_with_c10d_on_a_plain_server(capfd: pytest.CaptureFixture
     nodes = [meeting.node(2, 2) for _ in range(2)]
     meeting.round(nodes)
     assert "no coordinator" in capfd.readouterr().err
+    assert {node.active_backend for node in nodes} == {"c10d"}
+    assert {node.get_backend() for node in nodes} == {"muster"}
     waiting = meeting.join(nodes[0])
     assert nodes[0].describe_wait() is not None
     nodes[1].set_closed()

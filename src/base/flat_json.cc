@@ -1,9 +1,18 @@
 #include "base/flat_json.h"
 
-#include "base/json.h"
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
 #include "base/text.h"
 
 namespace muster::wire {
+
+using Json = nlohmann::json;
+
+void AppendJsonString(std::string& out, std::string_view text) {
+  out += Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
+}
 
 void FlatJsonWriter::Name(std::string_view name) {
   if (text_.size() > 1) text_ += ", ";
@@ -44,38 +53,82 @@ FlatJsonWriter& FlatJsonWriter::Texts(std::string_view name,
   return *this;
 }
 
-FlatJsonReader::FlatJsonReader(std::string_view what, std::string_view json) : what_(what) {
-  Read(json);
-}
+/// Receives the parts of the text from left to right, and stops at the first that a flat object
+/// does not have: nothing is kept of values that are nested.
+class FlatJsonReader::Parser : public nlohmann::json_sax<Json> {
+ public:
+  Parser(FlatJsonReader& reader, Nulls nulls) : reader_(reader), nulls_(nulls) {}
 
-void FlatJsonReader::Read(std::string_view json) {
-  JsonReader in(what_, json);
-  in.Take('{');
-  if (!in.TryTake('}')) {
-    do {
-      const std::string name = in.String();
-      in.Take(':');
-      if (in.failed()) break;
-      if (in.AtString()) {
-        values_[name] = in.String();
-      } else if (in.AtWord()) {
-        values_[name] = in.Boolean();
-      } else if (in.TryTake('[')) {
-        std::vector<std::string> texts;
-        if (!in.TryTake(']')) {
-          do texts.push_back(in.String());
-          while (in.TryTake(','));
-          in.Take(']');
-        }
-        values_[name] = std::move(texts);
-      } else {
-        values_[name] = in.Integer();
-      }
-    } while (in.TryTake(','));
-    in.Take('}');
+  bool null() override {
+    return nulls_ == Nulls::kAllowed && !in_list_ ? Put(nullptr) : Refuse("null");
   }
-  in.End();
-  problem_ = in.problem();
+  bool boolean(bool value) override { return in_list_ ? Refuse("a boolean") : Put(value); }
+  bool number_integer(number_integer_t value) override {
+    return in_list_ ? Refuse("a number") : Put(value);
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    if (!std::in_range<int64_t>(value)) return Refuse("no integer of 64 bits");
+    return number_integer(static_cast<int64_t>(value));
+  }
+  bool number_float(number_float_t, const std::string&) override {
+    return Refuse("no integer of 64 bits");
+  }
+  bool string(std::string& value) override {
+    if (!in_list_) return Put(std::move(value));
+    list_.push_back(std::move(value));
+    return true;
+  }
+  bool binary(Json::binary_t&) override { return Refuse("binary"); }
+  bool start_object(size_t) override {
+    return std::exchange(begun_, true) ? Refuse("an object") : true;
+  }
+  bool end_object() override { return true; }
+  bool key(std::string& name) override {
+    name_ = std::move(name);
+    if (reader_.values_.contains(name_)) reader_.repeated_ = name_;
+    return true;
+  }
+  bool start_array(size_t) override {
+    if (in_list_ || !begun_) return Refuse("a list");
+    in_list_ = true;
+    return true;
+  }
+  bool end_array() override {
+    in_list_ = false;
+    return Put(std::exchange(list_, {}));
+  }
+  bool parse_error(size_t at, const std::string&, const nlohmann::detail::exception& e) override {
+    // Without the library's prefix, which repeats the place.
+    const std::string_view what = e.what();
+    reader_.Fail(Concat("byte ", at, ": ", Printable(what.substr(what.find(": ") + 2), 300)));
+    return false;
+  }
+
+ private:
+  bool Put(Value value) {
+    if (!begun_) return Refuse("no object");
+    reader_.values_.insert_or_assign(name_, std::move(value));
+    return true;
+  }
+  bool Refuse(std::string_view kind) {
+    const std::string place = begun_ ? Concat("'", Printable(name_), "'") : "the text";
+    reader_.Fail(Concat(place, in_list_ ? " contains " : " is ", kind));
+    return false;
+  }
+
+  FlatJsonReader& reader_;
+  const Nulls nulls_;
+  bool begun_ = false;
+  bool in_list_ = false;
+  std::string name_;
+  std::vector<std::string> list_;
+};
+
+FlatJsonReader::FlatJsonReader(std::string_view what, std::string_view json, Nulls nulls)
+    : what_(what) {
+  Parser parser(*this, nulls);
+  Json::sax_parse(json, &parser);
+  if (!problem_.empty()) values_.clear();
 }
 
 template <typename T>
@@ -95,6 +148,14 @@ int64_t FlatJsonReader::Number(std::string_view name, int64_t usual) {
   return Get<int64_t>(name, "an integer", usual);
 }
 
+std::optional<int64_t> FlatJsonReader::NumberOrNull(std::string_view name) {
+  const auto found = values_.find(name);
+  if (found == values_.end() || std::holds_alternative<std::nullptr_t>(found->second)) {
+    return std::nullopt;
+  }
+  return Get<int64_t>(name, "an integer or null", 0);
+}
+
 int64_t FlatJsonReader::NumberWithin(std::string_view name, int64_t least, int64_t most) {
   if (!values_.contains(name)) Fail(Concat("'", name, "' is missing"));
   const int64_t value = Number(name);
@@ -109,6 +170,17 @@ bool FlatJsonReader::Truth(std::string_view name) {
 
 std::vector<std::string> FlatJsonReader::Texts(std::string_view name) {
   return Get<std::vector<std::string>>(name, "a list of texts", {});
+}
+
+void FlatJsonReader::RequireExactly(std::span<const std::string_view> names) {
+  if (!repeated_.empty()) Fail(Concat("key '", Printable(repeated_), "' for the second time"));
+  for (const auto& [name, value] : values_) {
+    const bool is_known = std::ranges::find(names, name) != names.end();
+    if (!is_known) Fail(Concat("unknown key '", Printable(name), "'"));
+  }
+  for (const std::string_view name : names) {
+    if (!values_.contains(name)) Fail(Concat("key '", name, "' is missing"));
+  }
 }
 
 void FlatJsonReader::Fail(std::string_view problem) {

@@ -50,9 +50,25 @@ TEST(FlatJsonTest, SaysWhatIsWrongAndWhere) {
     return ProblemOf(in);
   };
   for (const char* json :
-       {"", "x", "{", "{}x", "{\"a\"}", "{\"a\": }", "{\"a\": 1,}", "{\"a\": {}}", "{\"a\": [1]}",
-        "{\"a\": tru}", "{\"a\": null}", "[]", "{\"a\": 1.5}"})
-    EXPECT_THAT(problem(json), HasSubstr("/some/key, byte ")) << json;
+       {"", "x", "{", "{}x", "{\"a\"}", "{\"a\": }", "{\"a\": 1,}", "{\"a\": tru}", "{,}"})
+    EXPECT_THAT(problem(json), HasSubstr("/some/key: byte ")) << json;
+  for (const char* json : {"[]", "null", "1", "\"a\""})
+    EXPECT_THAT(problem(json), HasSubstr("/some/key: the text is ")) << json;
+  for (const char* value : {"{}", "[1]", "[true]", "[null]", "[[]]", "[{}]", "null", "1.5", "1e3",
+                            "9223372036854775808", "-9223372036854775809"})
+    EXPECT_THAT(problem(std::string("{\"a\": ") + value + "}"), HasSubstr("/some/key: 'a' "))
+        << value;
+  EXPECT_EQ(problem("{\"a\": [1]}"), "/some/key: 'a' contains a number");
+  EXPECT_EQ(problem("{\"a\": null}"), "/some/key: 'a' is null");
+}
+
+TEST(FlatJsonTest, NullIsAllowedOnRequestAndHasNoNumber) {
+  FlatJsonReader in("key", R"({"n": null, "m": -3})", FlatJsonReader::Nulls::kAllowed);
+  EXPECT_EQ(in.NumberOrNull("n"), std::nullopt);
+  EXPECT_EQ(in.NumberOrNull("m"), -3);
+  EXPECT_EQ(ProblemOf(in), "");
+  in.Number("n");
+  EXPECT_EQ(ProblemOf(in), "key: 'n' is not an integer");
 }
 
 TEST(FlatJsonTest, AnotherKindIsAProblem) {

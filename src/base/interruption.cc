@@ -22,39 +22,39 @@ bool IsInterrupted() {
   return false;
 }
 
-bool IsQuestionDue(Instant now) {
+bool IsCheckDue(Instant now) {
   bool is_due = false;
   for (auto* scope = this_threads_interruption; scope != nullptr; scope = scope->outer) {
-    // Most calls end before they would have to ask: the first question waits.
-    if (scope->next_question == Instant{}) scope->next_question = now + kQuestionInterval;
-    is_due = is_due || scope->next_question <= now;
+    // Most calls end before a check is due: the first one is not made at once.
+    if (scope->next_check == Instant{}) scope->next_check = now + kCheckInterval;
+    is_due = is_due || scope->next_check <= now;
   }
   return is_due;
 }
 
-bool AskWhetherInterrupted(Instant now, bool at_once) {
+bool CheckInterruption(Instant now, bool at_once) {
   InterruptionScope* const innermost = this_threads_interruption;
   if (innermost == nullptr) return false;
   if (IsInterrupted()) return true;
-  if (!IsQuestionDue(now) && !at_once) return false;
+  if (!IsCheckDue(now) && !at_once) return false;
   // `is_asked` may call us, and wait there.
   const ScopedUninterrupted meanwhile;
   for (auto* scope = innermost; scope != nullptr; scope = scope->outer) {
-    if (scope->next_question > now && !at_once) continue;
-    scope->next_question = now + kQuestionInterval;
+    if (scope->next_check > now && !at_once) continue;
+    scope->next_check = now + kCheckInterval;
     scope->is_pending = Ask(scope->is_asked);
     if (scope->is_pending) return true;
   }
   return false;
 }
 
-Instant UntilNextQuestion(Instant until) {
+Instant UntilNextCheck(Instant until) {
   for (const auto* scope = this_threads_interruption; scope != nullptr; scope = scope->outer)
-    until = std::min(until, scope->next_question);
+    until = std::min(until, scope->next_check);
   return until;
 }
 
-void FulfilInterruption() {
+void CompleteInterruption() {
   for (auto* scope = this_threads_interruption; scope != nullptr; scope = scope->outer)
     scope->is_pending = false;
 }

@@ -19,7 +19,7 @@
 namespace muster {
 
 /// `is_asked` is called at most this often, and at least this often while a thread waits.
-inline constexpr Duration kQuestionInterval = 50ms;
+inline constexpr Duration kCheckInterval = 50ms;
 
 /// How long an interrupted wait goes on for a reply that is due, or for the confirmation of a
 /// cancel: a peer that is alive sends it at once.
@@ -29,7 +29,7 @@ inline constexpr Duration kInterruptionGrace = 5s;
 struct InterruptionScope {
   std::function<bool()> is_asked;
   InterruptionScope* outer = nullptr;
-  Instant next_question{};
+  Instant next_check{};
   bool is_pending = false;
 };
 
@@ -43,17 +43,17 @@ inline bool CanBeInterrupted() { return this_threads_interruption != nullptr; }
 bool IsInterrupted();
 
 /// Whether it is time to call `is_asked`, for callers that must release a lock first.
-bool IsQuestionDue(Instant now);
+bool IsCheckDue(Instant now);
 
 /// Calls `is_asked` if it is time, or in any case (`at_once`: a signal came, which may be the
 /// request). Whether to stop.
-bool AskWhetherInterrupted(Instant now, bool at_once = false);
+bool CheckInterruption(Instant now, bool at_once = false);
 
 /// `until`, or when to call `is_asked` again if that is earlier: how long to wait in one go.
-Instant UntilNextQuestion(Instant until);
+Instant UntilNextCheck(Instant until);
 
 /// InterruptedError is thrown: the request is done.
-void FulfilInterruption();
+void CompleteInterruption();
 /// The error was swallowed: the request is pending again.
 void KeepInterruption();
 

@@ -12,7 +12,7 @@
 namespace muster::cli {
 namespace {
 
-/// The subcommands that `app` offers to people: "serve, store, bench".
+/// The subcommands of `app` that are not hidden: "serve, store, status".
 std::string Offered(const CLI::App& app) {
   std::string names;
   for (const CLI::App* command : app.get_subcommands(nullptr)) {
@@ -22,10 +22,9 @@ std::string Offered(const CLI::App& app) {
   return names;
 }
 
-/// What is wrong with the command line, and whose --help tells more.
+/// What is wrong with the command line, and which --help to read.
 std::string Explain(const CLI::App& app, const CLI::ParseError& wrong) {
-  // The (sub)command in question: the first that was given something it does not know, or else the
-  // innermost.
+  // The (sub)command in question: the first with unknown words, or else the innermost.
   const CLI::App* at = &app;
   std::string name = app.get_name();
   while (at->remaining().empty() && !at->get_subcommands().empty()) {
@@ -46,7 +45,7 @@ std::string Explain(const CLI::App& app, const CLI::ParseError& wrong) {
     what = Concat("no command '", word, "'; there are: ", Offered(*at));
   } else if (dynamic_cast<const CLI::ExtrasError*>(&wrong) != nullptr && !word.empty()) {
     what = Concat("'", word, "' was not expected");
-    if (name == "muster store") what += "; a word that starts with '-' goes behind '--'";
+    if (name == "muster store") what += "; a word that starts with '-' goes after '--'";
   }
   return Concat(what, " (see '", name, " --help')");
 }
@@ -60,7 +59,7 @@ void Prepare(CLI::App& app) {
 }
 
 int ReadAndRun(CLI::App& app, std::vector<std::string> arguments, const Run& run) {
-  // Looked for by hand: a command line that cannot be read has no flags.
+  // Searched by hand: a command line that cannot be parsed has no flags.
   const bool json = std::ranges::find(arguments, "--json") != arguments.end();
   try {
     std::ranges::reverse(arguments);  // the order that CLI11 expects
@@ -68,12 +67,12 @@ int ReadAndRun(CLI::App& app, std::vector<std::string> arguments, const Run& run
   } catch (const CLI::Success& asked) {  // --help, --version
     return app.exit(asked);
   } catch (const CLI::ParseError& wrong) {
-    return Complain(Explain(app, wrong), kUsage, json, app.get_name());
+    return ReportError(Explain(app, wrong), kUsage, json, app.get_name());
   }
   try {
     return run();
   } catch (const std::exception& error) {
-    return Complain(error.what(), StatusOf(error), json, app.get_name());
+    return ReportError(error.what(), StatusOf(error), json, app.get_name());
   }
 }
 

@@ -9,10 +9,10 @@
 
 namespace muster::cli {
 
-/// What the programs exit with; README and `--help` say the same.
+/// What the programs exit with; as in README and `--help`.
 enum ExitStatus : int {
   kOk = 0,
-  kFailed = 1,    ///< It was tried and did not work.
+  kFailed = 1,    ///< The operation failed.
   kUsage = 2,     ///< Usage error: the command line is wrong.
   kTimedOut = 3,  ///< What was waited for did not come.
   kNoServer = 4,  ///< No server answers there, or it has stopped answering.
@@ -29,8 +29,7 @@ void Prepare(CLI::App& app);
 /// under the name of `app`. Returns the exit status.
 int ReadAndRun(CLI::App& app, std::vector<std::string> arguments, const Run& run);
 
-/// `status`, or kFailed instead of kOk if standard output could not be written: a result that
-/// nobody can read is no success.
+/// `status`, or kFailed instead of kOk if standard output could not be written.
 int Finish(int status, const char* program);
 
 }  // namespace muster::cli

@@ -12,15 +12,15 @@ namespace muster::cli {
 
 /// Each adds its subcommand to `app` and, when the user chose it, sets `*run`.
 void AddServe(CLI::App& app, Run* run);
-/// Also takes the operation's words out of the program's `arguments`: CLI11 must not see them, for
-/// it changes some ("[x]" becomes "x", "++" nothing).
+/// Also removes the operation's words from the program's `arguments`: CLI11 changes some words
+/// ("[x]" becomes "x", "++" nothing).
 void AddStore(CLI::App& app, Run* run, std::vector<std::string>* arguments);
 void AddEtcd(CLI::App& app, Run* run);
 void AddRendezvous(CLI::App& app, Run* run);
 void AddStatus(CLI::App& app, Run* run);
 
-/// `muster run`, whose command line is not for CLI11: what stands behind "run", and the program's
-/// own path as it was called. Returns the exit status.
+/// `muster run`, whose command line CLI11 does not parse: the words after "run", and the path of
+/// the program. Returns the exit status.
 int RunJob(const std::vector<std::string>& arguments, const std::string& own_path,
            LaunchPersonality personality);
 /// For --help.

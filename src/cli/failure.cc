@@ -28,10 +28,10 @@ ExitStatus StatusOf(const std::exception& error) {
   return kFailed;
 }
 
-int Complain(const std::string& what, int status, bool json, const std::string& program) {
+int ReportError(const std::string& what, int status, bool json, const std::string& program) {
   if (json) {
     const nlohmann::ordered_json line = {{"error", what}, {"status", status}};
-    // What the user wrote may be part of it, and need not be text.
+    // The message may contain user input that is no UTF-8.
     const auto replace = nlohmann::ordered_json::error_handler_t::replace;
     std::printf("%s\n", line.dump(-1, ' ', true, replace).c_str());
     std::fflush(stdout);
@@ -40,8 +40,8 @@ int Complain(const std::string& what, int status, bool json, const std::string& 
   return status;
 }
 
-int Complain(const std::exception& error, bool json) {
-  return Complain(error.what(), StatusOf(error), json);
+int ReportError(const std::exception& error, bool json) {
+  return ReportError(error.what(), StatusOf(error), json);
 }
 
 void ThrowAsCliError(const Error& error, const std::string& what) {

@@ -1,4 +1,4 @@
-// How a failure is told: a line for people, an object for programs, and the exit status.
+// Reports of failures: a line for people, an object for programs, and the exit status.
 #pragma once
 
 #include <exception>
@@ -10,13 +10,14 @@
 
 namespace muster::cli {
 
-/// What the program exits with after this.
+/// The exit status after this error.
 ExitStatus StatusOf(const std::exception& error);
 
 /// Reports it on stderr, under the program's name, and, if the user asked for JSON, also on stdout:
 /// {"error": "...", "status": N}. Returns the status.
-int Complain(const std::string& what, int status, bool json, const std::string& program = "muster");
-int Complain(const std::exception& error, bool json);
+int ReportError(const std::string& what, int status, bool json,
+                const std::string& program = "muster");
+int ReportError(const std::exception& error, bool json);
 
 /// The value; a failure ends the command with one line that says why, and with the status for its
 /// code.

@@ -1,4 +1,4 @@
-// Numbers as users write them behind flags. CLI11's own checks take nan for a number within every
+// Numbers as values of flags. CLI11's own checks take nan for a number within every
 // range and turn -1 into 18446744073709551615; these name what came and what is allowed.
 #pragma once
 
@@ -20,12 +20,12 @@ CLI::Validator Bytes(uint64_t least);
 /// allowed; `least` is 0 or at least a millisecond.
 CLI::Validator SecondsFrom(double least, double most);
 
-/// Rounded. std::invalid_argument for what no SecondsFrom() would have let through.
+/// Rounded. std::invalid_argument for what SecondsFrom() refuses.
 std::chrono::milliseconds ToMilliseconds(double seconds);
 /// The same, to the nanosecond.
 Duration ToDuration(double seconds);
 
-/// The longest time that can be asked for: 31 years, and no sum of two overflows.
+/// The longest time that a flag can have: 31 years; the sum of two does not overflow.
 inline constexpr double kSecondsMax = 1e9;
 inline constexpr auto kWholeSecondsMax = static_cast<uint64_t>(kSecondsMax);
 

@@ -15,22 +15,24 @@ namespace muster::cli {
 
 namespace {
 
-void Tell(const Status& written) {
+void WarnUnless(const Status& written) {
   if (!written) ReportStderr(Concat("muster: ", OneLine(written.error().message), "\n"));
 }
 
-/// What whoever started us finds: the worker's own account, or that of a failure of ours.
+/// For the parent of this process: the worker's error file, or one about a failure of the launcher.
 void WriteParentErrorFile(const JobEnd& end, const std::optional<ErrorFile>& root_file,
                           const FailureRecord* root, Clock& clock) {
   if (end.parent_error_file.empty()) return;
   if (root_file && root != nullptr) {
-    Tell(CopyErrorFile(*root_file, root->code, end.parent_error_file));
+    WarnUnless(CopyErrorFile(*root_file, root->code, end.parent_error_file));
   } else if (end.signal != 0) {
-    Tell(WriteWhole(end.parent_error_file,
-                    OwnErrorFile("SignalException", Concat("stopped by ", SignalName(end.signal)),
-                                 clock.Wall())));
+    WarnUnless(
+        WriteWhole(end.parent_error_file,
+                   OwnErrorFile("SignalException", Concat("stopped by ", SignalName(end.signal)),
+                                clock.Wall())));
   } else if (root == nullptr) {
-    Tell(WriteWhole(end.parent_error_file, OwnErrorFile("LauncherError", end.why, clock.Wall())));
+    WarnUnless(
+        WriteWhole(end.parent_error_file, OwnErrorFile("LauncherError", end.why, clock.Wall())));
   }
 }
 
@@ -39,7 +41,7 @@ struct Failures {
   std::vector<FailureRecord> records;
   std::vector<std::optional<ErrorFile>> files;  ///< By record.
   size_t root = 0;
-  /// Somebody failed by itself; those who only fell because they were told to are no reason.
+  /// A worker failed by itself; those that were signalled are no cause.
   bool has_cause = false;
 };
 
@@ -48,7 +50,7 @@ Failures Gather(const JobHost& host, const std::string& failure_elsewhere) {
   if (!all.records.empty()) all.root = RootCause(all.records);
   if (!failure_elsewhere.empty()) {
     auto other = FailureFromJson(failure_elsewhere);
-    Tell(other ? Ok() : Status(other.error()));
+    WarnUnless(other ? Ok() : Status(other.error()));
     const bool is_ours = other && std::ranges::find(all.records, other->rank,
                                                     &FailureRecord::rank) != all.records.end();
     if (other && !is_ours) {
@@ -58,7 +60,7 @@ Failures Gather(const JobHost& host, const std::string& failure_elsewhere) {
       all.root = is_later ? all.root + 1 : 0;
     }
   }
-  all.has_cause = !all.records.empty() && !all.records[all.root].was_told;
+  all.has_cause = !all.records.empty() && !all.records[all.root].was_signalled;
   return all;
 }
 
@@ -77,12 +79,14 @@ void WriteReport(const JobEnd& end, const JobHost& host, Failures failures, Cloc
                       .run_id = end.run_id,
                       .round = host.place() ? host.place()->round : 0,
                       .restarts = host.restarts()};
-  Tell(WriteWhole(end.failure_report, FailureReportJson(job, failures.records, failures.root)));
+  WarnUnless(
+      WriteWhole(end.failure_report, FailureReportJson(job, failures.records, failures.root)));
 }
 
 }  // namespace
 
-void Account(const JobEnd& end, JobHost& host, const std::string& failure_elsewhere, Clock& clock) {
+void ReportEnd(const JobEnd& end, JobHost& host, const std::string& failure_elsewhere,
+               Clock& clock) {
   const Failures failures = Gather(host, failure_elsewhere);
   const bool workers_failed = failures.has_cause && end.signal == 0;
   host.RecordEnd(end.status == kOk || workers_failed ? "" : end.why);
@@ -91,9 +95,9 @@ void Account(const JobEnd& end, JobHost& host, const std::string& failure_elsewh
     ReportStderr(Concat(
         "\n", FailureReport(end.entry_point, failures.records, failures.root, LocalTimeText)));
   } else {
-    const std::string told =
+    const std::string stopped =
         Concat(SignalName(end.signal), " came, and has ended the job on this node");
-    ReportStderr(Concat("muster: ", OneLine(end.signal == 0 ? end.why : told), "\n"));
+    ReportStderr(Concat("muster: ", OneLine(end.signal == 0 ? end.why : stopped), "\n"));
   }
   WriteParentErrorFile(end, workers_failed ? failures.files[failures.root] : std::nullopt,
                        workers_failed ? &failures.records[failures.root] : nullptr, clock);

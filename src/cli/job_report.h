@@ -1,4 +1,4 @@
-// How the end of a job is told: to the user on stderr, to programs in files.
+// The report of a job's end: for the user on stderr, for programs in files.
 #pragma once
 
 #include <string>
@@ -15,11 +15,12 @@ struct JobEnd {
   std::string entry_point{};
   std::string run_id{};
   std::string failure_report{};     ///< A file for the report as JSON; empty: none.
-  std::string parent_error_file{};  ///< Where whoever started us looks for our error; empty: none.
+  std::string parent_error_file{};  ///< Where the parent reads our error; empty: none.
   bool quiet = false;
 };
 
-/// `failure_elsewhere`: what another node has told as the first failure, or nothing.
-void Account(const JobEnd& end, JobHost& host, const std::string& failure_elsewhere, Clock& clock);
+/// `failure_elsewhere`: what another node has reported as the first failure; may be empty.
+void ReportEnd(const JobEnd& end, JobHost& host, const std::string& failure_elsewhere,
+               Clock& clock);
 
 }  // namespace muster::cli

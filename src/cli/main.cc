@@ -1,5 +1,5 @@
-// The `muster` program: reads the command line, runs the chosen subcommand, tells the outcome by
-// its exit status.
+// The `muster` program: reads the command line and runs the chosen subcommand, whose result is the
+// exit status.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
@@ -23,15 +23,16 @@ constexpr const char* kAbout =
     "  muster run --nproc-per-node 4 train.py  the workers of one node, as torchrun starts them\n"
     "  muster serve --listen :29500            a server for rendezvous, and for PyTorch's "
     "TCPStore\n"
-    "  muster store --server HOST:29500 keys   look into any TCPStore server, muster's or "
+    "  muster store --server HOST:29500 keys   read and change any TCPStore server, muster's or "
     "PyTorch's\n"
     "  muster rendezvous --endpoint HOST:29400 --id RUN --nodes 2:4\n"
-    "                                          meet other nodes, PyTorch's too; get a rank\n"
-    "  muster status --server HOST:29400       who is in which round, and for whom it waits\n"
-    "  muster etcd --dev --members 3           an etcd of one's own, until it is stopped\n"
+    "                                          form a round with other nodes, also PyTorch's\n"
+    "  muster status --server HOST:29400       the rounds, their nodes, and which nodes they wait "
+    "for\n"
+    "  muster etcd --dev --members 3           a throwaway etcd, until it is stopped\n"
     "\n"
     "Exit status: 0 done, 1 failed, 2 usage error, 3 timed out, 4 no server,\n"
-    "5 the rendezvous is closed. A failure is told on stderr; with --json also on stdout, as\n"
+    "5 the rendezvous is closed. Errors go to stderr; with --json also to stdout, as\n"
     "{\"error\": \"...\", \"status\": N}.";
 
 /// `muster run`, or the program under torchrun's name: the rest is the launcher's.
@@ -60,7 +61,7 @@ int Main(int argc, char** argv) {
   if (const auto personality = AsLauncher(argv[0], arguments))
     return RunJob(arguments, argv[0], *personality);
   if (const std::string moved = Moved(arguments); !moved.empty())
-    return Complain(moved, kUsage, std::ranges::find(arguments, "--json") != arguments.end());
+    return ReportError(moved, kUsage, std::ranges::find(arguments, "--json") != arguments.end());
   CLI::App app(kAbout, "muster");
   Prepare(app);
   Run run;
@@ -76,8 +77,8 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace muster::cli
 
-/// Before anything else in this program is initialised: gRPC opens a descriptor then, and would be
-/// given the number of one that we were started without.
+/// Before the initialisation of libraries: gRPC opens a descriptor in it, which would get the
+/// number of a standard descriptor that is closed.
 [[gnu::constructor(101)]] static void BeforeAll() { muster::cli::OpenStandardDescriptors(); }
 
 int main(int argc, char** argv) {

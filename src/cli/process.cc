@@ -81,32 +81,31 @@ void BlockSignals(const std::vector<int>& signals) {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
-SignalWatch::SignalWatch(const std::vector<int>& signals, std::function<void(int)> heed)
-    : heed_(std::move(heed)) {
+SignalWatch::SignalWatch(const std::vector<int>& signals, std::function<void(int)> on_signal)
+    : on_signal_(std::move(on_signal)) {
   BlockSignals(signals);
   const sigset_t set = SetOf(signals);
-  signals_ = signalfd(-1, &set, SFD_CLOEXEC);
-  end_ = eventfd(0, EFD_CLOEXEC);
-  if (signals_ < 0 || end_ < 0)
+  signals_ = OwnedFd(signalfd(-1, &set, SFD_CLOEXEC));
+  end_ = OwnedFd(eventfd(0, EFD_CLOEXEC));
+  if (!signals_.is_open() || !end_.is_open())
     throw std::runtime_error(Concat("no descriptors to watch for signals: ", std::strerror(errno)));
   thread_ = std::thread([this] { Watch(); });
 }
 
 SignalWatch::~SignalWatch() {
-  eventfd_write(end_, 1);
+  eventfd_write(end_.get(), 1);
   thread_.join();
-  close(signals_);
-  close(end_);
 }
 
 void SignalWatch::Watch() {
   while (true) {
-    pollfd either[] = {{.fd = end_, .events = POLLIN, .revents = 0},
-                       {.fd = signals_, .events = POLLIN, .revents = 0}};
+    pollfd either[] = {{.fd = end_.get(), .events = POLLIN, .revents = 0},
+                       {.fd = signals_.get(), .events = POLLIN, .revents = 0}};
     if (poll(either, 2, -1) < 0) continue;
     if (either[0].revents != 0) return;
     signalfd_siginfo info{};
-    if (read(signals_, &info, sizeof info) == sizeof info) heed_(static_cast<int>(info.ssi_signo));
+    if (read(signals_.get(), &info, sizeof info) == sizeof info)
+      on_signal_(static_cast<int>(info.ssi_signo));
   }
 }
 
@@ -123,7 +122,7 @@ namespace {
   throw std::runtime_error(Concat("cannot write the port file ", Printable(path, 1024), ": ", why));
 }
 
-/// A name beside `path` that nobody can have prepared.
+/// A name in the folder of `path` that cannot be predicted.
 std::string DraftOf(const std::string& path) {
   uint64_t number = 0;
   if (getrandom(&number, sizeof number, 0) != sizeof number)
@@ -133,7 +132,7 @@ std::string DraftOf(const std::string& path) {
 
 }  // namespace
 
-// Where others may write, too, a link may lie at either name: none is followed.
+// Where other users may write, a link may be at either name: none is followed.
 PortFile::PortFile(std::string path, uint16_t port) : path_(std::move(path)) {
   if (path_.empty()) return;
   struct stat found {};
@@ -159,7 +158,7 @@ PortFile::~PortFile() {
   struct stat ours {};
   struct stat found {};
   if (path_.empty() || fstat(file_.get(), &ours) != 0 || lstat(path_.c_str(), &found) != 0) return;
-  // Another server's may stand there by now.
+  // Another server's file may be there by now.
   if (found.st_dev == ours.st_dev && found.st_ino == ours.st_ino) unlink(path_.c_str());
 }
 

@@ -1,5 +1,4 @@
-// What the program does with its own process: signals, descriptor limits, files that others wait
-// for.
+// What the program does with its own process: signals, stderr, descriptor limits, port files.
 #pragma once
 
 #include <chrono>
@@ -15,45 +14,44 @@
 
 namespace muster::cli {
 
-/// From its construction on, SIGINT and SIGTERM wait to be asked for, in all threads started later.
-/// Make it first.
+/// Blocks SIGINT and SIGTERM, in all threads started later, until they are received here. Make it
+/// first.
 class StopSignals {
  public:
   StopSignals();
-  /// Blocks until one of them comes; returns its number.
+  /// Blocks until one of them arrives; returns its number.
   int Await() const;
   /// The same, but not for longer than this.
   std::optional<int> AwaitFor(std::chrono::milliseconds time) const;
 };
 
-/// Where 0, 1 or 2 is closed, /dev/null is opened instead: what is opened next must not be taken
-/// for one of them.
+/// Opens /dev/null where 0, 1 or 2 is closed, so that no file gets the number of a standard stream.
 void OpenStandardDescriptors();
 
-// What the program reports on stderr contains names and words of peers and workers: whatever a
-// terminal would take for a command is escaped here, for all of it.
+// Messages on stderr contain texts of peers and workers: bytes that a terminal would interpret are
+// escaped here.
 
-/// To stderr, in order, by a thread of its own: never blocks. What a reader who does not read has
-/// no room for is dropped and counted.
+/// To stderr, in order, on a thread of its own: never blocks. Lines for which there is no room,
+/// because the reader is too slow, are dropped and counted.
 void TellStderr(std::string_view text);
 
-/// Waits for what TellStderr() was given, as long as somebody reads. Before the process ends
-/// without exit().
+/// Waits until the messages of TellStderr() are written, as long as they are read. For a process
+/// that ends without exit().
 void FlushStderr();
 
-/// To stderr, after all that came before, and waits for the reader: for the last words of a
+/// To stderr, after all earlier messages, and waits for the reader: for the last message of a
 /// command.
 void ReportStderr(std::string_view text);
 
-/// They wait, in all threads started later, for somebody who heeds them.
+/// Blocks these signals in all threads started later, for a SignalWatch.
 void BlockSignals(const std::vector<int>& signals);
 
-/// These signals wait for us in all threads started later, and `heed` is called for each that
-/// comes, on a thread of its own. Make it first.
+/// Blocks these signals in all threads started later, and calls `on_signal` for each that arrives,
+/// on a thread of its own. Make it first.
 class SignalWatch {
  public:
   /// std::runtime_error: no descriptors to be had.
-  SignalWatch(const std::vector<int>& signals, std::function<void(int signal)> heed);
+  SignalWatch(const std::vector<int>& signals, std::function<void(int signal)> on_signal);
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
@@ -61,9 +59,9 @@ class SignalWatch {
  private:
   void Watch();
 
-  const std::function<void(int)> heed_;
-  int signals_ = -1;  // a signalfd
-  int end_ = -1;      // an eventfd
+  const std::function<void(int)> on_signal_;
+  OwnedFd signals_;  // a signalfd
+  OwnedFd end_;      // an eventfd
   std::thread thread_;
 };
 
@@ -71,8 +69,8 @@ class SignalWatch {
 /// descriptors.
 void RaiseDescriptorLimit();
 
-/// A file with a port number in it, for whoever started us. It appears whole or not at all, and
-/// goes with this object.
+/// A file with a port number, for the parent of this process. It is written atomically, and removed
+/// with this object.
 class PortFile {
  public:
   /// Does nothing with an empty path. std::runtime_error if it cannot be written, or a symbolic
@@ -87,7 +85,7 @@ class PortFile {
   OwnedFd file_;  // open, so that no other file gets its number
 };
 
-/// One line to stderr, with the time in front; a peer's words in it cannot forge another. As
+/// One line to stderr, prefixed with the time; a peer's text in it cannot forge another line. As
 /// TellStderr().
 void LogToStderr(bool warning, std::string_view line);
 

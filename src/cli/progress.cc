@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kWorthALine{300};
 constexpr std::chrono::milliseconds kRefresh{100};
 constexpr std::string_view kEraseLine = "\r\x1b[K";
 
-/// Names may be many; what comes before and after them matters more.
+/// Lists of names may be long; the text around them matters more.
 std::string WithoutMiddle(const std::string& line, size_t width) {
   constexpr std::string_view kGap = "...";
   const auto at_character = [&line](size_t at) {
@@ -57,7 +57,7 @@ void Progress::Clear() {
   drawn_.clear();
 }
 
-// A line that is wider than the terminal could not be taken back.
+// A line that is wider than the terminal could not be erased.
 void Progress::Redraw(std::string line) {
   line = OneLine(line);
   winsize size{};
@@ -94,7 +94,7 @@ void WaitLine::Look() {
       progress.Show(report);
     } else if (report.here > 1) {
       const std::string line = Concat("round ", report.round, " is complete with ", report.here,
-                                      " nodes; waiting for all of them to tell their ranks");
+                                      " nodes; waiting for their ranks");
       progress.Show(line, line);
     }
   }

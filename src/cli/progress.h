@@ -1,4 +1,4 @@
-// Whom we wait for, told on stderr while we wait.
+// Shows on stderr what a command waits for.
 #pragma once
 
 #include <atomic>
@@ -11,8 +11,8 @@
 
 namespace muster::cli {
 
-/// One line that is rewritten on a terminal, else a line for each change. Nothing about the passing
-/// of time alone.
+/// One line that is rewritten on a terminal, otherwise a line for each change. The passing of time
+/// alone is not a change.
 class Progress {
  public:
   Progress();
@@ -31,9 +31,8 @@ class Progress {
   std::string last_;
 };
 
-/// Looks at a launcher's handler, and shows how it gets on, on a thread of its own between Begin()
-/// and End(): until the ranks of the round's workers are known.
-/// Waits that are over at once are not worth a line.
+/// Shows the progress of a launcher's handler between Begin() and End(), on a thread of its own.
+/// Short waits are not shown.
 class WaitLine {
  public:
   explicit WaitLine(const RendezvousHandler& handler) : handler_(handler) {}

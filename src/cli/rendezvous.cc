@@ -1,4 +1,4 @@
-// `muster rendezvous`: one node's part in a rendezvous, to be watched.
+// `muster rendezvous`: takes part in a rendezvous as one node.
 #include <unistd.h>
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct RendezvousFlags {
   std::optional<int64_t> rank;
   int64_t timeout_seconds = 600;
   int64_t last_call_seconds = 30;
-  // By then the others have looked, PyTorch's too: they count the members that they see.
+  // Until then PyTorch's nodes have looked, too: they count the members that they see.
   double hold_seconds = 2;
   bool follow = false;
   bool close = false;
@@ -88,7 +88,7 @@ RendezvousParameters Parameters(const RendezvousFlags& flags) {
 using Json = nlohmann::ordered_json;
 
 void PrintJson(const Json& line) {
-  // What others said about themselves may be no UTF-8, or no text: in ASCII no terminal obeys it.
+  // What other nodes sent may be no UTF-8: ASCII keeps control characters from the terminal.
   std::printf("%s\n", line.dump(-1, ' ', true, Json::error_handler_t::replace).c_str());
   std::fflush(stdout);
 }
@@ -162,7 +162,7 @@ void Join(RendezvousHandler& handler, const RendezvousFlags& flags, const StopSi
     Progress progress;
     while (joined.wait_for(std::chrono::milliseconds(0)) != std::future_status::ready) {
       if (const auto signal = signals.AwaitFor(std::chrono::milliseconds(100))) {
-        // The wait cannot be called off; the others notice our silence.
+        // The wait cannot be interrupted; the others notice our silence.
         progress.Clear();
         TellStderr(Concat("muster: interrupted while ", handler.DescribeWait().ToString(), "\n"));
         FlushStderr();
@@ -228,11 +228,12 @@ void AddRendezvous(CLI::App& app, Run* run) {
       "\n"
       "Joins the next round, prints this node's rank, the size of the world and where the workers "
       "meet, holds\n"
-      "its place for --hold seconds, and leaves. While it waits it says for whom. The node whose "
-      "machine the\n"
-      "endpoint names serves for all, as long as it runs, unless somebody serves there already "
-      "(`muster serve`).\n"
-      "With --backend c10d it meets PyTorch's rendezvous handlers, too.\n"
+      "its place for --hold seconds, and leaves. While it waits it shows which nodes are missing. "
+      "The node\n"
+      "whose machine the endpoint names serves for all, as long as it runs, unless a server is "
+      "there "
+      "already\n"
+      "(`muster serve`). With --backend c10d it also meets PyTorch's rendezvous handlers.\n"
       "\n"
       "  muster rendezvous --endpoint localhost:29400 --id try --nodes 2 --hold 10    run it "
       "twice\n"
@@ -244,13 +245,12 @@ void AddRendezvous(CLI::App& app, Run* run) {
                    "HOST:PORT of the server; or (c10d) a file's path, or (etcd, etcd-v2) etcd's\n"
                    "HOST:PORT,HOST:PORT")
       ->capture_default_str();
-  command->add_option("--id", flags->run_id, "Name of the run; all its nodes give the same")
-      ->required();
+  command->add_option("--id", flags->run_id, "Name of the run, the same on all nodes")->required();
   command->add_option("--nodes", flags->nodes, "MIN:MAX nodes of a round, or one number")
       ->capture_default_str();
   command->add_option("--local-addr", flags->local_addr,
-                      "Address of this node for the others; default: where the server sees it come "
-                      "from\n(c10d, and etcd on this machine: its name)");
+                      "Address of this node for the others; default: the address that the server "
+                      "sees\n(c10d, and etcd on this machine: its name)");
   command->add_option("--rank", flags->rank, "This node's rank (static only)")
       ->transform(WholeNumber(0, INT32_MAX));
   command->add_option("--timeout", flags->timeout_seconds, "Whole seconds to wait for a round")
@@ -265,7 +265,7 @@ void AddRendezvous(CLI::App& app, Run* run) {
       ->transform(SecondsFrom(0, kSecondsMax))
       ->capture_default_str();
   command->add_flag("--follow", flags->follow, "Join the next round whenever one is due");
-  command->add_flag("--close", flags->close, "At the end, close the rendezvous for all");
+  command->add_flag("--close", flags->close, "Finally, close the rendezvous for all");
   command->add_option(
       "--conf", flags->config,
       "Further options, KEY=VALUE,...: is_host, keep_alive_interval, keep_alive_max_attempt,\n"
@@ -277,7 +277,7 @@ void AddRendezvous(CLI::App& app, Run* run) {
   command->add_flag("--json", flags->json, "Print the result as JSON");
   command->add_flag(
       "--journal", flags->journal,
-      "Print all that happens to this node as JSON, an object in each line with its \"event\":\n"
+      "Print all events of this node as JSON, one object in each line, with its \"event\":\n"
       "joining, round (the result), member_lost, nodes_waiting, place_lost, closed; left or "
       "closing");
   command->callback([flags, run] { *run = [flags] { return Rendezvous(*flags); }; });

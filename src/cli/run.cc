@@ -1,5 +1,5 @@
-// `muster run`: the launcher of one node. Reads the command line as torchrun does, finds out what
-// has to be known, checks it, and only then starts anything.
+// `muster run`: the launcher of one node. Reads the command line as torchrun does, checks
+// everything that can be checked, and only then starts anything.
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,6 +22,7 @@
 #include "cli/job_report.h"
 #include "cli/process.h"
 #include "cli/progress.h"
+#include "launch/core/substitution.h"
 #include "launch/job_host.h"
 #include "launch/options/launch_options.h"
 #include "launch/workers/devices.h"
@@ -38,7 +39,7 @@
 namespace muster::cli {
 namespace {
 
-/// What cannot be done, in one line.
+/// One line for the user.
 [[noreturn]] void Refuse(const std::string& why) { throw std::runtime_error(why); }
 
 template <typename T>
@@ -58,18 +59,13 @@ Environment OwnEnvironment() {
   return all;
 }
 
-std::string Find(const Environment& environment, const char* name) {
-  const auto found = environment.find(name);
-  return found == environment.end() ? "" : found->second;
-}
-
 /// Absolute: workers may go elsewhere.
 std::string TemporaryFolder(const Environment& environment) {
-  const std::string folder = Find(environment, "TMPDIR");
+  const std::string folder = VariableOrEmpty(environment, "TMPDIR");
   return folder.empty() ? "/tmp" : std::filesystem::absolute(folder).string();
 }
 
-/// Random, and only that: a name for a run that nobody else has.
+/// A random UUID (version 4).
 std::string Uuid() {
   std::random_device entropy;
   std::string text;
@@ -90,12 +86,13 @@ std::string DecimalId() {
   return text;
 }
 
-/// Says things on stderr, as much as the user wants to hear.
-class Voice {
+/// Messages for the user on stderr, according to --quiet and --verbose.
+class Messages {
  public:
-  explicit Voice(const LaunchOptions& options) : quiet_(options.quiet), verbose_(options.verbose) {}
+  explicit Messages(const LaunchOptions& options)
+      : quiet_(options.quiet), verbose_(options.verbose) {}
 
-  void Say(const std::string& line, bool is_detail = false) const {
+  void Write(const std::string& line, bool is_detail = false) const {
     if (quiet_ || (is_detail && !verbose_)) return;
     TellStderr(Concat("muster: ", OneLine(line), "\n"));
   }
@@ -107,11 +104,11 @@ class Voice {
 };
 
 // ----------------------------------------------------------------------------------------------
-// what is run
+// the program
 
-// Before anything is started: what is not there now will not be there for the workers either.
+// Checked before anything is started: the workers would not find it either.
 
-/// Named by a path, or to be found on the PATH.
+/// A path, or a name to be found on PATH.
 void CheckProgram(const char* kind, const std::string& program, const Environment& environment) {
   if (program.find('/') == program.npos) {
     Must(WorkerLaunch::Prepare({.arguments = {program}, .environment = ToLines(environment)},
@@ -130,7 +127,7 @@ void CheckScript(const CommandOptions& command, const Environment& environment) 
   const std::string script = Substituted(command.script, {{"local_rank", "0"}});
   if (command.no_python) return CheckProgram("program", script, environment);
   CheckProgram("interpreter", command.python, environment);
-  // What another program makes of the script is its own affair.
+  // Another program than Python may interpret the script in its own way.
   if (command.module || environment.contains("PYTHON_EXEC")) return;
   const std::string what = Concat("script '", Printable(script), "': ");
   struct stat found {};
@@ -148,19 +145,14 @@ struct Program {
 
 Program FindWhatToRun(const LaunchOptions& options, const Environment& environment,
                       const std::string& own_path) {
-  Program program{.command = {.script = options.script,
-                              .arguments = options.arguments,
-                              .module = options.module,
-                              .no_python = options.no_python,
-                              .run_path = options.run_path,
-                              .pass_local_rank = options.insert_local_rank}};
+  Program program{.command = options.command};
+  const std::string& option = options.command.python;
   std::string own_python;
-  if (!options.no_python || options.run_path) {
-    program.command.python = Must(FindPython(environment, own_path, OwnPath(), options.python));
+  if (!options.command.no_python) {
+    program.command.python = Must(FindPython(environment, own_path, OwnPath(), option));
     Environment without = environment;
     without.erase("PYTHON_EXEC");
-    if (const auto own = FindPython(without, own_path, OwnPath(), options.python))
-      own_python = *own;
+    if (const auto own = FindPython(without, own_path, OwnPath(), option)) own_python = *own;
   }
   program.entry_point = EntryPointName(program.command, own_python);
   CheckScript(program.command, environment);
@@ -168,32 +160,31 @@ Program FindWhatToRun(const LaunchOptions& options, const Environment& environme
 }
 
 std::vector<int> SignalsToHandle(const LaunchOptions& options) {
-  SignalList list = Must(ParseSignals(options.signals));
-  // Whoever started us with nohup does not want the job to end with the terminal.
+  std::vector<int> numbers = options.signal_numbers;
+  // With nohup the job must not end with the terminal.
   struct sigaction hangup {};
   sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler == SIG_IGN) std::erase(list.numbers, SIGHUP);
-  return list.numbers;
+  if (hangup.sa_handler == SIG_IGN) std::erase(numbers, SIGHUP);
+  return numbers;
 }
 
 // ----------------------------------------------------------------------------------------------
-// where the nodes meet
+// the rendezvous
 
-/// A name that nobody knows would otherwise be tried until the join times out.
+/// A name that cannot be resolved would otherwise be tried until the join times out.
 void CheckEndpoint(const LaunchOptions& options) {
   if (options.endpoint.empty() || options.backend.starts_with("etcd")) return;
   if (options.rendezvous.contains("store_type")) return;  // perhaps a file's path
   const HostAndPort at = ParseRendezvousEndpoint(options.endpoint, 29400);
   const auto known = CanBeResolved(at.host);
   if (known) return;
-  // The endpoint of fixed nodes may have been made of their first one's address.
+  // The endpoint of a static rendezvous may have been made from --master-addr.
   const bool by_address = options.backend == "static" && at.host == options.master_addr;
   Refuse(Concat(by_address ? "--master-addr '" : "--rdzv-endpoint '",
                 Printable(by_address ? at.host : options.endpoint), "': ", known.error().message));
 }
 
-/// Known when it is too late otherwise: the report is written after everything has failed. That of
-/// an earlier run is not this one's.
+/// Checks early that the report can be written, and removes that of an earlier run.
 void PrepareReport(const std::string& path) {
   if (path.empty()) return;
   const size_t slash = path.rfind('/');
@@ -206,38 +197,28 @@ void PrepareReport(const std::string& path) {
   if (stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode)) unlink(path.c_str());
 }
 
-struct MeetingPlace {
-  std::unique_ptr<StoreServer> server;  ///< Of a job of one node; first made, last destroyed.
+struct Rendezvous {
+  std::unique_ptr<StoreServer> server;  ///< Of a job of one node; made first, destroyed last.
   RendezvousHandlerPtr handler;
 };
 
-MeetingPlace Meet(const LaunchOptions& options, const std::string& run_id) {
-  MeetingPlace place;
+Rendezvous Connect(const LaunchOptions& options, const std::string& run_id) {
+  Rendezvous made;
   std::string endpoint = options.endpoint;
   RendezvousConfig config;
   for (const auto& [key, value] : options.rendezvous) config.emplace(key, value);
   const bool alone = options.backend == "muster" && endpoint.empty() && options.nodes.max == 1;
   if (alone) {
-    place.server =
+    made.server =
         std::make_unique<StoreServer>(StoreServerOptions{.host = "127.0.0.1", .threads = 1});
-    endpoint = Concat("127.0.0.1:", place.server->port());
+    endpoint = Concat("127.0.0.1:", made.server->port());
     config.insert_or_assign("is_host", false);
   }
   const std::string local_addr =
       alone && options.local_addr.empty() ? "127.0.0.1" : options.local_addr;
-  place.handler = GetRendezvousHandler(RendezvousParameters(
+  made.handler = GetRendezvousHandler(RendezvousParameters(
       options.backend, endpoint, run_id, options.nodes.min, options.nodes.max, local_addr, config));
-  return place;
-}
-
-Duration ContactMax(const LaunchOptions& options) {
-  const auto found = options.rendezvous.find("contact_timeout");
-  if (found == options.rendezvous.end()) return RendezvousThreadOptions{}.contact_max;
-  const auto seconds = ParseWholeNumber(found->second);
-  if (!seconds || *seconds < 1)
-    Refuse(Concat("--rdzv-conf contact_timeout='", Printable(found->second),
-                  "': a number of seconds above 0 is wanted"));
-  return std::chrono::seconds(std::min<int64_t>(*seconds, 1'000'000'000));
+  return made;
 }
 
 // ----------------------------------------------------------------------------------------------
@@ -252,77 +233,77 @@ struct Job {
   std::vector<int> signals{};
   std::vector<std::vector<int>> cpus{};
   std::string run_id{};
-  Duration contact_max{};
 };
 
-Job Plan(LaunchOptions options, const std::string& own_path, const Voice& voice) {
+Job Plan(LaunchOptions options, const std::string& own_path, const Messages& messages) {
   Job job{.options = std::move(options), .environment = OwnEnvironment()};
-  for (const std::string& warning : job.options.warnings) voice.Say(warning);
+  for (const std::string& warning : job.options.warnings) messages.Write(warning);
   job.workers = Must(CountWorkers(job.options.workers, job.environment));
   job.program =
       FindWhatToRun(job.options, job.environment, UnresolvedOwnPath(own_path, job.environment));
   job.signals = SignalsToHandle(job.options);
-  if (!job.options.numa_binding.empty())
-    job.cpus = Must(
-        CpusOfWorkers(Must(ParseNumaMode(job.options.numa_binding)), job.workers, job.environment));
+  if (job.options.numa_binding)
+    job.cpus = Must(CpusOfWorkers(*job.options.numa_binding, job.workers, job.environment));
   CheckEndpoint(job.options);
-  job.contact_max = ContactMax(job.options);
   PrepareReport(job.options.failure_report);
   job.run_id = job.options.run_id;
   if (job.run_id.empty()) {
     job.run_id = job.options.standalone ? Uuid() : DecimalId();
-    if (!job.options.standalone) voice.Say(Concat("this run is called ", job.run_id), true);
+    if (!job.options.standalone) messages.Write(Concat("the id of this run is ", job.run_id), true);
   }
   if (job.environment.contains("TORCHELASTIC_HEALTH_CHECK_PORT"))
-    voice.Say("TORCHELASTIC_HEALTH_CHECK_PORT has no effect: nothing listens there");
+    messages.Write("TORCHELASTIC_HEALTH_CHECK_PORT has no effect: there is no health check server");
   if (LimitsThreads(job.environment, job.workers))
-    voice.Say(
-        "OMP_NUM_THREADS is set to 1 for each worker, so that they do not fight for cores; set it "
+    messages.Write(
+        "OMP_NUM_THREADS is set to 1 for each worker, so that they do not compete for cores; set "
+        "it "
         "yourself to tune them");
   return job;
 }
 
-JobOptions OptionsOf(const Job& job, const RendezvousHandler& handler, const Voice& voice,
+JobOptions OptionsOf(const Job& job, const RendezvousHandler& handler, const Messages& messages,
                      WaitLine& wait_line) {
   const LaunchOptions& options = job.options;
-  return {.command = job.program.command,
-          .entry_point = job.program.entry_point,
-          .inherited = job.environment,
-          .environment = {.role = options.role,
-                          .run_id = job.run_id,
-                          .workers = job.workers,
-                          .max_restarts = options.max_restarts,
-                          .uses_agent_store = handler.UseAgentStore(),
-                          .has_virtual_local_rank = options.virtual_local_rank,
-                          .signals = options.signals},
-          .streams = {.redirects = Must(ParseStreams(options.redirects, job.workers)),
-                      .tee = Must(ParseStreams(options.tee, job.workers)),
-                      .shown_workers = options.shown_workers,
-                      .without_logs = options.log_dir == "/dev/null"},
-          .output_needles = options.output_needles,
-          .error_needles = options.error_needles,
-          .prefix_template = Find(job.environment, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
-          .color = !job.environment.contains("NO_COLOR"),
-          .cpus = job.cpus,
-          .backend = options.backend,
-          .timer_file = Concat(TemporaryFolder(job.environment), "/watchdog_timer_", Uuid()),
-          .say = [&voice](const std::string& line, bool is_detail) { voice.Say(line, is_detail); },
-          .host_name =
-              [name = std::string()]() mutable {
-                if (name.empty()) name = FullyQualifiedName();
-                return name;
-              },
-          .on_joining = [&] { voice.quiet() ? void() : wait_line.Begin(); },
-          .on_joined = [&] { wait_line.End(); }};
+  return {
+      .command = job.program.command,
+      .entry_point = job.program.entry_point,
+      .inherited = job.environment,
+      .environment = {.role = options.role,
+                      .run_id = job.run_id,
+                      .workers = job.workers,
+                      .max_restarts = options.max_restarts,
+                      .uses_agent_store = handler.UseAgentStore(),
+                      .has_virtual_local_rank = options.virtual_local_rank,
+                      .signals = options.signals},
+      .streams = {.redirects = options.redirects,
+                  .tee = options.tee,
+                  .shown_workers = options.shown_workers,
+                  .without_logs = options.log_dir == "/dev/null"},
+      .output_filters = options.output_filters,
+      .error_filters = options.error_filters,
+      .prefix_template = VariableOrEmpty(job.environment, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
+      .color = !job.environment.contains("NO_COLOR"),
+      .cpus = job.cpus,
+      .backend = options.backend,
+      .timer_file = Concat(TemporaryFolder(job.environment), "/watchdog_timer_", Uuid()),
+      .log = [&messages](const std::string& line,
+                         bool is_detail) { messages.Write(line, is_detail); },
+      .host_name =
+          [name = std::string()]() mutable {
+            if (name.empty()) name = FullyQualifiedName();
+            return name;
+          },
+      .on_joining = [&] { messages.quiet() ? void() : wait_line.Begin(); },
+      .on_joined = [&] { wait_line.End(); }};
 }
 
 std::unique_ptr<AgentEventSink> OpenEvents(const Job& job) {
   if (job.options.event_sink == "null") return nullptr;
   return Must(OpenAgentEventSink(
-      {.name = job.options.event_sink, .log_level = Find(job.environment, "LOGLEVEL")}));
+      {.name = job.options.event_sink, .log_level = VariableOrEmpty(job.environment, "LOGLEVEL")}));
 }
 
-/// A launcher that never came to start its workers leaves no empty directories behind.
+/// Removes log directories that are empty because no worker was started.
 class LogsSweeper {
  public:
   LogsSweeper(const LogTree& logs, bool is_temporary)
@@ -331,7 +312,7 @@ class LogsSweeper {
   LogsSweeper(const LogsSweeper&) = delete;
 
   void Sweep() const {
-    // rmdir() spares what holds anything. A root that the user named stays in any case.
+    // rmdir() does nothing to a directory with content. A root that the user named stays.
     if (directory_.empty() || rmdir(directory_.c_str()) != 0 || !is_temporary_) return;
     rmdir(directory_.substr(0, directory_.rfind('/')).c_str());
   }
@@ -348,53 +329,57 @@ LogTree MakeLogs(const Job& job) {
       {.root = options.log_dir,
        .temporary = TemporaryFolder(job.environment),
        .run_id = job.run_id,
-       .filtered = {.out = !options.output_needles.empty(), .err = !options.error_needles.empty()},
+       .filtered = {.out = !options.output_filters.empty(), .err = !options.error_filters.empty()},
        .seed = (uint64_t{entropy()} << 32) | entropy()}));
 }
 
-/// To reach another's store may take a minute. Nothing has been started: a signal ends that.
-MeetingPlace MeetUnlessTold(const Job& job, const LogsSweeper& sweeper) {
-  const SignalWatch impatient(job.signals, [&](int signal) {
+/// Connecting to the rendezvous may take a minute. No worker runs yet: a signal ends the process.
+Rendezvous ConnectUnlessSignalled(const Job& job, const LogsSweeper& sweeper,
+                                  std::unique_ptr<WorkerProcesses>& processes) {
+  const SignalWatch signals(job.signals, [&](int signal) {
     TellStderr(Concat("muster: ", SignalName(signal), " came before the rendezvous was reached\n"));
     FlushStderr();
     sweeper.Sweep();
+    // With it the guardian ends. It would notice the end of this process only afterwards, and the
+    // parent of this process would still find it.
+    processes.reset();
     _exit(kFailed);
   });
-  return Meet(job.options, job.run_id);
+  return Connect(job.options, job.run_id);
 }
 
-int Launch(const Job& job, const Voice& voice) {
-  Must(ParseStreams(job.options.redirects, job.workers));
-  Must(ParseStreams(job.options.tee, job.workers));
+int Launch(const Job& job, const Messages& messages) {
   LogTree logs = MakeLogs(job);
   const LogsSweeper sweeper(logs, job.options.log_dir.empty());
-  // Workers whose output goes to a full disk fail, and cannot say why.
-  if (job.options.redirects != "0" || job.options.tee != "0") Must(logs.CheckRoom());
+  // Workers whose output goes to a full disk fail, and cannot report why.
+  if (!job.options.redirects.IsEmpty() || !job.options.tee.IsEmpty()) Must(logs.CheckRoom());
   std::unique_ptr<AgentEventSink> events = OpenEvents(job);
 
-  // Signals wait from here on, in all threads that follow, until somebody heeds them.
+  // From here on signals stay pending, in all threads started later, for a SignalWatch.
   BlockSignals(job.signals);
   Agent* agent = nullptr;
   // Workers end only after the agent has started them.
   std::unique_ptr<WorkerProcesses> processes = Must(WorkerProcesses::Open(
       [&agent](size_t worker, int64_t pid, int code) { agent->OnWorkerEnded(worker, pid, code); }));
-  MeetingPlace place = MeetUnlessTold(job, sweeper);
-  WaitLine wait_line(*place.handler);
+  const Rendezvous rendezvous = ConnectUnlessSignalled(job, sweeper, processes);
+  WaitLine wait_line(*rendezvous.handler);
   System& around = ThisProcess();
-  JobHost host(OptionsOf(job, *place.handler, voice, wait_line), std::move(logs), std::move(events),
-               around.clock());
-  Agent driver({.rules = {.workers = job.workers,
-                          .max_restarts = job.options.max_restarts,
-                          .grace = job.options.shutdown_timeout,
-                          .barrier_max = job.options.exit_barrier_timeout},
-                .rendezvous = {.role = {job.options.role, static_cast<int64_t>(job.workers)},
-                               .are_identical =
-                                   Find(job.environment, "TORCH_ELASTIC_WORKER_IDENTICAL") == "1",
-                               .contact_max = job.contact_max}},
-               *place.handler, *processes, host, around);
+  JobHost host(OptionsOf(job, *rendezvous.handler, messages, wait_line), std::move(logs),
+               std::move(events), around.clock());
+  Agent driver(
+      {.rules = {.workers = job.workers,
+                 .max_restarts = job.options.max_restarts,
+                 .grace = job.options.shutdown_timeout,
+                 .barrier_max = job.options.exit_barrier_timeout},
+       .rendezvous = {.role = {job.options.role, static_cast<int64_t>(job.workers)},
+                      .are_identical =
+                          VariableOrEmpty(job.environment, "TORCH_ELASTIC_WORKER_IDENTICAL") == "1",
+
+                      .contact_max = job.options.contact_timeout,
+                      .monitor_interval = job.options.monitor_interval}},
+      *rendezvous.handler, *processes, host, around);
   agent = &driver;
-  // Once no worker is left, a signal ends what may still be told: a console that nobody reads must
-  // not hold us.
+  // Once no worker is left, a signal ends the process: it may wait for a console without a reader.
   std::atomic<int> outcome = -1;
   const SignalWatch signals(job.signals, [&](int signal) {
     if (const int status = outcome; status >= 0) _exit(status);
@@ -407,18 +392,17 @@ int Launch(const Job& job, const Voice& voice) {
   host.FinishOutput();
   if (const Status room = host.CheckRoom(); status != kOk && !room)
     ReportStderr(Concat("muster: ", room.error().message, "\n"));
-  Account({.status = status,
-           .why = driver.why(),
-           .signal = driver.machine().signal(),
-           .entry_point = job.program.entry_point,
-           .run_id = job.run_id,
-           .failure_report = job.options.failure_report,
-           .parent_error_file = Find(job.environment, "TORCHELASTIC_ERROR_FILE"),
-           .quiet = voice.quiet()},
-          host, driver.rendezvous().failure_elsewhere(), around.clock());
+  ReportEnd({.status = status,
+             .why = driver.why(),
+             .signal = driver.machine().signal(),
+             .entry_point = job.program.entry_point,
+             .run_id = job.run_id,
+             .failure_report = job.options.failure_report,
+             .parent_error_file = VariableOrEmpty(job.environment, "TORCHELASTIC_ERROR_FILE"),
+             .quiet = messages.quiet()},
+            host, driver.rendezvous().failure_elsewhere(), around.clock());
   std::fflush(nullptr);
-  // A join cannot be called off, nor a farewell to a server that is gone. Nothing else is left to
-  // be done.
+  // A join in progress cannot be cancelled, nor a last request to a server that has ended.
   if (!driver.rendezvous().is_idle()) {
     sweeper.Sweep();
     _exit(status);
@@ -430,7 +414,7 @@ int Launch(const Job& job, const Voice& voice) {
 
 int RunJob(const std::vector<std::string>& arguments, const std::string& own_path,
            LaunchPersonality personality) {
-  // A reader of ours that goes away is no reason for a job to end. Workers get the default.
+  // A closed pipe must not end the job. Workers get the default action.
   signal(SIGPIPE, SIG_IGN);
   auto read = ReadLaunchOptions(arguments, OwnEnvironment(), personality);
   if (const auto* refusal = std::get_if<LaunchRefusal>(&read)) {
@@ -441,9 +425,9 @@ int RunJob(const std::vector<std::string>& arguments, const std::string& own_pat
     }
     return refusal->status;
   }
-  const Voice voice(std::get<LaunchOptions>(read));
+  const Messages messages(std::get<LaunchOptions>(read));
   try {
-    return Launch(Plan(std::get<LaunchOptions>(std::move(read)), own_path, voice), voice);
+    return Launch(Plan(std::get<LaunchOptions>(std::move(read)), own_path, messages), messages);
   } catch (const std::exception& error) {
     ReportStderr(Concat("muster: ", error.what(), "\n"));
     return kFailed;
@@ -451,12 +435,11 @@ int RunJob(const std::vector<std::string>& arguments, const std::string& own_pat
 }
 
 void AddRun(CLI::App& app) {
-  // Its command line is torchrun's, which CLI11 cannot read: see Main(). Here for those who look
-  // for it.
+  // Only for --help: CLI11 cannot read torchrun's command line, see Main().
   app.add_subcommand("run",
-                     "Start the workers of one node of a training job, as torchrun does, "
-                     "and see them through.");
-  app.add_subcommand("launch", "The same with the habits of torch.distributed.launch.");
+                     "Start and supervise the workers of one node of a training job, as torchrun "
+                     "does.");
+  app.add_subcommand("launch", "The same, with the options of torch.distributed.launch.");
 }
 
 }  // namespace muster::cli

@@ -1,4 +1,4 @@
-// `muster serve`: a server, until it is told to stop.
+// `muster serve`: a server, until SIGINT or SIGTERM.
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -28,8 +28,8 @@ struct ServeFlags {
   StoreServerOptions options;
 };
 
-// What StoreServerOptions::Validate() allows, so that its message, in the words of C++, is never
-// needed here.
+// The limits of StoreServerOptions::Validate(): flags are refused first, with messages of their
+// own.
 constexpr uint64_t kFrame = 4ull << 30;
 constexpr double kClientSecondsMax = 4294967;
 
@@ -53,7 +53,7 @@ int Serve(ServeFlags& flags) {
   try {
     server = std::make_unique<StoreServer>(flags.options);
   } catch (const NetworkError& error) {
-    throw std::runtime_error(error.what());  // status 1: it is we who cannot serve
+    throw std::runtime_error(error.what());  // status 1: not a failure of another server
   }
   const PortFile port_file(flags.port_file, server->port());
   if (flags.json) {
@@ -82,25 +82,23 @@ void AddLimits(CLI::App& serve, ServeFlags& flags) {
   count("--queued-reply-bytes-max", options.queued_reply_bytes_max, kFrame / 4,
         "Replies that may wait for a slow reader");
   serve
-      .add_option("--store-bytes-max", options.store_bytes_max,
-                  "All that is allocated for clients together, such as 256MiB; 0: a quarter of the "
-                  "machine's or the\ncontrol group's memory")
+      .add_option(
+          "--store-bytes-max", options.store_bytes_max,
+          "Memory for all clients together, such as 256MiB; 0: a quarter of the machine's or the\n"
+          "control group's memory")
       ->transform(Bytes(kStoreBytesLeast))
       ->capture_default_str();
-  count("--runs-max", options.runs_max, kFrame, "Rendezvous at a time");
-  count("--nodes-per-run-max", options.nodes_per_run_max, kFrame, "Nodes in one of them");
+  count("--runs-max", options.runs_max, kFrame, "Runs at a time");
+  count("--nodes-per-run-max", options.nodes_per_run_max, kFrame, "Nodes in one run");
   const auto seconds = [&](const char* flag, double& value, const char* help) {
     serve.add_option(flag, value, help)
         ->transform(SecondsFrom(0.001, kClientSecondsMax))
         ->capture_default_str();
   };
-  seconds("--handshake-seconds", flags.handshake_seconds,
-          "Time a client has for its first message");
-  seconds("--run-kept-seconds", flags.run_kept_seconds,
-          "Time a rendezvous without nodes is remembered");
+  seconds("--handshake-seconds", flags.handshake_seconds, "Time for the first message of a client");
+  seconds("--run-kept-seconds", flags.run_kept_seconds, "Time to keep a run without nodes");
   seconds("--stall-seconds", flags.stall_seconds,
-          "Time a client may be slow: less than 16 KiB a second of replies taken, or of a request "
-          "sent");
+          "Time a client may take its replies, or send a request, at less than 16 KiB a second");
 }
 
 }  // namespace
@@ -115,12 +113,13 @@ void AddServe(CLI::App& app, Run* run) {
       "\n"
       "Prints one line with its real address once it accepts connections, and runs until SIGINT or "
       "SIGTERM,\n"
-      "which end it with status 0. Whoever can reach the address can use the store: listen on the "
-      "network you\n"
-      "trust, and no other.\n"
+      "which end it with status 0. Every client that reaches the address can use the store: listen "
+      "on "
+      "a trusted\n"
+      "network only.\n"
       "\n"
       "  muster serve --listen :29500                          all interfaces, IPv6 and IPv4\n"
-      "  muster serve --listen 127.0.0.1:0 --port-file port    a free port, told through a file");
+      "  muster serve --listen 127.0.0.1:0 --port-file port    a free port, written to a file");
   serve
       ->add_option("--listen", flags->listen,
                    "HOST:PORT; no HOST: all interfaces; PORT 0: a free one")
@@ -132,7 +131,7 @@ void AddServe(CLI::App& app, Run* run) {
                     "Write the real port to this file; removed at the end");
   AddLimits(*serve, *flags);
   serve->add_flag("--json", flags->json, "Print the address as JSON");
-  serve->add_flag("-v,--verbose", flags->verbose, "Log clients that vanish, too");
+  serve->add_flag("-v,--verbose", flags->verbose, "Log closed connections, too");
   serve->add_flag("-q,--quiet", flags->quiet, "Log nothing");
   serve->callback([flags, run] { *run = [flags] { return Serve(*flags); }; });
 }

@@ -1,4 +1,4 @@
-// `muster status`: how the runs of a server stand, and for whom each of them waits.
+// `muster status`: the state of the runs of a server, and which nodes each of them waits for.
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ const char* Name(RunReport::Phase phase) {
 
 double Seconds(Duration time) { return static_cast<double>(time.count() / 1'000'000) / 1e3; }
 
-/// For whom the run waits, and why: one sentence.
+/// Which nodes the run waits for, and why: one sentence.
 std::string Sentence(const RunReport& run) {
   const std::string late =
       run.waiting == 0 ? ""
@@ -130,28 +130,29 @@ void Print(const RunReport& run, bool in_etcd) {
   }
 }
 
-std::vector<RunReport> Ask(StatusClient& client, const StatusFlags& flags, const Clock& clock) {
+std::vector<RunReport> Fetch(StatusClient& client, const StatusFlags& flags, const Clock& clock) {
   const Instant deadline = clock.Now() + ToDuration(flags.timeout_seconds);
   std::vector<RunReport> heads;
   if (flags.run_id.empty()) {
-    heads = OrExit(client.Ask("", deadline), "status");
+    heads = OrExit(client.Request("", deadline), "status");
   } else {
     heads.push_back({.id = flags.run_id});
   }
   std::vector<RunReport> runs;
   for (const RunReport& head : heads) {
-    for (RunReport& run : OrExit(client.Ask(head.id, deadline), "status"))
+    for (RunReport& run : OrExit(client.Request(head.id, deadline), "status"))
       runs.push_back(std::move(run));
   }
   return runs;
 }
 
 #ifdef MUSTER_HAS_ETCD
-/// Asks again and again, as often as it is called.
-std::function<std::vector<RunReport>()> AskerInEtcd(const StatusFlags& flags, const Clock& clock) {
+/// Fetches the runs with each call.
+std::function<std::vector<RunReport>()> FetcherInEtcd(const StatusFlags& flags,
+                                                      const Clock& clock) {
   if (ShowsPassword(flags.server))
     throw std::invalid_argument(
-        "--server: a password on a command line can be read by everybody on the machine; set "
+        "--server: a password on a command line is visible to all users of the machine; set "
         "MUSTER_ETCD_PASSWORD instead");
   const EtcdOptions options = EtcdOptions::Parse(flags.server);
   const std::string prefix(options.prefix.empty() ? EtcdRendezvousOptions::kDefaultPrefix
@@ -167,26 +168,26 @@ std::function<std::vector<RunReport>()> AskerInEtcd(const StatusFlags& flags, co
   };
 }
 #else
-std::function<std::vector<RunReport>()> AskerInEtcd(const StatusFlags&, const Clock&) {
+std::function<std::vector<RunReport>()> FetcherInEtcd(const StatusFlags&, const Clock&) {
   throw std::invalid_argument("--server: this build has no etcd support");
 }
 #endif
 
-std::function<std::vector<RunReport>()> AskerAtServer(const StatusFlags& flags, Clock& clock) {
+std::function<std::vector<RunReport>()> FetcherAtServer(const StatusFlags& flags, Clock& clock) {
   const Result<Endpoint> server = ParseHostPort(flags.server);
   if (!server) throw std::invalid_argument("--server " + server.error().message);
   PosixDialer dialer(clock);
   const auto client = std::make_shared<StatusClient>(OrExit(
       StatusClient::Connect(dialer, *server, clock.Now() + ToDuration(flags.timeout_seconds)),
       Concat("status of ", flags.server)));
-  return [client, &flags, &clock] { return Ask(*client, flags, clock); };
+  return [client, &flags, &clock] { return Fetch(*client, flags, clock); };
 }
 
 void Show(const std::vector<RunReport>& runs, const StatusFlags& flags) {
   if (flags.json) {
     Json json = {{"server", flags.server}, {"runs", Json::array()}};
     for (const RunReport& run : runs) json["runs"].push_back(ToJson(run, flags.InEtcd()));
-    // In ASCII: names are other nodes' words, and no terminal obeys them so.
+    // In ASCII: names come from other nodes, and must not control a terminal.
     std::printf("%s\n", json.dump(-1, ' ', true, Json::error_handler_t::replace).c_str());
   } else {
     if (flags.watch && isatty(STDOUT_FILENO) == 1) std::printf("\x1b[H\x1b[2J");
@@ -199,12 +200,12 @@ void Show(const std::vector<RunReport>& runs, const StatusFlags& flags) {
 int ShowStatus(const StatusFlags& flags) {
   const StopSignals signals;
   PosixClock clock;
-  const auto ask = flags.InEtcd() ? AskerInEtcd(flags, clock) : AskerAtServer(flags, clock);
+  const auto fetch = flags.InEtcd() ? FetcherInEtcd(flags, clock) : FetcherAtServer(flags, clock);
   do {
-    const std::vector<RunReport> runs = ask();
+    const std::vector<RunReport> runs = fetch();
     if (runs.empty() && !flags.run_id.empty() && !flags.watch) {
       throw std::runtime_error(Concat("no run '", Printable(flags.run_id), "' at ", flags.server,
-                                      ": nobody has come yet, or it is forgotten"));
+                                      ": no node has come yet, or it is forgotten"));
     }
     Show(runs, flags);
   } while (flags.watch && !signals.AwaitFor(std::chrono::seconds(1)));
@@ -217,23 +218,23 @@ void AddStatus(CLI::App& app, Run* run) {
   auto flags = std::make_shared<StatusFlags>();
   CLI::App* status = app.add_subcommand(
       "status",
-      "How the runs of a server stand: round, phase, who has which rank and was last heard when, "
-      "who waits,\n"
-      "who is a spare; and in one sentence, for whom each run is waiting and why.\n"
+      "Print the runs of a server: round, phase, the nodes with their rank and last message, "
+      "waiting "
+      "nodes and\n"
+      "spares; and in one sentence, which nodes each run waits for and why.\n"
       "\n"
       "  muster status --server HOST:29400                      all runs\n"
-      "  muster status --server HOST:29400 --run RUN --watch    one of them, every second\n"
+      "  muster status --server HOST:29400 --run RUN --watch    one run, every second\n"
       "  muster status --server etcd://H1:2379,H2:2379          runs of the backend etcd");
   status
-      ->add_option(
-          "--server", flags->server,
-          "HOST:PORT of `muster serve`, or of the node that hosts; or etcd://HOST:PORT,...")
+      ->add_option("--server", flags->server,
+                   "HOST:PORT of `muster serve` or of the hosting node, or etcd://HOST:PORT,...")
       ->required();
   status->add_option("--run", flags->run_id, "Only this run");
   status->add_option("--timeout", flags->timeout_seconds, "Seconds to wait for an answer")
       ->transform(SecondsFrom(0.001, kSecondsMax))
       ->capture_default_str();
-  status->add_flag("--watch", flags->watch, "Again every second, until a signal comes");
+  status->add_flag("--watch", flags->watch, "Repeat every second, until a signal");
   status->add_flag("--json", flags->json, "Print JSON, one line each time");
   status->callback([flags, run] { *run = [flags] { return ShowStatus(*flags); }; });
 }

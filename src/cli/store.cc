@@ -28,20 +28,19 @@ struct StoreFlags {
   double connect_seconds = 5;
   bool json = false;
   std::vector<std::string> words;  ///< The operation and its arguments.
-  size_t plain_words = 0;          ///< So many of them stood before "--".
+  size_t plain_words = 0;          ///< So many of them came before "--".
 };
 
-std::unique_ptr<TcpStore> Connect(const StoreFlags& flags, milliseconds patience) {
+std::unique_ptr<TcpStore> Connect(const StoreFlags& flags, milliseconds timeout) {
   const Result<Endpoint> endpoint = ParseHostPort(flags.server);
   if (!endpoint) throw std::invalid_argument("--server " + endpoint.error().message);
   if (endpoint->port == 0) {
-    throw std::invalid_argument(Concat("--server '", Printable(flags.server),
-                                       "' is not a place: the port must be from 1 to 65535"));
+    throw std::invalid_argument(
+        Concat("--server '", Printable(flags.server), "' has no port from 1 to 65535"));
   }
   const std::string host = endpoint->host.empty() ? "localhost" : endpoint->host;
   auto store = std::make_unique<TcpStore>(
-      host,
-      TcpStoreOptions{.port = endpoint->port, .timeout = patience, .wait_for_workers = false});
+      host, TcpStoreOptions{.port = endpoint->port, .timeout = timeout, .wait_for_workers = false});
   store->SetTimeout(ToMilliseconds(flags.timeout_seconds));
   return store;
 }
@@ -52,23 +51,23 @@ class Connection {
   explicit Connection(const StoreFlags& flags)
       : flags_(flags), store_(Connect(flags, ToMilliseconds(flags.connect_seconds))) {}
 
-  /// As RunOperation(). A server that hung up on this operation but can be reached again has
-  /// refused it: StoreError says what may be the reason, and the next operation goes through.
+  /// As RunOperation(). A server that closed the connection but can be reached again has refused
+  /// the operation: StoreError names possible reasons, and the next operation is possible.
   Outcome Run(const std::string& name, Arguments arguments) {
     try {
       return RunOperation(*store_, name, arguments);
     } catch (const NetworkError&) {
       if (!Reconnect()) throw;
-      throw StoreError(Concat("server ", flags_.server, " hung up on '", name,
-                              "', but still answers. Perhaps ", WhyHungUp(name)));
+      throw StoreError(Concat("server ", flags_.server, " closed the connection on '", name,
+                              "' and still accepts others. Perhaps ", PossibleRefusals(name)));
     }
   }
 
  private:
   bool Reconnect() {
-    constexpr milliseconds kPatience(500);  // one that was there a moment ago answers at once
+    constexpr milliseconds kReconnect(500);  // a server that is alive answers at once
     try {
-      store_ = Connect(flags_, kPatience);
+      store_ = Connect(flags_, kReconnect);
       return true;
     } catch (const DistError&) {
       return false;
@@ -79,7 +78,7 @@ class Connection {
   std::unique_ptr<TcpStore> store_;
 };
 
-/// Values go byte for byte to files and pipes. On a terminal they must not be commands.
+/// Values go byte for byte to files and pipes. On a terminal control sequences are escaped.
 void Print(const StoreFlags& flags, const Outcome& outcome) {
   const bool on_terminal = isatty(STDOUT_FILENO) == 1;
   const std::string line = flags.json    ? outcome.json.dump(-1, ' ', on_terminal)
@@ -127,8 +126,8 @@ std::string OperationsHelp() {
   return help;
 }
 
-// Mistakes cost one line and lose nothing; only a lost server ends the prompt. A '-' is an ordinary
-// value here: standard input is where the operations come from.
+// An error ends one operation; only a lost server ends the prompt. '-' is an ordinary value here:
+// standard input has the operations.
 int Prompt(Connection& server, const StoreFlags& flags) {
   const bool interactive = isatty(STDIN_FILENO) != 0;
   int status = kOk;
@@ -148,7 +147,7 @@ int Prompt(Connection& server, const StoreFlags& flags) {
     } catch (const NetworkError&) {
       throw;
     } catch (const std::exception& error) {
-      status = Complain(error, flags.json);
+      status = ReportError(error, flags.json);
     }
   }
   if (interactive) std::cout << '\n';
@@ -174,8 +173,8 @@ bool IsFlag(const std::string& word) {
          std::isdigit(static_cast<unsigned char>(word[1])) == 0;
 }
 
-/// Moves the operation and its arguments from the command line to `flags`, byte for byte; what is
-/// left there are flags and their values. Behind "--" nothing is a flag.
+/// Moves the operation and its arguments from the command line to `flags`, byte for byte; flags and
+/// their values are left. After "--" nothing is a flag.
 void TakeWords(const CLI::App& store, std::vector<std::string>* arguments, StoreFlags* flags) {
   const auto command = std::ranges::find_if_not(*arguments, IsFlag);
   if (command == arguments->end() || *command != store.get_name()) return;
@@ -204,19 +203,19 @@ constexpr const char* kMore =
     "\n"
     "A VALUE of - is read from standard input, to its end (not at the prompt). Words that start "
     "with '-'\n"
-    "go behind '--', which may stand anywhere: 'set KEY -- --flag', 'set -- KEY --flag' and\n"
-    "'-- set KEY --flag' are the same. Numbers may stay where they are: 'add KEY -5'.\n"
+    "go after '--', which may be anywhere: 'set KEY -- --flag', 'set -- KEY --flag' and\n"
+    "'-- set KEY --flag' are the same. Negative numbers need no '--': 'add KEY -5'.\n"
     "\n"
-    "Exit status: 1 if the operation failed or the server refused it, 2 if the call cannot be "
-    "meant, 3 if what\n"
-    "was waited for did not come, 4 if there is no server. From a pipe, all lines are run, "
-    "whatever\n"
-    "fails, and the status is that of the last operation that failed; only a lost server ends it "
-    "early.\n"
+    "Exit status: 1 if the operation failed or the server refused it, 2 after a usage error, 3 "
+    "after "
+    "a timeout,\n"
+    "4 if there is no server. From a pipe, all lines are run, also after a failure, and the status "
+    "is "
+    "that of the\n"
+    "last operation that failed; only a lost server ends it early.\n"
     "\n"
     "With --json, each operation prints one object on stdout: its result or, if it failed,\n"
-    "{\"error\": \"...\", \"status\": N} with the exit status that it means (and the message on "
-    "stderr, as ever).";
+    "{\"error\": \"...\", \"status\": N} with the exit status (and the message on stderr).";
 
 }  // namespace
 
@@ -224,19 +223,19 @@ void AddStore(CLI::App& app, Run* run, std::vector<std::string>* arguments) {
   auto flags = std::make_shared<StoreFlags>();
   CLI::App* store = app.add_subcommand(
       "store",
-      Concat("Look into a TCPStore server, muster's or PyTorch's, and change what is there.\n"
+      Concat("Read and change the keys of a TCPStore server, muster's or PyTorch's.\n"
              "\n"
              "Without an operation: a prompt (or, from a pipe, one operation a line).\n"
              "\n"
              "  muster store --server node1:29500 get ready      wait for a key and print it\n"
-             "  muster store --server node1:29500 --json keys    list what is there, for programs\n"
+             "  muster store --server node1:29500 --json keys    list the keys, for programs\n"
              "\n"
              "Operations:\n",
              OperationsHelp(), kMore));
   store->add_option("--server", flags->server, "HOST:PORT of the server")->capture_default_str();
   store
       ->add_option("--timeout", flags->timeout_seconds,
-                   "Seconds to wait for keys, elements, others")
+                   "Seconds to wait for keys, elements and participants")
       ->transform(SecondsFrom(0.001, kSecondsMax))
       ->capture_default_str();
   store
@@ -245,9 +244,9 @@ void AddStore(CLI::App& app, Run* run, std::vector<std::string>* arguments) {
       ->transform(SecondsFrom(0.001, kSecondsMax))
       ->capture_default_str();
   store->add_flag("--json", flags->json, "Print one JSON object for each result");
-  // For the help alone: TakeWords() leaves none behind.
+  // For the help only: TakeWords() has removed them.
   store->add_option("operation", "One of the above");
-  store->add_option("arguments", "What it needs")->expected(0, -1);
+  store->add_option("arguments", "Its arguments")->expected(0, -1);
   TakeWords(*store, arguments, flags.get());
   store->callback([flags, run] { *run = [flags] { return Store(*flags); }; });
 }

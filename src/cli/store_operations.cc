@@ -50,7 +50,7 @@ std::string Hex(std::string_view bytes) {
   return hex;
 }
 
-// JSON has no bytes: what is not text goes as hexadecimal, under a name that says so.
+// JSON has no bytes: what is no UTF-8 is written in hexadecimal, under another name.
 Outcome Value(const std::string& value) {
   return {value, IsUtf8(value) ? json{{"value", value}} : json{{"value_hex", Hex(value)}}};
 }
@@ -58,7 +58,7 @@ Outcome Value(const std::string& value) {
 Outcome Number(int64_t number) { return {Concat(number), {{"value", number}}}; }
 Outcome Truth(bool truth) { return {truth ? "true" : "false", {{"value", truth}}}; }
 
-// Writes have no reply of their own. An empty CHECK behind one shows that the server has taken it.
+// Writes have no reply. The reply to an empty CHECK shows that the server has executed them.
 Outcome Confirm(TcpStore& store) {
   store.Check({});
   return {"ok", {{"ok", true}}};
@@ -75,7 +75,7 @@ std::string Names(Arguments keys) {
   return names;
 }
 
-[[noreturn]] void NeverCame(const TcpStore& store, std::string_view what) {
+[[noreturn]] void ThrowTimeout(const TcpStore& store, std::string_view what) {
   throw StoreTimeoutError(Concat(what, " did not come within ", store.Timeout().count(),
                                  " ms on server ", ServerOf(store)));
 }
@@ -101,7 +101,7 @@ Outcome Wait(TcpStore& store, Arguments keys) {
     for (const std::string& key : keys) {
       if (!store.Check({key})) missing.push_back(key);
     }
-    NeverCame(store, Names(missing));
+    ThrowTimeout(store, Names(missing));
   }
   return {"ok", {{"ok", true}}};
 }
@@ -110,19 +110,20 @@ Outcome Get(TcpStore& store, Arguments arguments) {
   try {
     return Value(store.Get(arguments[0]));
   } catch (const StoreTimeoutError&) {
-    NeverCame(store, Names(arguments));
+    ThrowTimeout(store, Names(arguments));
   }
 }
 
 Outcome Pop(TcpStore& store, Arguments arguments) {
   if (arguments.size() == 2 && arguments[1] != "now") {
-    throw std::invalid_argument(Concat("pop KEY [now]: what is '", Printable(arguments[1]), "'?"));
+    throw std::invalid_argument(
+        Concat("pop KEY [now]: unknown argument '", Printable(arguments[1]), "'"));
   }
   try {
     return Value(
         store.QueuePop(arguments[0], arguments.size() == 2 ? PopMode::kDoNotWait : PopMode::kWait));
   } catch (const StoreTimeoutError&) {
-    NeverCame(store, Concat("an element of queue '", Printable(arguments[0]), "'"));
+    ThrowTimeout(store, Concat("an element of queue '", Printable(arguments[0]), "'"));
   }
 }
 
@@ -140,7 +141,7 @@ Outcome Barrier(TcpStore& store, Arguments arguments) {
 
 constexpr const char* kNoNumber = "the value of KEY is not a number";
 constexpr const char* kTooLarge = "VALUE is over its limit (--value-bytes-max)";
-constexpr const char* kNoQueues = "it has no queues, as PyTorch's older server";
+constexpr const char* kNoQueues = "the server has no queues (PyTorch's older one)";
 
 std::vector<Operation> MakeOperations() {
   return {
@@ -167,12 +168,12 @@ std::vector<Operation> MakeOperations() {
        [](TcpStore& store, Arguments) { return Number(store.GetNumKeys()); }},
       {"keys", "[PREFIX]", "List the keys.", 0, 1, "the list is too long (--reply-bytes-max)",
        Keys},
-      {"append", "KEY VALUE", "Add to the end of a value.", 2, 2,
+      {"append", "KEY VALUE", "Append to a value.", 2, 2,
        "VALUE is over its limit (--value-bytes-max), or the whole is (--reply-bytes-max)",
        [](TcpStore& store, Arguments a) { return store.Append(a[0], a[1]), Confirm(store); }},
       {"push", "KEY VALUE", "Add to a queue.", 2, 2,
-       "VALUE is over its limit (--value-bytes-max), or it has no queues, as PyTorch's older "
-       "server",
+       "VALUE is over its limit (--value-bytes-max), or the server has no queues (PyTorch's older "
+       "one)",
        [](TcpStore& store, Arguments a) { return store.QueuePush(a[0], a[1]), Confirm(store); }},
       {"pop", "KEY [now]", "Take the oldest element of a queue, waiting for one unless 'now'.", 1,
        2, kNoQueues, Pop},
@@ -180,7 +181,7 @@ std::vector<Operation> MakeOperations() {
        [](TcpStore& store, Arguments a) { return Number(store.QueueLen(a[0])); }},
       {"barrier", "KEY WORLD_SIZE", "Wait until WORLD_SIZE clients have called this.", 2, 2,
        kNoNumber, Barrier},
-      {"ping", "", "One round trip that touches nothing.", 0, 0, nullptr,
+      {"ping", "", "One round trip that touches no key.", 0, 0, nullptr,
        [](TcpStore& store, Arguments) {
          return store.Ping(), Outcome{"ok", {{"ok", true}}};
        }},
@@ -215,7 +216,7 @@ Outcome RunOperation(TcpStore& store, const std::string& name, Arguments argumen
   return FindOperation(name, arguments.size()).run(store, arguments);
 }
 
-std::string WhyHungUp(const std::string& name) {
+std::string PossibleRefusals(const std::string& name) {
   std::string reasons;
   for (const Operation& operation : Operations()) {
     if (operation.name != name || operation.refusal == nullptr) continue;

@@ -1,4 +1,4 @@
-// What `muster store` can do to a store: one table, used by the command line and by the prompt.
+// The operations of `muster store`: one table for the command line and the prompt.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,8 @@ struct Operation {
   const char* help;
   size_t arguments_min;
   size_t arguments_max;
-  /// What makes a server hang up on it that is not said of all operations; nullptr: nothing.
+  /// Why a server may refuse this operation, besides the reasons for all of them; nullptr: no
+  /// others.
   const char* refusal;
   std::function<Outcome(TcpStore& store, Arguments arguments)> run;
 };
@@ -36,14 +37,14 @@ const std::vector<Operation>& Operations();
 /// The operation of that name, if it takes so many arguments; else std::invalid_argument.
 const Operation& FindOperation(const std::string& name, size_t arguments);
 
-/// Whether its last argument is a VALUE, which may come from elsewhere.
+/// Whether its last argument is a VALUE, which may be read from standard input.
 bool TakesValue(const Operation& operation);
 
 /// Runs one operation given by name. std::invalid_argument: no such operation, or wrong arguments.
-/// StoreTimeoutError says what did not come, where, and how long it was waited for.
+/// StoreTimeoutError names what did not come, the server and the timeout.
 Outcome RunOperation(TcpStore& store, const std::string& name, Arguments arguments);
 
-/// Why a server that is still there may have hung up on this operation.
-std::string WhyHungUp(const std::string& name);
+/// Why a server that is alive may have closed the connection on this operation.
+std::string PossibleRefusals(const std::string& name);
 
 }  // namespace muster::cli

@@ -132,7 +132,7 @@ Result<T> EtcdCalls::Request(Duration grace,
   const ScopedUninterrupted once;
   const Instant until = clock_.Now() + grace;
   while (!pending->answer && (!pending->is_started || clock_.Now() < until))
-    pending->monitor->WaitUntil(clock_.Now() + kQuestionInterval);
+    pending->monitor->WaitUntil(clock_.Now() + kCheckInterval);
   if (pending->answer) return *std::move(pending->answer);
   return Error{why.code, Concat(why.message, " while waiting for an answer of ", name_)};
 }

@@ -176,7 +176,7 @@ Result<std::vector<wire::EtcdPlace>> EtcdLeader::LastRound() const {
 Status EtcdLeader::ResumeRun(Instant now, Pushes& out) {
   const bool stale = IsStale();
   if (stale) MUSTER_ETCD_PROBE("a run began after an earlier one of its name was closed");
-  AdoptedRun adopted{.id = options_.run_id,
+  ResumedRun resumed{.id = options_.run_id,
                      .settings = record_.settings,
                      .settings_of = record_.settings_of,
                      .round = record_.round,
@@ -188,7 +188,7 @@ Status EtcdLeader::ResumeRun(Instant now, Pushes& out) {
   if (stale) record_.closed = false, record_.closed_by.clear();
   MUSTER_TRY(const auto places, LastRound());
   for (const wire::EtcdPlace& place : places) {
-    AdoptedRun::Member member{.node = place.node, .rank = place.rank};
+    ResumedRun::Member member{.node = place.node, .rank = place.rank};
     const auto found = members_.find(place.session);
     if (found != members_.end() && HasLeft(found->second.written, record_.round)) {
       MUSTER_ETCD_PROBE("a leader found a live node that had left the round");
@@ -210,20 +210,20 @@ Status EtcdLeader::ResumeRun(Instant now, Pushes& out) {
         if (had_left) continue;
       }
     }
-    adopted.members.push_back(std::move(member));
+    resumed.members.push_back(std::move(member));
   }
-  coordinator_->Adopt(adopted, now, out);
+  coordinator_->ResumeRun(resumed, now, out);
   return Ok();
 }
 
 // Goes on with a member where the last leader stopped.
 void EtcdLeader::ResumeMember(Member& member, Instant now, Pushes& out) {
   const wire::EtcdMember& record = member.record;
-  const bool adopted = member.key.token != 0;
-  if (!adopted) OpenSession(member, now, out);
+  const bool resumed = member.key.token != 0;
+  if (!resumed) OpenSession(member, now, out);
   // Its join was granted by the last round, whether it has received that or not.
   const bool granted =
-      adopted && record.request == Request::kJoin && record.hello.round < record_.round;
+      resumed && record.request == Request::kJoin && record.hello.round < record_.round;
   const bool answered = member.written && IsAnswered(*member.written, record);
   if (granted || answered) member.processed = member.notice.serial = record.serial;
   OnRequest(member, now, out);
@@ -259,8 +259,8 @@ void EtcdLeader::Begin() {
   }
   Pushes out;
   if (is_recorded_) {
-    const Status adopted = ResumeRun(now, out);
-    if (!adopted) return owner_.OnBroken(adopted.error());
+    const Status resumed = ResumeRun(now, out);
+    if (!resumed) return owner_.OnBroken(resumed.error());
     for (const Push& push : out) {
       SessionKey& key = members_.at(static_cast<int64_t>(push.to)).key;
       key.token = push.token;
@@ -426,7 +426,7 @@ void EtcdLeader::Tick() {
 
 void EtcdLeader::WriteStatus() {
   if (!coordinator_) return;
-  const auto report = coordinator_->Report(options_.run_id, kNamesTold, loop_.Now());
+  const auto report = coordinator_->Report(options_.run_id, kNamesInMessage, loop_.Now());
   if (!report) return;
   std::string status = wire::WriteStatus(*report);
   if (status == status_) return;

@@ -28,7 +28,7 @@ Duration TtlOf(const RunSettings& settings) {
 
 }  // namespace
 
-EtcdLink::EtcdLink(Loop& loop, EtcdLinkOptions options, RendezvousLinkOwner& owner)
+EtcdLink::EtcdLink(Loop& loop, EtcdLinkOptions options, RendezvousLinkListener& owner)
     : loop_(loop),
       options_(std::move(options)),
       keys_(options_.prefix, options_.hello.run_id),
@@ -225,7 +225,7 @@ void EtcdLink::Fail(const Error& why) {
   owner_.OnFailed(why);
 }
 
-bool EtcdLink::Farewell(std::function<void()> done) {
+bool EtcdLink::Shutdown(std::function<void()> done) {
   StopTimers();
   step_ = Step::kStopped;
   if (lease_ == 0) return false;
@@ -327,7 +327,7 @@ void EtcdLink::Close(std::string reason) {
   WriteRecord();
 }
 
-void EtcdLink::AskHowItStands(uint32_t) {
+void EtcdLink::RequestReport(uint32_t) {
   if (step_ != Step::kOpen) return;
   Commit({.then = {EtcdGet(keys_.Status())}}, [this](Result<EtcdAnswer> answer, const Seen&) {
     if (!answer) return;

@@ -36,7 +36,7 @@ struct EtcdLinkOptions {
 
 class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
  public:
-  EtcdLink(Loop& loop, EtcdLinkOptions options, RendezvousLinkOwner& owner);
+  EtcdLink(Loop& loop, EtcdLinkOptions options, RendezvousLinkListener& owner);
   ~EtcdLink() override;
   EtcdLink(const EtcdLink&) = delete;
   EtcdLink& operator=(const EtcdLink&) = delete;
@@ -46,8 +46,8 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   void Leave() override;
   void Abandon() override;
   void Close(std::string reason) override;
-  void AskHowItStands(uint32_t names_max) override;
-  bool Farewell(std::function<void()> done) override;
+  void RequestReport(uint32_t names_max) override;
+  bool Shutdown(std::function<void()> done) override;
 
   bool leads() const { return leader_ != nullptr; }
   /// Of records written and notices read.
@@ -150,7 +150,7 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   const EtcdLinkOptions options_;
   const wire::EtcdKeys keys_;
   const std::string my_key_;
-  RendezvousLinkOwner& owner_;
+  RendezvousLinkListener& owner_;
   Prng prng_;
   Lifetime lifetime_;  // renewed with every lease
   Step step_ = Step::kIdle;

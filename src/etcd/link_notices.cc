@@ -17,8 +17,6 @@ constexpr Duration kPatience = 5s;
 constexpr Duration kFirstPause = 20ms;
 constexpr Duration kLongestPause = 1s;
 
-bool IsBlind() { return Planted(Bug::kRestoreUnnoticed); }
-
 // Whether `now` contradicts `before`, an earlier notice of the same session: a later place is of a
 // later round, and answers a later request.
 bool IsUndone(const wire::EtcdNotice& before, const wire::EtcdNotice& now) {
@@ -62,7 +60,7 @@ void EtcdLink::Commit(EtcdTransaction transaction,
       lifetime_.Guard([this, seen = seen_, then = std::move(then)](Result<EtcdAnswer> answer) {
         if (IsOver()) return;
         // Answers may overtake each other: compare with what was seen before the request.
-        if (answer && answer->revision < seen.revision && !IsBlind()) {
+        if (answer && answer->revision < seen.revision && !Planted(Bug::kRestoreUnnoticed)) {
           return OnRollback(
               Concat("it is at revision ", answer->revision, ", and was at ", seen.revision));
         }
@@ -84,7 +82,7 @@ void EtcdLink::OnWatchTrouble(const std::string& why) {
 
 // Revisions alone do not show it: others may have written more revisions than were lost.
 bool EtcdLink::HasRolledBack(const EtcdAnswer& answer, const Seen& seen) {
-  if (IsBlind()) return false;
+  if (Planted(Bug::kRestoreUnnoticed)) return false;
   const auto& record = answer.results[0].pairs;
   const auto& notice = answer.results[1].pairs;
   if (record.empty() || record.front().created != session_ || record.front().lease != lease_) {
@@ -177,7 +175,7 @@ void EtcdLink::OnNotice(const EtcdChange& change) {
   if (!is_ours || change.pair.changed <= seen_.notice_at) return;
   seen_.notice_at = change.pair.changed;
   notice_ = change.pair.value;
-  if (IsUndone(received_, *notice) && !IsBlind())
+  if (IsUndone(received_, *notice) && !Planted(Bug::kRestoreUnnoticed))
     return OnRollback("its place is not the one that it was given");
   OnNews(*notice);
 }

@@ -8,8 +8,8 @@
 #include "etcd/grpc/grpc_etcd.h"
 #include "muster/etcd_rendezvous.h"
 #include "muster/etcd_store.h"
-#include "muster/rendezvous_registry.h"
 #include "os/ports/system.h"
+#include "rendezvous/registry.h"
 #include "store/throw.h"
 
 namespace muster {

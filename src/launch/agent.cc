@@ -22,14 +22,14 @@ Agent::Agent(const AgentOptions& options, RendezvousHandler& handler, WorkerRunn
 int Agent::Run() {
   Step({.kind = AgentEvent::Kind::kBegin});
   while (!machine_.ended() && !around_.has_ended()) {
-    const std::vector<News> heard = Await();
+    const std::vector<Input> inputs = AwaitInputs();
     if (clock_.Now() >= machine_.due()) Step({.kind = AgentEvent::Kind::kTime});
-    for (const News& news : heard) Hear(news);
+    for (const Input& input : inputs) Handle(input);
   }
   rendezvous_.Finish();
-  // A rendezvous that is being waited for cannot be called off, and has nothing to be told: our
-  // connection ends with us.
-  if (!rendezvous_.is_joining()) rendezvous_.IsDoneBy(clock_.Now() + options_.farewell_max);
+  // A join in progress cannot be cancelled, and nothing has to be sent then: the connection ends
+  // with this process.
+  if (!rendezvous_.is_joining()) rendezvous_.IsDoneBy(clock_.Now() + options_.shutdown_max);
   return status_;
 }
 
@@ -42,33 +42,33 @@ void Agent::OnWorkerEnded(size_t worker, int64_t pid, int code) {
         .pid = pid});
 }
 
-void Agent::Post(News news) {
+void Agent::Post(Input input) {
   const Lock lock(*monitor_);
-  news_.push_back(std::move(news));
+  inputs_.push_back(std::move(input));
   monitor_->NotifyAll();
 }
 
-std::vector<Agent::News> Agent::Await() {
+std::vector<Agent::Input> Agent::AwaitInputs() {
   Lock lock(*monitor_);
-  while (news_.empty() && clock_.Now() < machine_.due() && !around_.has_ended())
+  while (inputs_.empty() && clock_.Now() < machine_.due() && !around_.has_ended())
     monitor_->WaitUntil(machine_.due());
-  return std::exchange(news_, {});
+  return std::exchange(inputs_, {});
 }
 
-void Agent::Hear(const News& news) {
-  if (news.event.kind == AgentEvent::Kind::kWorkerEnded) {
-    // One that could not be killed in time, and whose place has been taken.
-    if (pids_[news.event.worker] != news.pid) return;
-    if (news.pid != 0) host_.OnEnded(news.event.worker, news.pid, news.event.code);
+void Agent::Handle(const Input& input) {
+  if (input.event.kind == AgentEvent::Kind::kWorkerEnded) {
+    // A worker of an earlier attempt that could not be killed in time.
+    if (pids_[input.event.worker] != input.pid) return;
+    if (input.pid != 0) host_.OnEnded(input.event.worker, input.pid, input.event.code);
   }
-  Step(news.event);
+  Step(input.event);
 }
 
 void Agent::Step(const AgentEvent& event) {
-  for (const AgentAction& action : machine_.Step(event, clock_.Now())) Do(action);
+  for (const AgentAction& action : machine_.Step(event, clock_.Now())) Execute(action);
 }
 
-void Agent::Do(const AgentAction& action) {
+void Agent::Execute(const AgentAction& action) {
   switch (action.kind) {
     case AgentAction::Kind::kJoin:
       host_.OnJoining();
@@ -78,10 +78,10 @@ void Agent::Do(const AgentAction& action) {
     case AgentAction::Kind::kSignal:
       for (const size_t worker : action.workers) runner_.Signal(worker, action.signal);
       return;
-    case AgentAction::Kind::kTellFailure:
+    case AgentAction::Kind::kReportFailure:
       MUSTER_ASSERT(!machine_.failures().empty());
       if (std::string cause = host_.DescribeCause(machine_.failures()); !cause.empty())
-        rendezvous_.TellFailure(std::move(cause));
+        rendezvous_.ReportFailure(std::move(cause));
       return;
     case AgentAction::Kind::kSweep:
       runner_.Sweep();
@@ -92,8 +92,8 @@ void Agent::Do(const AgentAction& action) {
       return rendezvous_.Close(action.text);
     case AgentAction::Kind::kLeave:
       return rendezvous_.Leave();
-    case AgentAction::Kind::kSay:
-      return host_.Say(action.text);
+    case AgentAction::Kind::kLog:
+      return host_.Log(action.text);
     case AgentAction::Kind::kEnd:
       status_ = action.status;
       why_ = action.text;
@@ -101,21 +101,21 @@ void Agent::Do(const AgentAction& action) {
   }
 }
 
-// Actions are done after the step that asked for them: what happens here is news for the next.
+// Actions are executed after the step that returned them: a failure here is input for the next one.
 void Agent::StartWorkers(int64_t restarts) {
   pids_.assign(options_.rules.workers, 0);
   const auto commands = host_.Prepare(rendezvous_.placement(), restarts);
-  if (!commands) return CannotStart(0, commands.error().message);
+  if (!commands) return ReportStartFailure(0, commands.error().message);
   MUSTER_ASSERT(commands->size() == options_.rules.workers);
   for (size_t worker = 0; worker < commands->size(); ++worker) {
     const Result<int64_t> pid = runner_.Start(worker, (*commands)[worker]);
-    if (!pid) return CannotStart(worker, pid.error().message);
+    if (!pid) return ReportStartFailure(worker, pid.error().message);
     pids_[worker] = *pid;
     host_.OnStarted(worker, *pid);
   }
 }
 
-void Agent::CannotStart(size_t worker, const std::string& why) {
+void Agent::ReportStartFailure(size_t worker, const std::string& why) {
   Post({.event = {.kind = AgentEvent::Kind::kStartFailed, .text = why}});
   for (size_t missing = worker; missing < options_.rules.workers; ++missing)
     Post({.event = {.kind = AgentEvent::Kind::kWorkerEnded, .worker = missing}, .pid = 0});

@@ -1,5 +1,5 @@
-// The launcher of one node: drives the agent machine. Workers are started through a runner, the
-// rendezvous is spoken to by an attendant, everything else is its host's affair.
+// The launcher of one node: drives the agent machine. A WorkerRunner starts workers, a
+// RendezvousThread makes the calls of the rendezvous, and an AgentHost does everything else.
 #pragma once
 
 #include <cstdint>
@@ -17,31 +17,31 @@
 
 namespace muster {
 
-/// What an agent needs of whoever runs it, called on the agent's thread.
+/// What an agent needs from its program. Called on the agent's thread.
 class AgentHost {
  public:
   virtual ~AgentHost() = default;
 
-  /// The rendezvous may take its time now.
+  /// The agent joins a round, which may take long.
   virtual void OnJoining() = 0;
   /// A round has formed: the commands of this node's workers, after so many restarts. An error ends
   /// the job.
   virtual Result<std::vector<WorkerCommand>> Prepare(const Placement& place, int64_t restarts) = 0;
   virtual void OnStarted(size_t worker, int64_t pid) = 0;
   virtual void OnEnded(size_t worker, int64_t pid, ExitCode code) = 0;
-  /// The cause of these failures, as it is sent to the other nodes; empty if the launcher stopped
-  /// all of these workers.
+  /// The first cause of these failures, as it is sent to the other nodes; empty if the launcher had
+  /// signalled all of these workers.
   virtual std::string DescribeCause(const std::vector<WorkerFailure>& failures) = 0;
   /// No worker is left. `failures` of the attempt, in the order in which they were seen.
   virtual void OnAttemptOver(const std::vector<WorkerFailure>& failures) = 0;
-  virtual void Say(const std::string& line) = 0;
+  virtual void Log(const std::string& line) = 0;
 };
 
 struct AgentOptions {
   AgentRules rules{};
   RendezvousThreadOptions rendezvous{};
-  /// For the rendezvous to be told, at the very end.
-  Duration farewell_max = 5s;
+  /// For the last requests to the rendezvous.
+  Duration shutdown_max = 5s;
 };
 
 class Agent {
@@ -61,19 +61,19 @@ class Agent {
   const RendezvousThread& rendezvous() const { return rendezvous_; }
 
  private:
-  struct News {
+  struct Input {
     AgentEvent event;
     int64_t pid = 0;  ///< kWorkerEnded.
   };
   using Lock = std::unique_lock<Monitor>;
 
-  void Post(News news);
-  std::vector<News> Await();
-  void Hear(const News& news);
+  void Post(Input input);
+  std::vector<Input> AwaitInputs();
+  void Handle(const Input& input);
   void Step(const AgentEvent& event);
-  void Do(const AgentAction& action);
+  void Execute(const AgentAction& action);
   void StartWorkers(int64_t restarts);
-  void CannotStart(size_t worker, const std::string& why);
+  void ReportStartFailure(size_t worker, const std::string& why);
 
   const AgentOptions options_;
   WorkerRunner& runner_;
@@ -86,9 +86,9 @@ class Agent {
   std::string why_;
 
   const std::unique_ptr<Monitor> monitor_;
-  std::vector<News> news_;  // guarded by it
+  std::vector<Input> inputs_;  // guarded by it
 
-  RendezvousThread rendezvous_;  // last: it tells news from its first moment to its end
+  RendezvousThread rendezvous_;  // last: its thread posts inputs as long as it lives
 };
 
 }  // namespace muster

@@ -1,17 +1,17 @@
 #include "launch/agent_events.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/calendar.h"
 #include "base/text.h"
 #include "base/trim.h"
+#include "os/posix/file_io.h"
 #include "os/posix/line_writer.h"
+#include "os/posix/owned_fd.h"
+#include "os/posix/system_error.h"
 
 namespace muster {
 
@@ -35,7 +35,7 @@ std::string BaseName(std::string_view path) {
   return std::string(path.substr(path.rfind('/') + 1));  // npos + 1 is 0
 }
 
-/// torchrun has text in its place, and workers' values in lists of one: readers expect both.
+/// As torchrun: JSON inside of a text, and values of workers in lists of one. Readers expect both.
 std::string InnerMetadata(const AgentEventRecord& event) {
   Json inner;
   if (!event.watchdog.empty()) {
@@ -51,7 +51,7 @@ std::string InnerMetadata(const AgentEventRecord& event) {
     inner["role_rank"] = one(worker->role_rank);
     inner["role_world_size"] = one(worker->role_world_size);
     inner["exit_code"] = one(OrNull(worker->failed_with));
-    // Its pid only where it is that of a failure; worker_id has it always.
+    // Only of a failure; worker_id always has the pid.
     inner["worker_pid"] = one(worker->failed_with ? Json(worker->pid) : Json());
   }
   return Dump(inner);
@@ -70,19 +70,6 @@ bool ShowsInfo(std::string_view log_level) {
   const std::string level = LowerCase(Trim(log_level));
   for (const std::string_view higher : {"warning", "warn", "error", "critical", "fatal"}) {
     if (level == higher) return false;
-  }
-  return true;
-}
-
-/// One write for a line, so that lines of several writers do not mix. False: errno says why.
-bool WriteLine(int fd, std::string line) {
-  line += '\n';
-  std::string_view rest = line;
-  while (!rest.empty()) {
-    const ssize_t written = write(fd, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    rest.remove_prefix(static_cast<size_t>(written));
   }
   return true;
 }
@@ -107,37 +94,32 @@ class ConsoleSink final : public AgentEventSink {
 
 class FileSink final : public AgentEventSink {
  public:
-  FileSink(int fd, std::string path, Console console)
-      : fd_(fd), path_(std::move(path)), console_(std::move(console)) {}
-  ~FileSink() override { close(fd_); }
-  FileSink(const FileSink&) = delete;
-  FileSink& operator=(const FileSink&) = delete;
+  FileSink(OwnedFd file, std::string path, Console console)
+      : file_(std::move(file)), path_(std::move(path)), console_(std::move(console)) {}
 
   void Record(const AgentEventRecord& event, WallTime now) override {
-    if (WriteLine(fd_, event.ToJsonLine(now)) || complained_) return;
-    const std::string_view why = std::strerror(errno);
-    console_(Concat("muster: events are lost: ", Printable(path_), ": ", why));
-    complained_ = true;  // Once is enough: a disk that is full stays so for a while.
+    // One write for a line, so that lines of several writers do not mix.
+    if (WriteAll(file_.get(), event.ToJsonLine(now) + '\n') || has_reported_) return;
+    console_(Concat("muster: events are lost: ", SystemError(Printable(path_)).message));
+    has_reported_ = true;
   }
 
  private:
-  const int fd_;
+  const OwnedFd file_;
   const std::string path_;
   const Console console_;
-  bool complained_ = false;
+  bool has_reported_ = false;  // A full disk would fail every event.
 };
 
 Result<std::unique_ptr<AgentEventSink>> OpenFile(const std::string& path, Console console) {
-  // O_NONBLOCK: a pipe that nobody reads is refused now, and one that nobody reads any more never
-  // stops the agent. Files know no such thing.
+  // O_NONBLOCK: a pipe without a reader is refused now, and one whose reader stops reading does not
+  // block the agent.
   constexpr int kFlags = O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-  const int fd = open(path.c_str(), kFlags, 0666);
-  if (fd < 0) {
-    const std::string_view why = std::strerror(errno);
-    return Error{Code::kUnavailable,
-                 Concat("events cannot be written to '", Printable(path), "': ", why)};
-  }
-  return std::unique_ptr<AgentEventSink>(std::make_unique<FileSink>(fd, path, std::move(console)));
+  OwnedFd file(open(path.c_str(), kFlags, 0666));
+  if (!file.is_open())
+    return SystemError(Concat("events cannot be written to '", Printable(path), "'"));
+  return std::unique_ptr<AgentEventSink>(
+      std::make_unique<FileSink>(std::move(file), path, std::move(console)));
 }
 
 }  // namespace

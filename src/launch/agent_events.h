@@ -17,7 +17,7 @@
 
 namespace muster {
 
-/// What an event of a worker tells beyond what an event of its agent does.
+/// What an event of a worker contains in addition to that of its agent.
 struct EventWorker {
   int64_t global_rank = 0;
   int64_t local_rank = 0;
@@ -60,7 +60,7 @@ class AgentEventSink {
 
 struct AgentEventSinkOptions {
   /// null, console (as LOGLEVEL allows), dynamic_rendezvous (torchrun's own: nothing comes of it),
-  /// or file:PATH, which appends lines that also tell the time.
+  /// or file:PATH, which appends lines with the time.
   std::string name = "null";
   std::string log_level{};  ///< LOGLEVEL; events are of level INFO. Unknown ones count as INFO.
   /// Where `console` writes, without the line's end; empty: standard error. Must not block.

@@ -10,7 +10,7 @@ namespace muster {
 
 namespace {
 
-constexpr const char* kNowhere = "/dev/null";
+constexpr const char* kDevNull = "/dev/null";
 constexpr int kOut = 1;
 constexpr int kErr = 2;
 
@@ -18,11 +18,6 @@ std::string Lines(const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) text += Concat(text.empty() ? "" : "\n", line);
   return text;
-}
-
-std::string Find(const Environment& environment, const char* name) {
-  const auto found = environment.find(name);
-  return found == environment.end() ? "" : found->second;
 }
 
 std::string Counted(int64_t count, const char* one, const char* many) {
@@ -42,14 +37,14 @@ JobHost::JobHost(JobOptions options, LogTree logs, std::unique_ptr<AgentEventSin
 
 void JobHost::OnJoining() { options_.on_joining(); }
 
-void JobHost::Say(const std::string& line) { options_.say(line, false); }
+void JobHost::Log(const std::string& line) { options_.log(line, false); }
 
 // ----------------------------------------------------------------------------------------------
 // an attempt
 
 Result<std::vector<WorkerCommand>> JobHost::Prepare(const Placement& place, int64_t restarts) {
   options_.on_joined();
-  // The old place: torchrun's events of a rendezvous tell the one before it.
+  // Before `place_` changes: torchrun's events of a rendezvous contain the place before it.
   Record("RENDEZVOUS", std::nullopt, place.formed_in);
   Record("ASSIGN_WORKER_RANKS", std::nullopt, Duration{});
   place_ = place;
@@ -58,9 +53,9 @@ Result<std::vector<WorkerCommand>> JobHost::Prepare(const Placement& place, int6
   workers_.assign(count, {});
   failures_.clear();
   error_files_.clear();
-  SayRound();
+  LogRound();
   MUSTER_TRY(attempt_, logs_.Begin(restarts, count));
-  MUSTER_CHECK_OK(BeginToWatch());
+  MUSTER_CHECK_OK(StartWatchdog());
   std::vector<WorkerCommand> commands;
   for (size_t worker = 0; worker < count; ++worker) {
     MUSTER_TRY(WorkerCommand command, CommandOf(worker));
@@ -69,9 +64,9 @@ Result<std::vector<WorkerCommand>> JobHost::Prepare(const Placement& place, int6
   return commands;
 }
 
-void JobHost::SayRound() {
+void JobHost::LogRound() {
   const int64_t left = options_.environment.max_restarts - restarts_;
-  options_.say(
+  options_.log(
       Concat("round ", place_->round, ": ", Counted(place_->group_world_size, "node", "nodes"),
              ", ", Counted(place_->ranks.world_size, "worker", "workers"), ", formed in ",
              Milliseconds(place_->formed_in), " ms, ", Counted(left, "restart", "restarts"),
@@ -90,7 +85,7 @@ Result<WorkerCommand> JobHost::CommandOf(size_t worker) {
   const StreamPlan plan = PlanStreams(options_.streams, worker);
   const auto path = [](Destination to, std::string file) -> std::string {
     if (to == Destination::kConsole) return "";
-    return to == Destination::kNothing ? kNowhere : file;
+    return to == Destination::kNothing ? kDevNull : file;
   };
   WorkerCommand command{.arguments = WorkerArguments(options_.command, worker),
                         .environment = ToLines(environment),
@@ -108,10 +103,10 @@ Status JobHost::FollowStream(size_t worker, bool is_error, Destination to,
   if (!follower_) {
     MUSTER_TRY(follower_, Follower::Open({.color = options_.color,
                                           .log = [this](LogLevel, std::string_view line) {
-                                            options_.say(std::string(line), false);
+                                            options_.log(std::string(line), false);
                                           }}));
   }
-  const auto& needles = is_error ? options_.error_needles : options_.output_needles;
+  const auto& filters = is_error ? options_.error_filters : options_.output_filters;
   const WorkerLabel label{.role = options_.environment.role,
                           .rank = place_->ranks.first_rank + static_cast<int64_t>(worker),
                           .local_rank = worker,
@@ -121,8 +116,8 @@ Status JobHost::FollowStream(size_t worker, bool is_error, Destination to,
                 .prefix = LinePrefix(label, options_.prefix_template),
                 .console = is_error ? kErr : kOut,
                 .worker = worker,
-                .needles = needles};
-  if (!needles.empty())
+                .filters = filters};
+  if (!filters.empty())
     file.duplicate_to = is_error ? attempt_.FilteredErr() : attempt_.FilteredOut();
   return follower_->Follow(std::move(file));
 }
@@ -133,18 +128,18 @@ void JobHost::OnStarted(size_t worker, int64_t pid) {
 }
 
 void JobHost::OnEnded(size_t worker, int64_t pid, ExitCode code) {
-  NoteExpiries();
+  TakeExpiries();
   Worker& ended = workers_[worker];
   ended.code = code;
   ended.ended_at = static_cast<int64_t>(clock_.Wall());
-  options_.say(Concat("worker ", worker, " (pid ", pid, ") ",
+  options_.log(Concat("worker ", worker, " (pid ", pid, ") ",
                       code < 0 ? Concat("was ended by ", SignalName(-code))
                                : Concat("ended with status ", code)),
                true);
 }
 
 void JobHost::OnAttemptOver(const std::vector<WorkerFailure>& failures) {
-  NoteExpiries();
+  TakeExpiries();
   if (watchdog_) {
     watchdog_.reset();
     RecordWatchdog("watchdog stopped");
@@ -163,22 +158,22 @@ void JobHost::FinishOutput() {
 // ----------------------------------------------------------------------------------------------
 // the watchdog
 
-Status JobHost::BeginToWatch() {
+Status JobHost::StartWatchdog() {
   expired_.clear();
-  if (Find(options_.inherited, "TORCHELASTIC_ENABLE_FILE_TIMER") != "1") return Ok();
-  std::string path = Find(options_.inherited, "TORCHELASTIC_TIMER_FILE");
-  // A new name for each attempt: whoever is left of an old one finds nobody there.
+  if (VariableOrEmpty(options_.inherited, "TORCHELASTIC_ENABLE_FILE_TIMER") != "1") return Ok();
+  std::string path = VariableOrEmpty(options_.inherited, "TORCHELASTIC_TIMER_FILE");
+  // A new name for each attempt, so that remaining processes of an old one cannot write to it.
   if (path.empty())
-    path = watches_ == 0 ? options_.timer_file : Concat(options_.timer_file, '.', watches_);
-  ++watches_;
-  const auto say = [this](const std::string& line) { options_.say(line, false); };
-  MUSTER_TRY(watchdog_, Watchdog::Open(std::move(path), clock_, say));
+    path = watchdogs_ == 0 ? options_.timer_file : Concat(options_.timer_file, '.', watchdogs_);
+  ++watchdogs_;
+  const auto log = [this](const std::string& line) { options_.log(line, false); };
+  MUSTER_TRY(watchdog_, Watchdog::Open(std::move(path), clock_, log));
   RecordWatchdog("watchdog started");
   return Ok();
 }
 
 // On the agent's thread: events are recorded there, and failures described.
-void JobHost::NoteExpiries() {
+void JobHost::TakeExpiries() {
   if (!watchdog_) return;
   for (TimerExpiry& expiry : watchdog_->TakeExpiries()) {
     RecordWatchdog("timer expired", &expiry.timer);
@@ -212,10 +207,10 @@ FailureRecord JobHost::RecordOf(const WorkerFailure& failure, std::optional<Erro
                        .code = failure.code,
                        .time_seconds = worker.ended_at / 1'000'000,
                        .order = worker.ended_at,
-                       .was_told = failure.told_at.has_value()};
-  const WallTime told_at = ToWall(failure.told_at.value_or(failure.at));
+                       .was_signalled = failure.signalled_at.has_value()};
+  const WallTime signalled_at = ToWall(failure.signalled_at.value_or(failure.at));
   if (const std::string path = attempt_.ErrorFile(failure.worker); !path.empty())
-    *file = AddErrorFile(path, told_at, record);
+    *file = AddErrorFile(path, signalled_at, record);
   const StreamPlan plan = PlanStreams(options_.streams, failure.worker);
   if (plan.err == Destination::kFile || plan.err == Destination::kFileAndConsole)
     record.output = Lines(LastLines(attempt_.ErrPath(failure.worker)));
@@ -235,7 +230,7 @@ std::string JobHost::DescribeCause(const std::vector<WorkerFailure>& failures) {
   std::vector<FailureRecord> records;
   for (const WorkerFailure& failure : failures) records.push_back(RecordOf(failure, &file));
   const FailureRecord& cause = records[RootCause(records)];
-  return cause.was_told ? "" : ToJson(cause);
+  return cause.was_signalled ? "" : ToJson(cause);
 }
 
 // ----------------------------------------------------------------------------------------------
@@ -276,21 +271,21 @@ void JobHost::Record(std::string state, std::optional<EventWorker> worker,
   events_->Record(event, clock_.Wall());
 }
 
-void JobHost::RecordEnd(const std::string& trouble) {
+void JobHost::RecordEnd(const std::string& error) {
   for (size_t i = 0; i < workers_.size() && workers_[i].pid != 0; ++i) {
     const Worker& worker = workers_[i];
     EventWorker event = AsEvent(i);
     const bool failed = worker.code.value_or(0) != 0;
     if (failed) event.failed_with = worker.code;
-    Record(failed                                 ? "FAILED"
-           : failures_.empty() && trouble.empty() ? "SUCCEEDED"
-                                                  : "TERMINATED",
+    Record(failed                               ? "FAILED"
+           : failures_.empty() && error.empty() ? "SUCCEEDED"
+                                                : "TERMINATED",
            event);
   }
-  if (trouble.empty()) {
+  if (error.empty()) {
     Record("SUCCEEDED", std::nullopt);
   } else {
-    Record("FAILED", std::nullopt, std::nullopt, trouble);
+    Record("FAILED", std::nullopt, std::nullopt, error);
   }
 }
 

@@ -1,5 +1,5 @@
-// One node's part of a job, as its user sees it: commands and environments of the workers, their
-// logs and what is shown of them, events, and the account of what went wrong.
+// One node's part of a job: commands and environments of its workers, their logs and what the
+// console shows of them, events, and the records of failures.
 #pragma once
 
 #include <cstdint>
@@ -25,22 +25,22 @@ namespace muster {
 
 struct JobOptions {
   CommandOptions command{};
-  std::string entry_point{};  ///< As reports call it.
+  std::string entry_point{};  ///< Its name in reports.
   Environment inherited{};
   WorkerEnvironmentOptions environment{};
-  StreamWishes streams{};
-  std::vector<std::string> output_needles{};
-  std::vector<std::string> error_needles{};
+  StreamOptions streams{};
+  std::vector<std::string> output_filters{};
+  std::vector<std::string> error_filters{};
   std::string prefix_template{};
   bool color = false;
   std::vector<std::vector<int>> cpus{};  ///< By worker; empty: no binding.
   std::string backend{};
   std::string timer_file{};  ///< The watchdog's pipe, where the environment does not name one.
-  /// A line for the user; `is_detail` lines are for those who want to know everything.
-  std::function<void(const std::string& line, bool is_detail)> say;
-  std::function<std::string()> host_name;  ///< Asked when it is needed: it may take a while.
-  std::function<void()> on_joining;        ///< Whoever shows that we wait begins here ...
-  std::function<void()> on_joined;         ///< ... and ends here.
+  /// A line for the user; `is_detail` lines are for --verbose.
+  std::function<void(const std::string& line, bool is_detail)> log;
+  std::function<std::string()> host_name;  ///< Called when it is needed: it may take a while.
+  std::function<void()> on_joining;        ///< Starts the display of what the node waits for ...
+  std::function<void()> on_joined;         ///< ... and ends it.
 };
 
 class JobHost final : public AgentHost {
@@ -55,22 +55,22 @@ class JobHost final : public AgentHost {
   void OnEnded(size_t worker, int64_t pid, ExitCode code) override;
   std::string DescribeCause(const std::vector<WorkerFailure>& failures) override;
   void OnAttemptOver(const std::vector<WorkerFailure>& failures) override;
-  void Say(const std::string& line) override;
+  void Log(const std::string& line) override;
 
-  /// All that workers wrote has been shown.
+  /// Blocks until everything that workers wrote has been shown.
   void FinishOutput();
-  /// The last events: of the workers, and of the agent, which has done its duty even if they
-  /// failed; `trouble` is what kept it from that.
-  void RecordEnd(const std::string& trouble);
+  /// The last events: of the workers, and of the agent, which has succeeded also if workers failed.
+  /// `error` is a failure of the agent itself.
+  void RecordEnd(const std::string& error);
 
   /// Of the last attempt.
   const std::vector<FailureRecord>& failures() const { return failures_; }
-  /// What the worker of failures()[i] wrote about it, if that was understood.
+  /// The error file of the worker of failures()[i], if it could be parsed.
   const std::vector<std::optional<ErrorFile>>& error_files() const { return error_files_; }
   const std::optional<Placement>& place() const { return place_; }
   int64_t restarts() const { return restarts_; }
   std::string host_name() const { return options_.host_name(); }
-  /// kUnavailable if the disk of the logs is full: workers may have failed for that.
+  /// kUnavailable if the disk of the logs is full, which may be why workers failed.
   Status CheckRoom() const { return logs_.CheckRoom(); }
 
  private:
@@ -84,9 +84,9 @@ class JobHost final : public AgentHost {
   Status FollowStream(size_t worker, bool is_error, Destination to, const std::string& path);
   FailureRecord RecordOf(const WorkerFailure& failure, std::optional<ErrorFile>* file);
   WallTime ToWall(Instant when) const;
-  void SayRound();
-  Status BeginToWatch();
-  void NoteExpiries();
+  void LogRound();
+  Status StartWatchdog();
+  void TakeExpiries();
   void RecordWatchdog(std::string name, const TimerRequest* timer = nullptr);
   AgentEventRecord EventNow(std::string state) const;
   void Record(std::string state, std::optional<EventWorker> worker,
@@ -98,11 +98,11 @@ class JobHost final : public AgentHost {
   const std::unique_ptr<AgentEventSink> events_;
   Clock& clock_;
   const Instant began_;
-  const bool names_host_;  ///< In front of lines. To find the name out may take a while.
-  std::unique_ptr<Follower> follower_;  ///< Once there is something to follow.
-  std::unique_ptr<Watchdog> watchdog_;  ///< While there are workers, if it is wanted.
-  std::vector<TimerRequest> expired_;   ///< In this attempt: who has been sent its timer's signal.
-  int64_t watches_ = 0;                 ///< Begun.
+  const bool names_host_;  ///< In the prefix of lines. To find the name may take a while.
+  std::unique_ptr<Follower> follower_;  ///< Once there is a file to follow.
+  std::unique_ptr<Watchdog> watchdog_;  ///< While there are workers, if it is enabled.
+  std::vector<TimerRequest> expired_;   ///< In this attempt, and the signal was sent.
+  int64_t watchdogs_ = 0;               ///< That were started.
   AttemptLogs attempt_;
   std::optional<Placement> place_;
   int64_t restarts_ = 0;

@@ -12,12 +12,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Nodes are not to be trusted with our memory or our arithmetic.
+// Other nodes are not trusted: no overflow, and no memory without a limit.
 constexpr int64_t kWorkersMax = 1 << 20;
 constexpr int64_t kRanksMax = int64_t{1} << 40;
 
 Error Foreign(std::string_view what, std::string_view json) {
-  return {Code::kProtocol, Concat("a node says '", Printable(json), "', which is no ", what)};
+  return {Code::kProtocol,
+          Concat("a node has sent '", Printable(json), "', which is not a valid ", what)};
 }
 
 // Python separates items so; a reader of both would see no difference.

@@ -1,4 +1,4 @@
-// What nodes say to each other about ranks, as PyTorch's agents write it: JSON in keys of the
+// The messages in which nodes exchange ranks, as PyTorch's agents write them: JSON in keys of the
 // round's store.
 #pragma once
 
@@ -21,7 +21,7 @@ Result<NodeRole> ParseNodeRole(std::string_view json);
 
 /// [2, 6, 0, 1]: first rank, world size, first role rank, role world size.
 std::string ToJson(const AssignedRanks& ranks);
-/// kProtocol, also for numbers that cannot be meant.
+/// kProtocol, also for numbers that are out of range.
 Result<AssignedRanks> ParseAssignedRanks(std::string_view json);
 
 }  // namespace muster

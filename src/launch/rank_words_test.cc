@@ -34,7 +34,7 @@ TEST(RankWordsTest, WhatNobodyCanMeanIsRefused) {
         "{\"role\": \"a\", \"local_world_size\": 9223372036854775807}"}) {
     const auto read = ParseNodeRole(said);
     ASSERT_FALSE(read.has_value()) << said;
-    EXPECT_THAT(read.error().message, HasSubstr("a node says")) << said;
+    EXPECT_THAT(read.error().message, HasSubstr("a node has sent")) << said;
   }
   for (const char* said :
        {"", "{}", "[1, 2, 3]", "[0, 0, 0, 0]", "[2, 2, 0, 1]", "[-1, 2, 0, 1]", "[0, 2, 0, 3]",

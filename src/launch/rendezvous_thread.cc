@@ -18,16 +18,17 @@ namespace {
 constexpr const char* kNumMembers = "torchelastic/agent/terminal_state/num_members";
 constexpr const char* kLastMember = "torchelastic/agent/terminal_state/last_member";
 constexpr const char* kFirstFailure = "muster/first_failure";
-constexpr const char* kHeard = "muster/heard";  ///< How many know that the job has ended.
-constexpr const char* kReady = "muster/ready";  ///< The workers' store is served.
+constexpr const char* kConfirmed = "muster/heard";  ///< How many nodes know that the job has ended.
+constexpr const char* kReady = "muster/ready";      ///< The workers' store is served.
 
-// A wait for a key is cut into these, to look for what happens to the round meanwhile.
+// A wait for a key is cut into these, to look for membership events meanwhile.
 constexpr milliseconds kSlice{200};
-// Nothing wakes a backend that is asked: less patience, so that it is left soon.
-constexpr milliseconds kGlance{20};
-constexpr milliseconds kLook{1'000};
-// For the others to hear of the end before their server goes.
-constexpr Duration kSeeOff = 1s;
+// While no event comes, the contact to the rendezvous is checked this often: a tenth of contact_max
+// within these limits. The upper one is the time between two keep-alives.
+constexpr Duration kContactCheckMin = 1s;
+constexpr Duration kContactCheckMax = 5s;
+// For the other nodes to receive the end before their server ends.
+constexpr Duration kEndNoticeMax = 1s;
 
 template <typename T>
 T ValueOrError(Result<T> result) {
@@ -47,15 +48,15 @@ bool AwaitKey(Store& store, const std::vector<std::string>& keys, milliseconds t
 }  // namespace
 
 RendezvousThread::RendezvousThread(RendezvousThreadOptions options, RendezvousHandler& handler,
-                                   System& around, std::function<void(AgentEvent)> tell)
+                                   System& around, std::function<void(AgentEvent)> report)
     : options_(std::move(options)),
       handler_(handler),
       around_(around),
       clock_(around.clock()),
-      tell_(std::move(tell)),
-      is_told_(handler.GetBackend() != "static"),
+      report_(std::move(report)),
+      has_events_(handler.GetBackend() != "static"),
       monitor_(around.MakeMonitor()),
-      thread_(around.StartThread([this] { Live(); })) {}
+      thread_(around.StartThread([this] { Run(); })) {}
 
 RendezvousThread::~RendezvousThread() {
   {
@@ -68,29 +69,29 @@ RendezvousThread::~RendezvousThread() {
 }
 
 void RendezvousThread::Join() {
-  Ask([this] {
+  Post([this] {
     DoJoin();
     const Lock lock(*monitor_);
     is_joining_ = false;
   });
 }
-void RendezvousThread::TellFailure(std::string failure) {
-  Ask([this, failure = std::move(failure)] { DoTellFailure(failure); });
+void RendezvousThread::ReportFailure(std::string failure) {
+  Post([this, failure = std::move(failure)] { DoReportFailure(failure); });
 }
 void RendezvousThread::EnterBarrier() {
-  Ask([this] { DoBarrier(); });
+  Post([this] { DoBarrier(); });
 }
 void RendezvousThread::Close(std::string reason) {
-  Ask([this, reason = std::move(reason)] { DoClose(reason); });
+  Post([this, reason = std::move(reason)] { DoClose(reason); });
 }
 void RendezvousThread::Finish() {
-  Ask([this] { DoFinish(); });
+  Post([this] { DoFinish(); });
 }
 void RendezvousThread::Leave() {
-  Ask([this] { DoLeave(); });
+  Post([this] { DoLeave(); });
 }
 
-void RendezvousThread::Ask(Task task) {
+void RendezvousThread::Post(Task task) {
   {
     const Lock lock(*monitor_);
     tasks_.push_back(std::move(task));
@@ -126,15 +127,16 @@ std::string RendezvousThread::failure_elsewhere() const {
   return failure_elsewhere_;
 }
 
-void RendezvousThread::Live() {
+void RendezvousThread::Run() {
   while (!around_.has_ended()) {
     Task task;
     {
       Lock lock(*monitor_);
       is_busy_ = false;
       monitor_->NotifyAll();
-      while (tasks_.empty() && !is_ending_ && !is_watching_ && !around_.has_ended())
-        monitor_->WaitUntil(Instant::Never());
+      const Instant until = NextCheck();
+      while (tasks_.empty() && !is_ending_ && clock_.Now() < until && !around_.has_ended())
+        monitor_->WaitUntil(until);
       if (is_ending_) return;
       if (!tasks_.empty()) {
         task = std::move(tasks_.front());
@@ -145,52 +147,62 @@ void RendezvousThread::Live() {
     if (task) {
       task();
     } else {
-      Watch();
+      CheckEvents();
     }
   }
+}
+
+// Requests end the wait of a handler that can be woken. Any other handler is queried now and then.
+Instant RendezvousThread::NextCheck() const {
+  if (!is_watching_) return Instant::Never();
+  return can_be_woken_ ? clock_.Now() : checked_at_ + options_.monitor_interval;
 }
 
 // ----------------------------------------------------------------------------------------------
-// listening
+// membership events
 
-void RendezvousThread::Watch() {
+void RendezvousThread::CheckEvents() {
+  const auto patience =
+      std::clamp<Duration>(options_.contact_max / 10, kContactCheckMin, kContactCheckMax);
+  checked_at_ = clock_.Now();
   try {
-    if (const auto event = handler_.AwaitEvent(can_be_woken_ ? kLook : kGlance)) {
-      Heard(*event);
+    if (const auto event = handler_.AwaitEvent(
+            can_be_woken_ ? std::chrono::duration_cast<milliseconds>(patience) : milliseconds{0})) {
+      OnMembership(*event);
     } else {
-      NoteContact();
+      CheckContact();
     }
   } catch (const std::exception& error) {
     is_watching_ = false;
-    Tell(AgentEvent::Kind::kJobFailed, Concat("the rendezvous is lost: ", error.what()));
+    Report(AgentEvent::Kind::kJobFailed, Concat("the rendezvous is lost: ", error.what()));
   }
 }
 
-void RendezvousThread::Heard(const MembershipEvent& event) {
+void RendezvousThread::OnMembership(const MembershipEvent& event) {
   if (event.kind != MembershipEvent::Kind::kClosed)
-    return Tell(AgentEvent::Kind::kMembership, event.ToString());
-  // PyTorch's agents close when their own workers have succeeded and they are tired of waiting for
-  // the others.
+    return Report(AgentEvent::Kind::kMembership, event.ToString());
+  // PyTorch's agents close when their own workers have succeeded and their wait for the others has
+  // timed out.
   if (event.who.empty() && OthersHaveSucceeded()) return;
   is_watching_ = false;
-  // Told first: the store may be slow to answer, and the workers here wait for others in vain.
-  Tell(AgentEvent::Kind::kJobFailed, event.ToString());
+  // Reported first: the store may be slow to answer, and the workers here wait for lost peers.
+  Report(AgentEvent::Kind::kJobFailed, event.ToString());
   ReadFailure();
 }
 
-// A server that is gone for good says nothing. Its clients try again and again.
-void RendezvousThread::NoteContact() {
+// A server that has ended sends nothing, and its clients reconnect without end.
+void RendezvousThread::CheckContact() {
   const WaitReport report = handler_.DescribeWait();
-  if (report.phase != WaitReport::Phase::kContact) return out_of_reach_since_.reset();
+  if (report.phase != WaitReport::Phase::kContact) return unreachable_since_.reset();
   const Instant now = clock_.Now();
-  if (!out_of_reach_since_) out_of_reach_since_ = now;
-  if (now - *out_of_reach_since_ < options_.contact_max) return;
+  if (!unreachable_since_) unreachable_since_ = now;
+  if (now - *unreachable_since_ < options_.contact_max) return;
   MUSTER_LAUNCH_PROBE("the server was out of reach for too long");
   is_watching_ = false;
-  Tell(AgentEvent::Kind::kJobFailed,
-       Concat("the rendezvous has been out of reach for ",
-              Milliseconds(now - *out_of_reach_since_) / 1'000, " s",
-              report.trouble.empty() ? "" : Concat(": ", report.trouble)));
+  Report(AgentEvent::Kind::kJobFailed,
+         Concat("the rendezvous has been out of reach for ",
+                Milliseconds(now - *unreachable_since_) / 1'000, " s",
+                report.trouble.empty() ? "" : Concat(": ", report.trouble)));
 }
 
 // ----------------------------------------------------------------------------------------------
@@ -204,8 +216,8 @@ void RendezvousThread::DoJoin() {
     is_joining_ = true;
   }
   is_watching_ = is_at_work_ = false;
-  out_of_reach_since_.reset();
-  told_.clear();
+  unreachable_since_.reset();
+  reported_.clear();
   try {
     std::optional<AssignedRanks> ranks;
     while (!ranks) {
@@ -222,21 +234,21 @@ void RendezvousThread::DoJoin() {
                     .master = info_.bootstrap_store_info,
                     .formed_in = clock_.Now() - began};
     }
-    is_watching_ = is_told_;
+    is_watching_ = has_events_;
     is_at_work_ = true;
     can_be_woken_ = handler_.StopWaiting();
-    tell_({.kind = Kind::kJoined, .alone = info_.world_size == 1 || !is_told_});
+    report_({.kind = Kind::kJoined, .alone = info_.world_size == 1 || !has_events_});
   } catch (const RendezvousGracefulExitError&) {
-    Tell(Kind::kNotNeeded);
+    Report(Kind::kNotNeeded);
   } catch (const RendezvousClosedError& error) {
     {
       const Lock lock(*monitor_);
-      is_joining_ = false;  // what is left may be waited for
+      is_joining_ = false;  // what remains takes a limited time
     }
-    Tell(Kind::kJoinFailed, error.what());
+    Report(Kind::kJoinFailed, error.what());
     ReadFailure();
   } catch (const std::exception& error) {
-    Tell(Kind::kJoinFailed, error.what());
+    Report(Kind::kJoinFailed, error.what());
   }
 }
 
@@ -256,8 +268,8 @@ std::optional<AssignedRanks> RendezvousThread::Exchange() {
     for (int64_t node = 0; node < info_.world_size; ++node) keys.push_back(RoleInfoKey(node));
     if (!AwaitKeys(keys)) return std::nullopt;
     std::vector<NodeRole> nodes;
-    for (const std::string& said : store.MultiGet(keys))
-      nodes.push_back(ValueOrError(ParseNodeRole(said)));
+    for (const std::string& role : store.MultiGet(keys))
+      nodes.push_back(ValueOrError(ParseNodeRole(role)));
     std::vector<std::string> answers;
     for (const AssignedRanks& ranks : AssignRanks(nodes)) answers.push_back(ToJson(ranks));
     for (int64_t node = 0; node < info_.world_size; ++node)
@@ -272,7 +284,7 @@ std::optional<AssignedRanks> RendezvousThread::Exchange() {
 bool RendezvousThread::AwaitKeys(const std::vector<std::string>& keys) {
   const Instant deadline = DeadlineAfter(clock_.Now(), info_.store->Timeout());
   while (!AwaitKey(*info_.store, keys, kSlice)) {
-    const auto event = is_told_ ? handler_.AwaitEvent(milliseconds{0}) : std::nullopt;
+    const auto event = has_events_ ? handler_.AwaitEvent(milliseconds{0}) : std::nullopt;
     if (event && event->kind == MembershipEvent::Kind::kClosed) {
       MUSTER_LAUNCH_PROBE("the rendezvous was closed while nodes exchanged ranks");
       throw RendezvousClosedError(event->ToString());
@@ -282,7 +294,7 @@ bool RendezvousThread::AwaitKeys(const std::vector<std::string>& keys) {
     if (clock_.Now() < deadline) continue;
     MUSTER_LAUNCH_PROBE("nodes could not exchange ranks in time");
     throw RendezvousTimeoutError(Concat("the nodes of round ", info_.round,
-                                        " have not told each other their ranks: no '", keys.back(),
+                                        " have not exchanged their ranks: no '", keys.back(),
                                         "' within ", info_.store->Timeout().count() / 1'000, " s"));
   }
   return true;
@@ -291,27 +303,27 @@ bool RendezvousThread::AwaitKeys(const std::vector<std::string>& keys) {
 // ----------------------------------------------------------------------------------------------
 // failures
 
-void RendezvousThread::DoTellFailure(const std::string& failure) {
-  if (failure == told_) return;
-  const bool is_correction = !std::exchange(told_, failure).empty();
+void RendezvousThread::DoReportFailure(const std::string& failure) {
+  if (failure == reported_) return;
+  const bool is_correction = !std::exchange(reported_, failure).empty();
   std::string first;
   try {
     first = info_.store->CompareSet(kFirstFailure, "", failure);
     std::string standing = first;
-    // Bounded: others correct theirs as well, and a stranger might without end.
+    // Bounded: other nodes correct theirs as well, and a broken one might do so without end.
     for (int64_t i = 0; i < info_.world_size && FailedBefore(failure, standing); ++i)
       standing = info_.store->CompareSet(kFirstFailure, standing, failure);
   } catch (const std::exception&) {
-    // Out of reach: then nobody else is to blame either.
+    // Unreachable: no other node has reported a failure here either.
     MUSTER_LAUNCH_PROBE("a failure could not be told");
   }
   if (is_correction) return;
-  if (first == failure || first.empty()) return Tell(AgentEvent::Kind::kBlame);
+  if (first == failure || first.empty()) return Report(AgentEvent::Kind::kBlame);
   {
     const Lock lock(*monitor_);
     failure_elsewhere_ = first;
   }
-  Tell(AgentEvent::Kind::kBlame, "workers of another node have failed before");
+  Report(AgentEvent::Kind::kBlame, "workers of another node have failed before");
 }
 
 void RendezvousThread::ReadFailure() {
@@ -319,11 +331,11 @@ void RendezvousThread::ReadFailure() {
   try {
     std::string failure;
     if (info_.store->Check({kFirstFailure})) failure = info_.store->Get(kFirstFailure);
-    NoteTheEnd();
+    ConfirmEnd();
     const Lock lock(*monitor_);
     failure_elsewhere_ = failure;
   } catch (const std::exception&) {
-    // Its server has ended with it.
+    // The server has ended.
   }
 }
 
@@ -343,30 +355,31 @@ void RendezvousThread::DoBarrier() {
   is_watching_ = is_at_work_ = false;
   try {
     if (info_.store->Add(kNumMembers, 1) == info_.world_size) info_.store->Set(kLastMember, "1");
-    if (Planted(Bug::kBarrierUnawaited) || AwaitOthersAtTheExit()) {
-      NoteTheEnd();
-      Tell(Kind::kBarrierPassed);
+    if (Planted(Bug::kBarrierUnawaited) || AwaitLastMember()) {
+      ConfirmEnd();
+      Report(Kind::kBarrierPassed);
     }
   } catch (const std::exception& error) {
-    Tell(Kind::kBarrierFailed, error.what());
+    Report(Kind::kBarrierFailed, error.what());
   }
 }
 
-bool RendezvousThread::AwaitOthersAtTheExit() {
+bool RendezvousThread::AwaitLastMember() {
   while (!AwaitKey(*info_.store, {kLastMember}, kSlice)) {
     {
       const Lock lock(*monitor_);
       if (!tasks_.empty() || is_ending_ || around_.has_ended()) return false;
     }
-    const auto event = is_told_ ? handler_.AwaitEvent(milliseconds{0}) : std::nullopt;
+    const auto event = has_events_ ? handler_.AwaitEvent(milliseconds{0}) : std::nullopt;
     if (!event) continue;
     if (info_.store->Check({kLastMember})) {
       MUSTER_LAUNCH_PROBE("all had succeeded when the exit was disturbed");
       return true;
     }
-    // The workers of this node are done whatever happens to the others.
+    // The workers of this node have succeeded, whatever happens to the others.
     const bool closed = event->kind == MembershipEvent::Kind::kClosed;
-    Tell(closed ? AgentEvent::Kind::kJobFailed : AgentEvent::Kind::kMembership, event->ToString());
+    Report(closed ? AgentEvent::Kind::kJobFailed : AgentEvent::Kind::kMembership,
+           event->ToString());
     if (closed) ReadFailure();
     return false;
   }
@@ -377,49 +390,49 @@ void RendezvousThread::DoClose(const std::string& reason) {
   try {
     is_watching_ = false;
     handler_.SetClosed(reason);
-    NoteTheEnd();
+    ConfirmEnd();
   } catch (const std::exception&) {
-    // Whoever served it is gone; so are those who would have to be told.
+    // Its server has ended, and with it all who would receive this.
     MUSTER_LAUNCH_PROBE("the rendezvous could not be closed");
   }
 }
 
-void RendezvousThread::NoteTheEnd() {
-  if (!info_.store || std::exchange(knows_the_end_, true)) return;
-  info_.store->Add(kHeard, 1);
+void RendezvousThread::ConfirmEnd() {
+  if (!info_.store || std::exchange(has_confirmed_end_, true)) return;
+  info_.store->Add(kConfirmed, 1);
 }
 
-// Who serves the others must not go before they know that it is over.
+// The node that serves the rendezvous stays until the others know that the job has ended.
 void RendezvousThread::DoFinish() {
-  if (!knows_the_end_) return;
-  // Another node may have corrected what we were the first to tell.
-  if (!told_.empty()) ReadFailure();
+  if (!has_confirmed_end_) return;
+  // Another node may have corrected the failure that this node reported first.
+  if (!reported_.empty()) ReadFailure();
   if (!handler_.IsHost()) return;
-  const Instant until = clock_.Now() + kSeeOff;
+  const Instant until = clock_.Now() + kEndNoticeMax;
   try {
-    while (info_.store->Add(kHeard, 0) < info_.world_size && clock_.Now() < until &&
+    while (info_.store->Add(kConfirmed, 0) < info_.world_size && clock_.Now() < until &&
            !around_.has_ended())
       clock_.SleepUntil(clock_.Now() + 5ms);
   } catch (const std::exception&) {
-    // It is not served here after all.
+    // It is not served here.
   }
 }
 
 void RendezvousThread::DoLeave() {
   is_watching_ = false;
-  // Other nodes' workers wait in vain for those that were here. The coordinator tells their agents
-  // a moment after our connection, or our lease, has ended; a good-bye would let them go on.
+  // The workers of other nodes now wait for lost peers. The coordinator notifies their agents when
+  // our connection, or our lease, has ended; after a leave message they would continue.
   const std::string backend = handler_.GetBackend();
   if (is_at_work_ && (backend == "muster" || backend == "etcd")) return;
   try {
     handler_.Leave();
   } catch (const std::exception&) {
-    // They will notice.
+    // The other nodes notice it by themselves.
   }
 }
 
-void RendezvousThread::Tell(AgentEvent::Kind kind, std::string text) {
-  tell_({.kind = kind, .text = std::move(text)});
+void RendezvousThread::Report(AgentEvent::Kind kind, std::string text) {
+  report_({.kind = kind, .text = std::move(text)});
 }
 
 }  // namespace muster

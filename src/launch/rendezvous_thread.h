@@ -1,9 +1,9 @@
-// The launcher's voice in the rendezvous: a thread that joins, works out ranks with the other
-// nodes, listens while the workers run, and meets the others at the exit. One call of its handler
-// at a time; what it hears becomes events of the agent.
+// The launcher's part in the rendezvous, on a thread of its own: it joins, exchanges ranks with the
+// other nodes, waits for membership events while the workers run, and enters the exit barrier. It
+// makes one call of its handler at a time; what it receives becomes events of the agent.
 //
-// The keys are those of PyTorch's agents, so that both can be nodes of one job. Its own begin with
-// "muster/", and nobody needs them who does not know them.
+// The keys are those of PyTorch's agents, so that both can be nodes of one job. Keys that begin
+// with "muster/" are additional, and other agents do not need them.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 
 namespace muster {
 
-/// A node's place in a round, and its workers'.
+/// The place of a node and its workers in a round.
 struct Placement {
   int64_t round = 0;
   int64_t group_rank = 0;  ///< Of the node.
@@ -37,81 +37,85 @@ struct RendezvousThreadOptions {
   NodeRole role{"default", 1};
   /// All nodes have the same role and as many workers: ranks need no exchange.
   bool are_identical = false;
-  /// How long the rendezvous may be out of reach before the job is given up.
+  /// How long the rendezvous may be unreachable before the job fails.
   Duration contact_max = 30s;
+  /// How often a backend that sends no events (c10d) is queried for them.
+  Duration monitor_interval = 100ms;
 };
 
 class RendezvousThread {
  public:
-  /// `tell` is called on the attendant's thread.
+  /// `report` is called on the thread of this object.
   RendezvousThread(RendezvousThreadOptions options, RendezvousHandler& handler, System& around,
-                   std::function<void(AgentEvent)> tell);
-  /// Waits for what is under way.
+                   std::function<void(AgentEvent)> report);
+  /// Waits for the call that is in progress.
   ~RendezvousThread();
 
-  // What it is asked to do, in this order, later. Any thread.
+  // Requests. They are executed later, in their order. Any thread.
   void Join();
   /// Reports `failure` to all nodes, unless another node has reported an earlier one. The node that
   /// reports first pays for the restart; a later correction changes only the report.
-  void TellFailure(std::string failure);
+  void ReportFailure(std::string failure);
   void EnterBarrier();
   void Close(std::string reason);
   void Leave();
-  /// Nothing more will be asked.
+  /// The last request.
   void Finish();
 
-  /// Whether all that it was asked for is done; waits for it until then.
+  /// Whether all requests are executed; waits for that until then.
   bool IsDoneBy(Instant until);
 
   bool is_joining() const;
-  /// Nothing is under way that could keep its destructor waiting.
+  /// No call is in progress for which the destructor would wait.
   bool is_idle() const;
   /// Of the last kJoined.
   Placement placement() const;
-  /// What another node has told as the first failure of the round; empty: nothing.
+  /// What another node has reported as the first failure of the round; may be empty.
   std::string failure_elsewhere() const;
 
  private:
   using Task = std::function<void()>;
   using Lock = std::unique_lock<Monitor>;
 
-  void Ask(Task task);
-  void Live();
-  void Watch();
-  void Heard(const MembershipEvent& event);
-  void NoteContact();
+  void Post(Task task);
+  void Run();
+  Instant NextCheck() const;
+  void CheckEvents();
+  void OnMembership(const MembershipEvent& event);
+  void CheckContact();
 
   void DoJoin();
   std::optional<AssignedRanks> Exchange();
   /// False: the round has come to its end before.
   bool AwaitKeys(const std::vector<std::string>& keys);
-  void DoTellFailure(const std::string& failure);
+  void DoReportFailure(const std::string& failure);
   void DoBarrier();
-  bool AwaitOthersAtTheExit();
+  bool AwaitLastMember();
   void DoClose(const std::string& reason);
   void DoLeave();
   void DoFinish();
-  void NoteTheEnd();
+  void ConfirmEnd();
 
   void ReadFailure();
   bool OthersHaveSucceeded();
-  void Tell(AgentEvent::Kind kind, std::string text = "");
+  void Report(AgentEvent::Kind kind, std::string text = "");
 
   const RendezvousThreadOptions options_;
   RendezvousHandler& handler_;
   System& around_;
   Clock& clock_;
-  const std::function<void(AgentEvent)> tell_;
-  const bool is_told_;  ///< The backend tells of members; the static one never does.
+  const std::function<void(AgentEvent)> report_;
+  const bool has_events_;  ///< The backend knows of changes; the static one never does.
 
-  // Its thread's own.
+  // Used by its thread only.
   RendezvousInfo info_{};
   bool is_watching_ = false;
-  bool is_at_work_ = false;     ///< From a round's beginning until the workers here have succeeded.
-  bool can_be_woken_ = false;   ///< While it waits for news.
-  bool knows_the_end_ = false;  ///< Of the job; for itself and, counted, for whoever serves.
-  std::string told_;            ///< The failure that this node reported last in this round.
-  std::optional<Instant> out_of_reach_since_;
+  bool is_at_work_ = false;    ///< From a round's beginning until the workers here have succeeded.
+  bool can_be_woken_ = false;  ///< While it waits for events.
+  bool has_confirmed_end_ = false;  ///< Of the job, to the node that serves the rendezvous.
+  std::string reported_;            ///< The failure that this node reported last in this round.
+  std::optional<Instant> unreachable_since_;
+  Instant checked_at_{};  ///< Events.
 
   const std::unique_ptr<Monitor> monitor_;
   // Guarded by it.

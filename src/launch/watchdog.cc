@@ -17,9 +17,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "launch/core/failure_report.h"
+#include "launch/core/signals.h"
 #include "os/posix/process.h"
 #include "os/posix/process_tree.h"
+#include "os/posix/system_error.h"
 
 namespace muster {
 
@@ -27,9 +28,9 @@ namespace {
 
 using nlohmann::json;
 
-/// The wall clock may be set; so often it is looked at again.
-constexpr int64_t kLookMs = 1'000;
-/// Nobody has so many ancestors. Facts of processes that end meanwhile could lead in a circle.
+/// The wall clock may be set while a timer runs: it is read again this often.
+constexpr int64_t kWallClockCheckMs = 1'000;
+/// No process has so many ancestors. Facts of processes that end meanwhile could form a cycle.
 constexpr int kAncestorsMax = 10'000;
 
 Error Misread(std::string_view why) { return Error{Code::kProtocol, std::string(why)}; }
@@ -57,8 +58,7 @@ std::optional<ProcessFacts> FindDescendant(int64_t pid) {
 }
 
 Error CannotMake(const std::string& path) {
-  return Error{Code::kUnavailable, Concat("cannot make the watchdog's pipe '", Printable(path, 512),
-                                          "': ", std::strerror(errno))};
+  return SystemError(Concat("cannot make the watchdog's pipe '", Printable(path, 512), "'"));
 }
 
 }  // namespace
@@ -67,11 +67,11 @@ Error CannotMake(const std::string& path) {
 // requests
 
 Result<TimerRequest> ParseTimerRequest(std::string_view line) {
-  const json said = json::parse(line, nullptr, false);
-  if (!said.is_object()) return Misread("no JSON object");
-  const auto whole = [&said](const char* name) -> std::optional<int64_t> {
-    const auto found = said.find(name);
-    if (found == said.end() || !found->is_number_integer()) return std::nullopt;
+  const json object = json::parse(line, nullptr, false);
+  if (!object.is_object()) return Misread("not a JSON object");
+  const auto whole = [&object](const char* name) -> std::optional<int64_t> {
+    const auto found = object.find(name);
+    if (found == object.end() || !found->is_number_integer()) return std::nullopt;
     if (found->is_number_unsigned() &&
         found->get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
       return std::nullopt;
@@ -80,10 +80,10 @@ Result<TimerRequest> ParseTimerRequest(std::string_view line) {
   if (whole("version") != 1) return Misread("'version' is not 1");
   const std::optional<int64_t> pid = whole("pid");
   if (!pid || *pid < 1) return Misread("'pid' is no process's number");
-  const auto scope = said.find("scope_id");
-  if (scope == said.end() || !scope->is_string()) return Misread("'scope_id' is no text");
-  const auto time = said.find("expiration_time");
-  if (time == said.end() || !time->is_number()) return Misread("'expiration_time' is no number");
+  const auto scope = object.find("scope_id");
+  if (scope == object.end() || !scope->is_string()) return Misread("'scope_id' is no text");
+  const auto time = object.find("expiration_time");
+  if (time == object.end() || !time->is_number()) return Misread("'expiration_time' is no number");
   const std::optional<int64_t> signal = whole("signal");
   if (!signal) return Misread("'signal' is no whole number");
 
@@ -135,8 +135,8 @@ std::vector<TimerRequest> TimerBook::TakeExpired(WallTime now) {
 // the pipe
 
 Result<std::unique_ptr<Watchdog>> Watchdog::Open(std::string path, Clock& clock,
-                                                 std::function<void(const std::string&)> say) {
-  // An empty file may have been made to have a name that nobody else has.
+                                                 std::function<void(const std::string&)> log) {
+  // An empty file may have been made only to reserve the name.
   struct stat found {};
   if (lstat(path.c_str(), &found) == 0 && !S_ISFIFO(found.st_mode) &&
       !(S_ISREG(found.st_mode) && found.st_size == 0)) {
@@ -153,25 +153,23 @@ Result<std::unique_ptr<Watchdog>> Watchdog::Open(std::string path, Clock& clock,
     unlink(path.c_str());
     return why;
   }
-  return std::unique_ptr<Watchdog>(new Watchdog(std::move(path), clock, std::move(say),
+  return std::unique_ptr<Watchdog>(new Watchdog(std::move(path), clock, std::move(log),
                                                 std::move(requests), std::move(open_end),
                                                 std::move(stop)));
 }
 
-Watchdog::Watchdog(std::string path, Clock& clock, std::function<void(const std::string&)> say,
+Watchdog::Watchdog(std::string path, Clock& clock, std::function<void(const std::string&)> log,
                    OwnedFd requests, OwnedFd open_end, OwnedFd stop)
     : path_(std::move(path)),
       clock_(clock),
-      say_(std::move(say)),
+      log_(std::move(log)),
       requests_(std::move(requests)),
       open_end_(std::move(open_end)),
       stop_(std::move(stop)),
-      thread_([this] { Live(); }) {}
+      thread_([this] { Run(); }) {}
 
 Watchdog::~Watchdog() {
-  constexpr uint64_t kOne = 1;
-  // Fails only if it has been told already.
-  [[maybe_unused]] const ssize_t told = write(stop_.get(), &kOne, sizeof kOne);
+  eventfd_write(stop_.get(), 1);
   thread_.join();
   unlink(path_.c_str());
 }
@@ -184,19 +182,19 @@ std::vector<TimerExpiry> Watchdog::TakeExpiries() {
 // ----------------------------------------------------------------------------------------------
 // its thread
 
-void Watchdog::Live() {
+void Watchdog::Run() {
   NameThisThread("watchdog");
   std::array<pollfd, 2> waited{};
   waited[0] = {.fd = requests_.get(), .events = POLLIN, .revents = 0};
   waited[1] = {.fd = stop_.get(), .events = POLLIN, .revents = 0};
   while (waited[1].revents == 0) {
     if (poll(waited.data(), waited.size(), MillisecondsToWait()) < 0) {
-      if (errno != EINTR) return Complain(Concat("cannot wait: ", std::strerror(errno)));
+      if (errno != EINTR) return WarnOnce(Concat("cannot wait: ", std::strerror(errno)));
       continue;
     }
-    // First what is new: a release that is already there counts.
+    // Requests first: a release that has arrived counts.
     if (waited[0].revents != 0) ReadRequests();
-    LookAtTimers();
+    ExpireTimers();
   }
 }
 
@@ -204,7 +202,7 @@ int Watchdog::MillisecondsToWait() const {
   const auto due = book_.Due();
   if (!due) return -1;
   const int64_t left = static_cast<int64_t>(*due) - static_cast<int64_t>(clock_.Wall());
-  return static_cast<int>(std::clamp<int64_t>(left / 1'000 + 1, 0, kLookMs));
+  return static_cast<int>(std::clamp<int64_t>(left / 1'000 + 1, 0, kWallClockCheckMs));
 }
 
 void Watchdog::ReadRequests() {
@@ -220,7 +218,7 @@ void Watchdog::ReadRequests() {
     }
     if (!is_skipping_) pending_ += rest;
     if (pending_.size() > PIPE_BUF) {
-      Complain(Concat("a line of more than ", PIPE_BUF, " bytes"));
+      WarnOnce(Concat("a line of more than ", PIPE_BUF, " bytes"));
       is_skipping_ = true;
       pending_.clear();
     }
@@ -229,36 +227,36 @@ void Watchdog::ReadRequests() {
 }
 
 void Watchdog::TakeLine(std::string_view line) {
-  if (line.size() > PIPE_BUF) return Complain(Concat("a line of ", line.size(), " bytes"));
+  if (line.size() > PIPE_BUF) return WarnOnce(Concat("a line of ", line.size(), " bytes"));
   Result<TimerRequest> request = ParseTimerRequest(line);
-  if (!request) return Complain(Concat("'", Printable(line, 200), "': ", request.error().message));
+  if (!request) return WarnOnce(Concat("'", Printable(line, 200), "': ", request.error().message));
   if (!book_.Take(std::move(request).value()))
-    Complain(Concat("more than ", TimerBook::kTimersMax, " timers"));
+    WarnOnce(Concat("more than ", TimerBook::kTimersMax, " timers"));
 }
 
-void Watchdog::LookAtTimers() {
+void Watchdog::ExpireTimers() {
   for (TimerRequest& timer : book_.TakeExpired(clock_.Wall())) {
     const std::string what =
         Concat("timer '", Printable(timer.scope, 200), "' of pid ", timer.pid, " has expired: ");
     bool was_sent = false;
     if (timer.signal == 0) {
-      say_(Concat(what, "it wants no signal to be sent"));
+      log_(Concat(what, "it requests no signal"));
     } else if (const auto process = FindDescendant(timer.pid)) {
-      say_(Concat(what, SignalName(timer.signal), " is sent"));
+      log_(Concat(what, SignalName(timer.signal), " is sent"));
       SignalProcess(*process, timer.signal);
       was_sent = true;
     } else {
-      say_(Concat(what, "there is no such process in this job (any more)"));
+      log_(Concat(what, "there is no such process in this job (any more)"));
     }
     const std::lock_guard lock(mutex_);
     expiries_.push_back({std::move(timer), was_sent});
   }
 }
 
-// Once: whoever writes rubbish writes much of it.
-void Watchdog::Complain(const std::string& about) {
-  if (std::exchange(has_complained_, true)) return;
-  say_(Concat("the watchdog leaves out what it cannot use, such as this: ", about));
+// Once: a broken worker writes many such lines.
+void Watchdog::WarnOnce(const std::string& about) {
+  if (std::exchange(has_warned_, true)) return;
+  log_(Concat("the watchdog ignores requests that it cannot use, such as this: ", about));
 }
 
 }  // namespace muster

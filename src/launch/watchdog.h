@@ -1,19 +1,19 @@
-// Timers that workers set on themselves, and what happens to those that do not come back in time.
+// Timers that workers set for themselves, and what happens when they expire.
 //
 // Workers of PyTorch (its file timer) write requests into a named pipe, a JSON object in each line:
 //
 //   {"version": 1, "pid": 4242, "scope_id": "forward", "expiration_time": 1767225600.5, "signal":
 //   9}
 //
-// A timer belongs to a process and a scope; a new request for both replaces it, and one with a
-// negative time releases it. Lines are at most PIPE_BUF bytes long, or the system would not keep
-// them whole. What cannot be understood is left out: a broken worker cannot break the launcher.
+// A timer belongs to a process and a scope. A new request for both replaces it; one with a negative
+// time releases it. Lines are at most PIPE_BUF bytes long, so that the kernel does not mix them.
+// Requests that cannot be parsed are ignored: a broken worker cannot break the launcher.
 //
-// When a timer expires, its process gets the signal, and that is all: if it dies of it, a worker
-// has failed as workers do, and is reported and started again as such. (torchrun sends the signal
-// to itself as well, and with SIGKILL leaves all other workers behind.) Only descendants of this
-// process are sent anything. It is a subreaper, so those that workers have let go of are among
-// them; a number that was mistyped, or comes from another namespace of processes, is not.
+// When a timer expires, its process gets the signal, and nothing else happens: if the process dies,
+// the worker has failed and is handled like any failed worker. (torchrun sends the signal also to
+// itself, and with SIGKILL leaves all other workers running.) Only descendants of this process get
+// a signal. It is a subreaper, so abandoned processes are descendants, too; a pid that is wrong, or
+// of another pid namespace, is not.
 #pragma once
 
 #include <cstddef>
@@ -40,18 +40,18 @@ struct TimerRequest {
   int64_t pid = 0;
   std::string scope{};
   std::optional<WallTime> expires_at{};  ///< None: the timer is released.
-  int signal = 0;                        ///< 0: nobody is to be sent anything.
+  int signal = 0;                        ///< 0: none is sent.
 
   bool operator==(const TimerRequest&) const = default;
 };
 
-/// kProtocol: this is no request; says why.
+/// kProtocol, with the reason.
 Result<TimerRequest> ParseTimerRequest(std::string_view line);
 
-/// Who has set which timers. Pure.
+/// The timers that are set. Pure.
 class TimerBook {
  public:
-  /// More is a leak of somebody's; each costs memory, and is looked at whenever we are.
+  /// More is a leak in a worker. Each costs memory and time.
   static constexpr size_t kTimersMax = 4096;
 
   /// False: there are too many timers, and this one is not among them.
@@ -77,10 +77,10 @@ struct TimerExpiry {
 
 class Watchdog {
  public:
-  /// Makes the pipe at `path`, in place of a file that is there, and starts a thread. `say` is
-  /// called on it. kUnavailable: says which path, and why.
+  /// Makes the pipe at `path`, in place of a file that is there, and starts a thread. `log` is
+  /// called on it. kUnavailable, with the path and the reason.
   static Result<std::unique_ptr<Watchdog>> Open(std::string path, Clock& clock,
-                                                std::function<void(const std::string&)> say);
+                                                std::function<void(const std::string&)> log);
   /// Removes the pipe.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
@@ -88,32 +88,32 @@ class Watchdog {
 
   const std::string& path() const { return path_; }
 
-  /// Since it was last asked. Any thread.
+  /// Those since the last call. Any thread.
   std::vector<TimerExpiry> TakeExpiries();
 
  private:
-  Watchdog(std::string path, Clock& clock, std::function<void(const std::string&)> say,
+  Watchdog(std::string path, Clock& clock, std::function<void(const std::string&)> log,
            OwnedFd requests, OwnedFd open_end, OwnedFd stop);
 
-  void Live();
+  void Run();
   int MillisecondsToWait() const;
   void ReadRequests();
   void TakeLine(std::string_view line);
-  void LookAtTimers();
-  void Complain(const std::string& about);
+  void ExpireTimers();
+  void WarnOnce(const std::string& about);
 
   const std::string path_;
   Clock& clock_;
-  const std::function<void(const std::string&)> say_;
+  const std::function<void(const std::string&)> log_;
   const OwnedFd requests_;
-  const OwnedFd open_end_;  // Ours: a pipe that nobody writes to would be at its end all the time.
+  const OwnedFd open_end_;  // Ours: without any writer the pipe would always be at its end.
   const OwnedFd stop_;
 
-  // The thread's own.
+  // Used by the thread only.
   TimerBook book_;
   std::string pending_;       // the beginning of a line
   bool is_skipping_ = false;  // the rest of a line that is too long
-  bool has_complained_ = false;
+  bool has_warned_ = false;
 
   std::mutex mutex_;
   std::vector<TimerExpiry> expiries_;  // guarded by it

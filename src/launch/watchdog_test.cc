@@ -253,7 +253,7 @@ TEST_F(WatchdogTest, RubbishCostsOneComplaintAndNothingElse) {
   EXPECT_EQ(late.Wait(), -kSignal);
   const std::string heard = said();
   EXPECT_EQ(heard.find("leaves out"), heard.rfind("leaves out")) << heard;
-  EXPECT_NE(heard.find("'rubbish': no JSON object"), std::string::npos) << heard;
+  EXPECT_NE(heard.find("'rubbish': not a JSON object"), std::string::npos) << heard;
 }
 
 TEST_F(WatchdogTest, ARequestInPiecesIsOneRequest) {

@@ -7,21 +7,21 @@
 
 #include "base/text.h"
 #include "muster/prefix_store.h"
-#include "muster/tcp_store.h"
+#include "store/tcp_store_on.h"
 
 namespace muster {
 
 namespace {
 
-// Rank 0 publishes within a round trip or two. PyTorch's does so only when it starts
-// its server, not in every round: after this time the last address it gave is looked for.
+// Rank 0 publishes within a round trip or two. PyTorch's does so only when it starts its server,
+// not in every round: after this time the last address that it gave is used.
 constexpr milliseconds kPatience{3000};
-constexpr milliseconds kPatienceWithTheSame{200};  // it has done so before
-constexpr milliseconds kKnock{1000};
+constexpr milliseconds kPatienceWithTheSame{200};  // it has not published again before
+constexpr milliseconds kProbe{1000};
 constexpr int64_t kRoundsBack = 256;
-constexpr int kKnocksMax = 3;  // at doors that stay closed, each for the time above
+constexpr int kProbesMax = 3;  // of stores that do not answer, each for the time above
 
-// muster publishes in every round, and signs: what it published in an earlier one is not for this.
+// muster publishes in every round, and signs: an address of an earlier round is out of date.
 constexpr std::string_view kSignature = "MUSTER_RANK_0";
 
 std::vector<std::string> KeysOf(const std::string& prefix) {
@@ -32,9 +32,9 @@ std::vector<std::string> KeysOf(const std::string& prefix) {
 std::string SignatureOf(const std::string& prefix) { return Concat(prefix, "/", kSignature); }
 
 // Whether a store is served there now.
-bool Answers(const RendezvousStoreInfo& info, System& around) {
+bool Answers(const RendezvousStoreInfo& info, System& system) {
   try {
-    TcpStore(info.master_addr, {.port = info.master_port, .timeout = kKnock}, around).Ping();
+    OpenTcpStore(info.master_addr, {.port = info.master_port, .timeout = kProbe}, system)->Ping();
     return true;
   } catch (const InterruptedError&) {
     throw;
@@ -76,21 +76,21 @@ RendezvousStoreInfo Bootstrap::Publish(int64_t round) {
 
 RendezvousStoreInfo Bootstrap::Await(int64_t round, const std::optional<Node>& first) {
   const Instant deadline = DeadlineAfter(clock_.Now(), store_->Timeout());
-  milliseconds patience = first && first == speaks_once_ ? kPatienceWithTheSame : kPatience;
+  milliseconds patience = first && first == publishes_once_ ? kPatienceWithTheSame : kPatience;
   while (true) {
     try {
       const auto left = std::chrono::duration_cast<milliseconds>(deadline - clock_.Now());
       store_->Wait(KeysOf(prefix_of_(round)), std::clamp(left, milliseconds{1}, patience));
-      if (!store_->Check({SignatureOf(prefix_of_(round))})) speaks_once_ = first;
+      if (!store_->Check({SignatureOf(prefix_of_(round))})) publishes_once_ = first;
       return Read(round);
     } catch (const StoreTimeoutError&) {
       if (const auto earlier = Earlier(round, first)) {
-        speaks_once_ = first;
+        publishes_once_ = first;
         return *earlier;
       }
       if (clock_.Now() >= deadline) {
         throw RendezvousTimeoutError(
-            Concat("rank 0 of round ", round, " has not said where its store is (keys ",
+            Concat("rank 0 of round ", round, " has not published its store's address (keys ",
                    prefix_of_(round), "/MASTER_ADDR and /MASTER_PORT) within ",
                    store_->Timeout().count(), " ms; is it still alive?"));
       }
@@ -101,17 +101,17 @@ RendezvousStoreInfo Bootstrap::Await(int64_t round, const std::optional<Node>& f
 
 std::optional<RendezvousStoreInfo> Bootstrap::Earlier(int64_t round,
                                                       const std::optional<Node>& first) {
-  int knocks = 0;
+  int probes = 0;
   for (int64_t back = round - 1; back >= 0 && back >= round - kRoundsBack; --back) {
     const std::string prefix = prefix_of_(back);
     if (!store_->Check(KeysOf(prefix))) continue;
     if (store_->Check({SignatureOf(prefix)})) continue;
     RendezvousStoreInfo info = Read(back);
-    // Each publishes its own address. Another node's store may be alive, too: it was rank 0 while
-    // the present one was away, or has just been followed by one that is slow to publish.
+    // Each publishes its own address. Another node's store may be alive, too: that node was rank 0
+    // while the present one was away, or the present one is slow to publish.
     if (first && info.master_addr != first->addr) continue;
     if (Answers(info, around_)) return info;
-    if (++knocks == kKnocksMax) break;
+    if (++probes == kProbesMax) break;
   }
   return std::nullopt;
 }

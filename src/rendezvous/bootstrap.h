@@ -1,4 +1,4 @@
-// How the nodes of a round learn where its workers find their store: rank 0 serves one and
+// How the nodes of a round learn where its workers find their store: rank 0 serves one, and
 // publishes its address under the round's prefix, in every round.
 #pragma once
 
@@ -25,7 +25,7 @@ class Bootstrap {
   /// Whether workers use the agent's store: unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
   static bool IsShared();
 
-  /// From now on: another connection to the same data.
+  /// Replaces the connection to the data.
   void UseStore(std::shared_ptr<Store> store) { store_ = std::move(store); }
 
   /// Blocks until the round's rank 0, which is `first` if that is known, has published.
@@ -44,9 +44,9 @@ class Bootstrap {
   const std::string local_addr_;
   System& around_;
   Clock& clock_;
-  std::optional<Node> speaks_once_;  ///< A rank 0 that has published without signing.
-  /// One port for all rounds: PyTorch's agents read it once. What the workers of one round leave in
-  /// the store is not there for those of the next.
+  std::optional<Node> publishes_once_;  ///< A rank 0 that has published without signing.
+  /// One port for all rounds, because PyTorch's agents read it once. Each round starts with an
+  /// empty store.
   std::unique_ptr<ReservedPort> server_;
 };
 

@@ -10,8 +10,7 @@ namespace muster {
 
 namespace {
 
-// The sink of the process. The flag says whether there is one, so that nobody takes the lock to
-// learn that there is none.
+// The sink of the process. The flag shows whether there is one, without the lock.
 struct ProcessSink {
   std::atomic<bool> present = false;
   std::mutex mutex;  // guards the pointer; never held while the sink is called
@@ -72,7 +71,7 @@ void EventRecorder::Deliver(Draft draft) const {
     const std::lock_guard lock(process.mutex);
     sink = process.sink;
   }
-  if (sink != nullptr) (*sink)(event);  // it may have gone since we looked
+  if (sink != nullptr) (*sink)(event);  // it may have been removed since enabled()
 }
 
 }  // namespace muster

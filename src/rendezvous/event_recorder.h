@@ -1,6 +1,5 @@
-// Where the parts of a rendezvous report what they do: builds events and hands them to a sink, or
-// does nothing at all when there is none. Any thread. Nothing here throws: a rendezvous does not
-// fail for the sake of its log.
+// Events of a rendezvous: builds them and hands them to a sink, or does nothing if there is none.
+// Any thread. Nothing here throws: a rendezvous must not fail because of its log.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +14,14 @@
 
 namespace muster {
 
-/// Whom an event is from, where there is no node (yet).
+/// The origin of an event, where there is no node (yet).
 struct EventOrigin {
   std::string hostname;
   int64_t pid = 0;
 };
 
-/// The node that an event is about, or none, without a copy of it: made from a Node, an optional
-/// one or std::nullopt, and used up within the call.
+/// The node that an event is about, or none: a view of a Node, an optional one or std::nullopt,
+/// valid within the call.
 class EventNode {
  public:
   EventNode(std::nullopt_t) {}                   // NOLINT: implicit
@@ -35,7 +34,7 @@ class EventNode {
   const Node* node_ = nullptr;
 };
 
-/// An event's name in two parts, put together only if somebody listens.
+/// An event's name in two parts, concatenated only if there is a sink.
 struct EventName {
   EventName(const char* whole) : last(whole) {}  // NOLINT: implicit
   EventName(std::string_view group, std::string_view its_last) : first(group), last(its_last) {}
@@ -46,17 +45,16 @@ struct EventName {
 
 class EventRecorder {
  public:
-  /// `own` null: the sink of the process, as it is at the time of each event. `origin` is asked
-  /// only when an event without a node is delivered, for finding a machine's full name can take
-  /// long.
+  /// `own` null: the sink of the process, as it is at the time of each event. `origin` is called
+  /// only when an event without a node is delivered: finding a machine's full name can take long.
   EventRecorder(RendezvousEventSink own, std::string run_id,
                 std::function<EventOrigin()> origin = nullptr);
 
-  /// Whether anybody listens. Cheap: without a sink of its own, one atomic load.
+  /// Whether there is a sink. Cheap: without a sink of its own, one atomic load.
   bool enabled() const;
 
-  /// Something happened. `make` returns the message and is called only if somebody listens, as in
-  /// all of these. Of a failure rather use the one below.
+  /// Something happened. `make` returns the message; here and below it is called only if there is a
+  /// sink. For failures use RecordFailure().
   template <typename MakeMessage>
   void Record(EventName name, NodeState state, EventNode node, MakeMessage&& make) const {
     if (!enabled()) return;
@@ -70,8 +68,8 @@ class EventRecorder {
     Quietly([&] { Deliver({.name = name, .node = node, .message = make(), .rank = rank}); });
   }
 
-  /// Something failed. `make_trace` returns what failed, and where, as far as is known; if it
-  /// returns nothing, the event's name and message take its place.
+  /// Something failed. `make_trace` returns what failed, and where, as far as it is known; if it
+  /// returns "", the event's name and message are used.
   template <typename MakeMessage, typename MakeTrace>
   void RecordFailure(EventName name, EventNode node, MakeMessage&& make,
                      MakeTrace&& make_trace) const {
@@ -83,6 +81,12 @@ class EventRecorder {
                .message = make(),
                .error_trace = make_trace()});
     });
+  }
+
+  /// All that is known is what was thrown.
+  void RecordFailure(EventName name, EventNode node, const std::string& what) const {
+    const auto same = [&] { return what; };
+    RecordFailure(name, node, same, same);
   }
 
  private:

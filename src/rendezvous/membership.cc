@@ -1,19 +1,20 @@
-// Membership events, as far as every backend has them.
+#include "rendezvous/membership.h"
+
 #include <algorithm>
+#include <utility>
 
 #include "base/interruption.h"
 #include "base/text.h"
-#include "muster/rendezvous_handler.h"
 #include "os/posix/posix_clock.h"
 #include "store/throw.h"
 
 namespace muster {
 
 namespace {
-constexpr Duration kLook = 200ms;
+constexpr Duration kPause = 200ms;
 }  // namespace
 
-// Names and reasons are other nodes' words.
+// Names and reasons come from other nodes.
 std::string MembershipEvent::ToString() const {
   const std::string because = why.empty() ? "" : Concat(": ", OneLine(why));
   switch (kind) {
@@ -30,29 +31,33 @@ std::string MembershipEvent::ToString() const {
   return "";
 }
 
-std::optional<MembershipEvent> RendezvousHandler::AwaitEvent(std::chrono::milliseconds time) {
-  PosixClock clock;
-  return LookForEvents(clock, time, [this] { return NumNodesWaiting(); });
+std::optional<MembershipEvent> RendezvousHandler::LookForEvent(
+    const std::function<int64_t()>& count_waiting) {
+  if (!closed_reported_ && IsClosed()) {
+    closed_reported_ = true;
+    return MembershipEvent{.kind = MembershipEvent::Kind::kClosed};
+  }
+  const int64_t waiting = count_waiting();
+  if (std::exchange(waiting_reported_, waiting) == waiting || waiting == 0) return std::nullopt;
+  return MembershipEvent{.kind = MembershipEvent::Kind::kNodesWaiting, .waiting = waiting};
 }
 
-std::optional<MembershipEvent> RendezvousHandler::LookForEvents(
-    Clock& clock, std::chrono::milliseconds time, const std::function<int64_t()>& count_waiting) {
+std::optional<MembershipEvent> RendezvousHandler::AwaitEvent(std::chrono::milliseconds time) {
+  PosixClock clock;
+  return PollForEvent(clock, time,
+                      [this] { return LookForEvent([this] { return NumNodesWaiting(); }); });
+}
+
+std::optional<MembershipEvent> PollForEvent(
+    Clock& clock, std::chrono::milliseconds time,
+    const std::function<std::optional<MembershipEvent>()>& look) {
   const Instant began = clock.Now();
   const Instant until = After(began, time);
   while (true) {
-    if (!closed_told_ && IsClosed()) {
-      closed_told_ = true;
-      return MembershipEvent{.kind = MembershipEvent::Kind::kClosed};
-    }
-    const int64_t waiting = count_waiting();
-    if (waiting != waiting_told_) {
-      waiting_told_ = waiting;
-      if (waiting > 0)
-        return MembershipEvent{.kind = MembershipEvent::Kind::kNodesWaiting, .waiting = waiting};
-    }
+    if (auto event = look()) return event;
     const Instant now = clock.Now();
     if (now >= until) return std::nullopt;
-    clock.SleepUntil(std::min(until, now + kLook));
+    clock.SleepUntil(std::min(until, now + kPause));
     if (IsInterrupted()) Throw(Interrupted(began, clock.Now(), "waiting for a membership event"));
   }
 }

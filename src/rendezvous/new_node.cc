@@ -7,16 +7,16 @@
 
 namespace muster {
 
-Node NewNode(System& around, const std::string& addr) {
-  // What is not printed as it is could not be read as the master's address.
+Node NewNode(System& system, const std::string& addr) {
+  // Others read it as the master's address, from environments and logs.
   if (addr.size() > kNodeAddressBytesMax || Printable(addr, addr.size()) != addr) {
     throw std::invalid_argument(Concat("the local address '", Printable(addr, 64),
                                        "' must be printable UTF-8 of at most ",
                                        HumanBytes(kNodeAddressBytesMax)));
   }
   return {.addr = addr,
-          .pid = static_cast<int64_t>(around.process_id()),
-          .local_id = around.NextNodeId()};
+          .pid = static_cast<int64_t>(system.process_id()),
+          .local_id = system.NextNodeId()};
 }
 
 }  // namespace muster

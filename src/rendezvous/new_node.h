@@ -8,8 +8,8 @@
 
 namespace muster {
 
-/// Another node of the process each time. std::invalid_argument for an address that others could
-/// not read.
-Node NewNode(System& around, const std::string& addr);
+/// A new node of the process each time. std::invalid_argument for an address that others could not
+/// read.
+Node NewNode(System& system, const std::string& addr);
 
 }  // namespace muster

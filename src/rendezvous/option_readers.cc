@@ -84,6 +84,18 @@ void MustBeRankPolicy(const std::string& word) {
                                      "' does not exist. Allowed: natural, text, stable, label."));
 }
 
+RunSettings RunSettingsOf(const RendezvousSettings& settings) {
+  settings.Validate();
+  return {.min_nodes = settings.min_nodes,
+          .max_nodes = settings.max_nodes,
+          .last_call = settings.last_call,
+          .keep_alive_interval = settings.keep_alive_interval,
+          .keep_alive_max_attempt = settings.keep_alive_max_attempt,
+          .join_timeout = settings.join_timeout,
+          .close_timeout = settings.close_timeout,
+          .heartbeat_timeout = settings.heartbeat_timeout};
+}
+
 void MustBePossible(const RunSettings& settings, const std::string& run_id) {
   const std::string why = settings.Impossible();
   if (!why.empty())

@@ -19,11 +19,11 @@ void TakeText(const RendezvousParameters& parameters, std::string_view key, std:
 void MustBe(bool right, std::string_view what, int64_t found, std::string_view allowed);
 /// A run id, or a label.
 void MustBePrintable(const std::string& text, std::string_view what);
-/// A run id that there is.
+/// Not empty, and printable.
 void MustBeRunId(const std::string& run_id);
 void MustBeRankPolicy(const std::string& word);
 
-/// What the nodes of "muster" and of "etcd" are told alike, and how long they are to wait.
+/// Options that the backends "muster" and "etcd" have in common.
 template <typename Options>
 void TakeRoundOptions(const RendezvousParameters& parameters, Options& options) {
   options.run_id = parameters.run_id;
@@ -50,7 +50,20 @@ void MustBeRoundOptions(const Options& options) {
          "above 0");
   MustBeRankPolicy(options.rank_policy);
 }
-/// What nobody can have meant.
+
+/// What the machine goes by.
+template <typename Options>
+RunSettings RunSettingsOf(const Options& options, Duration grace) {
+  return {.min_nodes = options.min_nodes,
+          .max_nodes = options.max_nodes,
+          .last_call = options.last_call,
+          .keep_alive_interval = options.keep_alive_interval,
+          .keep_alive_max_attempt = options.keep_alive_max_attempt,
+          .grace = grace,
+          .policy = *ParseRankPolicy(options.rank_policy)};
+}
+/// std::invalid_argument for impossible settings.
+RunSettings RunSettingsOf(const RendezvousSettings& settings);
 void MustBePossible(const RunSettings& settings, const std::string& run_id);
 
 }  // namespace muster

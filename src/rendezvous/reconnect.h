@@ -1,5 +1,5 @@
-// A store's connection that was lost is lost for good, as with PyTorch's. Whoever can go on with
-// another one asks for it here.
+// A store whose connection broke stays broken, as with PyTorch's. This is how to continue with
+// another one.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@ namespace muster {
 /// Whether the store still answers.
 bool StillThere(Store& store);
 
-/// Another connection to the same data, with the same timeout. Does not try for longer than a
-/// second: whoever asks again later tries again. What Clone() throws.
+/// Another connection to the same data, with the same timeout. Tries for a second at most: the
+/// caller may try again later. What Clone() throws.
 std::shared_ptr<Store> Reconnected(Store& lost);
 
 }  // namespace muster

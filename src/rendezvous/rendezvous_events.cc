@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <bitset>
 #include <cerrno>
 #include <cstdio>
 #include <memory>
 #include <stdexcept>
 #include <system_error>
 
-#include "base/json.h"
+#include "base/flat_json.h"
 #include "base/text.h"
 #include "os/posix/line_writer.h"
 
@@ -44,99 +43,49 @@ void AppendNumber(std::string& out, std::optional<int64_t> number) {
 void AppendField(std::string& out, const RendezvousEvent& event, size_t key) {
   switch (key) {
     case kName:
-      return AppendJsonString(out, event.name);
+      return wire::AppendJsonString(out, event.name);
     case kRunId:
-      return AppendJsonString(out, event.run_id);
+      return wire::AppendJsonString(out, event.run_id);
     case kMessage:
-      return AppendJsonString(out, event.message);
+      return wire::AppendJsonString(out, event.message);
     case kHostname:
-      return AppendJsonString(out, event.hostname);
+      return wire::AppendJsonString(out, event.hostname);
     case kPid:
       return AppendNumber(out, event.pid);
     case kNodeState:
-      return AppendJsonString(out, kStateNames.at(static_cast<size_t>(event.node_state)));
+      return wire::AppendJsonString(out, kStateNames.at(static_cast<size_t>(event.node_state)));
     case kMasterEndpoint:
-      return AppendJsonString(out, event.master_endpoint);
+      return wire::AppendJsonString(out, event.master_endpoint);
     case kRank:
       return AppendNumber(out, event.rank);
     case kLocalId:
       return AppendNumber(out, event.local_id);
     case kErrorTrace:
-      return AppendJsonString(out, event.error_trace);
+      return wire::AppendJsonString(out, event.error_trace);
   }
 }
 
-NodeState ReadState(JsonReader& in) {
-  const std::string text = in.String();
+NodeState ReadState(wire::FlatJsonReader& in) {
+  const std::string text = in.Text(kKeyNames[kNodeState]);
   const auto found = std::find(kStateNames.begin(), kStateNames.end(), text);
-  if (found == kStateNames.end()) {
-    in.Fail(Concat("node_state '", Printable(text),
-                   "'; INIT, RUNNING, SUCCEEDED and FAILED are allowed"));
-    return {};
-  }
-  return static_cast<NodeState>(found - kStateNames.begin());
+  if (found != kStateNames.end()) return static_cast<NodeState>(found - kStateNames.begin());
+  in.Fail(Concat("node_state '", Printable(text),
+                 "'; INIT, RUNNING, SUCCEEDED and FAILED are allowed"));
+  return {};
 }
 
-void ReadField(JsonReader& in, RendezvousEvent& event, size_t key) {
-  switch (key) {
-    case kName:
-      event.name = in.String();
-      break;
-    case kRunId:
-      event.run_id = in.String();
-      break;
-    case kMessage:
-      event.message = in.String();
-      break;
-    case kHostname:
-      event.hostname = in.String();
-      break;
-    case kPid:
-      event.pid = in.Integer();
-      break;
-    case kNodeState:
-      event.node_state = ReadState(in);
-      break;
-    case kMasterEndpoint:
-      event.master_endpoint = in.String();
-      break;
-    case kRank:
-      event.rank = in.IntegerOrNull();
-      break;
-    case kLocalId:
-      event.local_id = in.IntegerOrNull();
-      break;
-    case kErrorTrace:
-      event.error_trace = in.String();
-      break;
-  }
-}
-
-size_t ReadKey(JsonReader& in, const std::bitset<kKeys>& seen) {
-  const std::string text = in.String();
-  const auto found = std::find(kKeyNames.begin(), kKeyNames.end(), text);
-  if (found == kKeyNames.end()) {
-    in.Fail(Concat("unknown key '", Printable(text), "'"));
-    return kKeys;
-  }
-  const auto key = static_cast<size_t>(found - kKeyNames.begin());
-  if (seen[key]) in.Fail(Concat("key '", text, "' for the second time"));
-  return key;
-}
-
-/// One fwrite to an unbuffered stream is one write(2), and the stream has its own lock: lines of
-/// several threads, and of several processes that append to one file, do not mix.
+/// One fwrite to an unbuffered stream is one write(2), and the stream has a lock: lines of several
+/// threads, and of several processes that append to one file, do not mix.
 void WriteLine(std::FILE* stream, const RendezvousEvent& event) {
   const std::string line = event.ToJson() + '\n';
-  // A full disk costs the event; there is nobody to tell.
+  // Where the disk is full the event is lost.
   (void)std::fwrite(line.data(), 1, line.size(), stream);
 }
 
 }  // namespace
 
 std::string RendezvousEvent::ToJson() const {
-  // With the blanks that Python's json module puts: readers of torchelastic's events find the same
-  // bytes.
+  // With the blanks of Python's json module: the same bytes as torchelastic's events.
   std::string out = "{";
   for (size_t key = 0; key < kKeys; ++key) {
     out += Concat(key == 0 ? "\"" : ", \"", kKeyNames[key], "\": ");
@@ -147,35 +96,32 @@ std::string RendezvousEvent::ToJson() const {
 }
 
 RendezvousEvent RendezvousEvent::FromJson(std::string_view json) {
-  JsonReader in("Rendezvous event", json);
-  RendezvousEvent event;
-  std::bitset<kKeys> seen;
-  in.Take('{');
-  if (!in.TryTake('}')) {
-    do {
-      const size_t key = ReadKey(in, seen);
-      in.Take(':');
-      if (in.failed()) break;
-      ReadField(in, event, key);
-      seen.set(key);
-    } while (in.TryTake(','));
-    in.Take('}');
+  using wire::FlatJsonReader;
+  FlatJsonReader in("Rendezvous event", json, FlatJsonReader::Nulls::kAllowed);
+  in.RequireExactly(kKeyNames);
+  RendezvousEvent event{.name = in.Text(kKeyNames[kName]),
+                        .run_id = in.Text(kKeyNames[kRunId]),
+                        .message = in.Text(kKeyNames[kMessage]),
+                        .hostname = in.Text(kKeyNames[kHostname]),
+                        .pid = in.Number(kKeyNames[kPid]),
+                        .node_state = ReadState(in),
+                        .master_endpoint = in.Text(kKeyNames[kMasterEndpoint]),
+                        .rank = in.NumberOrNull(kKeyNames[kRank]),
+                        .local_id = in.NumberOrNull(kKeyNames[kLocalId]),
+                        .error_trace = in.Text(kKeyNames[kErrorTrace])};
+  if (const Status outcome = in.Outcome(); !outcome) {
+    throw std::invalid_argument(outcome.error().message);
   }
-  in.End();
-  for (size_t key = 0; key < kKeys; ++key) {
-    if (!seen[key]) in.Fail(Concat("key '", kKeyNames[key], "' is missing"));
-  }
-  if (in.failed()) throw std::invalid_argument(in.problem());
   return event;
 }
 
 RendezvousEventSink EventsToStderr() {
-  // Whoever reports an event has better things to do than to wait for a console.
+  // Does not block the reporting thread: a console may be slow.
   return [](const RendezvousEvent& event) { StandardError().Write(event.ToJson() + '\n'); };
 }
 
 RendezvousEventSink EventsToFile(const std::string& path) {
-  // "a": the kernel puts every write at the end, whoever else writes. "e": children do not inherit
+  // "a": the kernel appends every write, also with several writers. "e": children do not inherit
   // it.
   std::FILE* const opened = std::fopen(path.c_str(), "ae");
   if (opened == nullptr) {

@@ -20,7 +20,7 @@ constexpr int64_t kSecondsMax = int64_t{100} * 365 * 24 * 3600;
 static_assert(2 * std::chrono::seconds(kSecondsMax) < Duration::max());
 constexpr milliseconds kLongest = std::chrono::seconds(kSecondsMax);
 
-/// The value as a message shows it: what kind it is can be seen.
+/// The value for a message, so that its type can be seen.
 std::string Quoted(const ConfigValue& value) {
   struct Show {
     std::string operator()(std::monostate) const { return "none"; }
@@ -57,8 +57,8 @@ std::optional<milliseconds> SecondsOption(const RendezvousParameters& parameters
                                           std::string_view key) {
   const std::optional<int64_t> seconds = parameters.GetAsInt(key);
   if (!seconds) return std::nullopt;
-  // Both ends, or the conversion to milliseconds overflows. What is not above zero is for
-  // Validate() to refuse.
+  // Both ends, or the conversion to milliseconds overflows. Validate() refuses what is not above
+  // zero.
   if (*seconds > kSecondsMax || *seconds < -kSecondsMax) {
     throw std::invalid_argument(Concat("Rendezvous option '", key, "' is ", *seconds,
                                        " seconds. Allowed: 1 to ", kSecondsMax, '.'));
@@ -66,7 +66,7 @@ std::optional<milliseconds> SecondsOption(const RendezvousParameters& parameters
   return std::chrono::seconds(*seconds);
 }
 
-/// None is refused here, where it could only be a mistake: there is no keep-alive without figures.
+/// None is refused here, where it can only be a mistake.
 void MustNotBeNone(const RendezvousParameters& parameters, std::string_view key) {
   const std::optional<ConfigValue> value = parameters.Get(key);
   if (value && std::holds_alternative<std::monostate>(*value)) {
@@ -156,13 +156,6 @@ std::optional<int64_t> RendezvousParameters::GetAsInt(std::string_view key,
   return read;
 }
 
-void RendezvousTimeout::Validate() const {
-  MustBeDuration("rendezvous timeout 'join'", join);
-  MustBeDuration("rendezvous timeout 'last_call'", last_call);
-  MustBeDuration("rendezvous timeout 'close'", close);
-  MustBeDuration("rendezvous timeout 'heartbeat'", heartbeat);
-}
-
 RendezvousSettings RendezvousSettings::From(const RendezvousParameters& parameters) {
   RendezvousSettings settings{.run_id = parameters.run_id,
                               .min_nodes = parameters.min_nodes,
@@ -172,10 +165,10 @@ RendezvousSettings RendezvousSettings::From(const RendezvousParameters& paramete
   };
   // The option `timeout` is deliberately not among these: launchers always fill it in, for the
   // static rendezvous.
-  take("join_timeout", settings.timeout.join);
-  take("last_call_timeout", settings.timeout.last_call);
-  take("close_timeout", settings.timeout.close);
-  take("heartbeat_timeout", settings.timeout.heartbeat);
+  take("join_timeout", settings.join_timeout);
+  take("last_call_timeout", settings.last_call);
+  take("close_timeout", settings.close_timeout);
+  take("heartbeat_timeout", settings.heartbeat_timeout);
   MustNotBeNone(parameters, "keep_alive_interval");
   MustNotBeNone(parameters, "keep_alive_max_attempt");
   take("keep_alive_interval", settings.keep_alive_interval);
@@ -191,7 +184,10 @@ void RendezvousSettings::Validate() const {
         "The run id of the rendezvous is empty. Allowed: any other text, the same on all nodes.");
   }
   MustBeNodeCounts(min_nodes, max_nodes);
-  timeout.Validate();
+  MustBeDuration("rendezvous timeout 'join'", join_timeout);
+  MustBeDuration("rendezvous timeout 'last_call'", last_call);
+  MustBeDuration("rendezvous timeout 'close'", close_timeout);
+  MustBeDuration("rendezvous timeout 'heartbeat'", heartbeat_timeout);
   // PyTorch takes zero for these two, and then declares every node dead at once.
   MustBeDuration("rendezvous keep_alive_interval", keep_alive_interval);
   if (keep_alive_max_attempt < 1) {

@@ -41,7 +41,7 @@ RendezvousStoreInfo RendezvousStoreInfo::Build(int64_t rank, Store& store,
     store.Set(kMasterAddrKey, local_addr.empty() ? FullyQualifiedName() : std::string(local_addr));
     store.Set(kMasterPortKey, Concat(server_port != 0 ? server_port : FreePort()));
   }
-  // Rank 0 reads back what it wrote: if two nodes take themselves for rank 0, all still agree.
+  // Rank 0 reads back what it wrote: if two nodes believe that they are rank 0, all still agree.
   RendezvousStoreInfo info;
   info.master_addr = ReadAddress(store);
   info.master_port = ReadPort(store);

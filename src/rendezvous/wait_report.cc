@@ -65,21 +65,21 @@ WaitReport::Phase PhaseOf(const RunReport& run) {
 
 }  // namespace
 
-WaitReport ReportOn(const WaitSnapshot& snapshot, const Node& self, const RendezvousRules& rules,
-                    Instant now) {
+WaitReport ReportOn(const WaitSnapshot& snapshot, const Node& self, const std::string& run_id,
+                    const RunSettings& settings, Instant now) {
   const RendezvousState& state = snapshot.state;
-  WaitReport report{.phase = PhaseOf(state, self, rules.min_nodes),
-                    .run_id = rules.run_id,
+  WaitReport report{.phase = PhaseOf(state, self, settings.min_nodes),
+                    .run_id = run_id,
                     .round = state.round,
-                    .min_nodes = rules.min_nodes,
-                    .max_nodes = rules.max_nodes};
+                    .min_nodes = settings.min_nodes,
+                    .max_nodes = settings.max_nodes};
   for (const auto& [node, rank] : state.participants) report.joined.push_back(node.ToString());
   report.waiting = Names(state.wait_list);
   report.spares = Names(state.redundancy_list);
   report.silent = Names(snapshot.quiet);
   const auto here = static_cast<int64_t>(state.participants.size());
   report.here = here;
-  if (report.phase == WaitReport::Phase::kForming) report.awaited = rules.min_nodes - here;
+  if (report.phase == WaitReport::Phase::kForming) report.awaited = settings.min_nodes - here;
   if (report.phase == WaitReport::Phase::kNextRound) report.awaited = here;
   if (snapshot.last_call_ends) report.last_call_left = Left(*snapshot.last_call_ends, now);
   const bool limited =

@@ -9,10 +9,10 @@
 
 namespace muster {
 
-WaitReport ReportOn(const WaitSnapshot& snapshot, const Node& self, const RendezvousRules& rules,
-                    Instant now);
+WaitReport ReportOn(const WaitSnapshot& snapshot, const Node& self, const std::string& run_id,
+                    const RunSettings& settings, Instant now);
 
-/// `self`: through whose eyes, if it is a node of the run.
+/// `self`: the node whose view it is, if it is one of the run.
 WaitReport ReportOn(const RunReport& run, const std::optional<Node>& self = std::nullopt);
 
 }  // namespace muster

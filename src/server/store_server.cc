@@ -18,8 +18,8 @@
 #include "os/uv/uv_loop.h"
 #include "rendezvous/session/session_hub.h"
 #include "rendezvous/wire/session_codec.h"
-#include "server/store_hub.h"
-#include "server/store_service.h"
+#include "server/server_loop.h"
+#include "server/shared_store.h"
 #include "store/throw.h"
 
 namespace muster {
@@ -31,16 +31,6 @@ LogSink ToSink(const StoreServerOptions& options) {
   return [log = options.log](LogLevel level, std::string_view line) {
     log(level >= LogLevel::kWarning, line);
   };
-}
-
-StoreServiceOptions ServiceOptions(const StoreServerOptions& options) {
-  return {.request = {.key_bytes_max = options.key_bytes_max,
-                      .value_bytes_max = options.value_bytes_max,
-                      .keys_max = options.keys_per_request_max,
-                      .request_bytes_max = options.request_bytes_max},
-          .queued_reply_bytes_max = options.queued_reply_bytes_max,
-          .handshake_max = options.handshake_max,
-          .stall_max = options.stall_max};
 }
 
 ListeningSocket BindOrThrow(const StoreServerOptions& options) {
@@ -68,7 +58,8 @@ CoordinatorOptions CoordinatorOptionsOf(const StoreServerOptions& options) {
           .has_store = true};
 }
 
-/// Whether they are those of a node, which asks for sessions or opens one, or of another client.
+/// Whether the first bytes are those of a node, which asks for sessions or opens one, or of another
+/// client.
 Opening JudgeBytes(std::string_view bytes) {
   const std::string asks = wire::SessionGreeting(true);
   const std::string opens = wire::SessionGreeting(false) + static_cast<char>(wire::kSessionOpcode);
@@ -77,7 +68,7 @@ Opening JudgeBytes(std::string_view bytes) {
   return bytes.starts_with(wire::SessionGreeting(false)) ? Opening::kRequest : Opening::kOther;
 }
 
-/// Of this process: nobody outside can know which keys collide.
+/// A secret of this process: no client can know which keys collide.
 SipKey MakeSecret() { return {RandomFromKernel(), RandomFromKernel()}; }
 
 size_t ThreadCount(const StoreServerOptions& options) {
@@ -123,31 +114,24 @@ struct StoreServer::Impl {
   Impl(const StoreServerOptions& options, ListeningSocket socket)
       : port(socket.port()),
         address(socket.address()),
-        hub({.reply_bytes_max = options.reply_bytes_max,
-             .reserved_key = wire::kSessionKey,
-             .hash_secret = MakeSecret()},
-            StoreBytesMax(options), ThreadCount(options),
-            [this](size_t loop) { Wake(loop, &StoreService::Collect); }),
-        sessions(CoordinatorOptionsOf(options), ThreadCount(options), clock, &StoreHub::LoopOf,
-                 [this](size_t loop) { Wake(loop, &StoreService::CollectPushes); }) {
-    KeepScopes(sessions, hub);
+        store({.reply_bytes_max = options.reply_bytes_max,
+               .reserved_key = wire::kSessionKey,
+               .hash_secret = MakeSecret()},
+              StoreBytesMax(options), ThreadCount(options),
+              [this](size_t loop) { Wake(loop, &ServerLoop::Collect); }),
+        sessions(CoordinatorOptionsOf(options), ThreadCount(options), clock, &SharedStore::LoopOf,
+                 [this](size_t loop) { Wake(loop, &ServerLoop::CollectPushes); }) {
+    KeepScopes(sessions, store);
     const size_t count = ThreadCount(options);
-    services.resize(count);
+    server_loops.resize(count);
     for (size_t i = 0; i < count; ++i) threads.push_back(ValueOrThrow(UvThread::Open()));
     for (size_t i = 0; i < count; ++i) {
       threads[i]->RunAndWait([&] {
-        services[i] = std::make_unique<StoreService>(threads[i]->loop(), hub, sessions, i,
-                                                     ServiceOptions(options), ToSink(options));
+        server_loops[i] = std::make_unique<ServerLoop>(threads[i]->loop(), store, sessions, i,
+                                                       LoopOptions(options), ToSink(options));
       });
     }
     threads[0]->RunAndWait([&] {
-      refill = threads[0]->loop().Every(1s, [this, log = ToSink(options)] {
-        if (reserve.Refill() && log) {
-          log(LogLevel::kError, Concat("out of memory with ", HumanBytes(hub.account().used()),
-                                       " of clients: the limit of all of it (store_bytes_max) is ",
-                                       HumanBytes(hub.account().limit()), " now"));
-        }
-      });
       listener = std::make_unique<UvListener>(threads[0]->loop(), std::move(socket), &JudgeBytes,
                                               ToSink(options), options.descriptor_reserve);
       listener->Start([this](Listener::OpenSocket open) { HandOut(std::move(open)); },
@@ -159,55 +143,72 @@ struct StoreServer::Impl {
   }
 
   ~Impl() {
-    threads[0]->RunAndWait([&] {
-      listener.reset();
-      refill.reset();
-    });
+    threads[0]->RunAndWait([&] { listener.reset(); });
     for (size_t i = 0; i < threads.size(); ++i) {
-      threads[i]->RunAndWait([&] { services[i].reset(); });
+      threads[i]->RunAndWait([&] { server_loops[i].reset(); });
     }
     threads.clear();
   }
 
-  // New connections go round: all loops serve about as many.
+  ServerLoopOptions LoopOptions(const StoreServerOptions& options) {
+    return {.request = {.key_bytes_max = options.key_bytes_max,
+                        .value_bytes_max = options.value_bytes_max,
+                        .keys_max = options.keys_per_request_max,
+                        .request_bytes_max = options.request_bytes_max},
+            .queued_reply_bytes_max = options.queued_reply_bytes_max,
+            .handshake_max = options.handshake_max,
+            .stall_max = options.stall_max,
+            .on_tick = [this, log = ToSink(options)] { return RefillReserve(log); }};
+  }
+
+  /// True: it is not full yet.
+  bool RefillReserve(const LogSink& log) {
+    if (reserve.Refill() && log) {
+      log(LogLevel::kError, Concat("out of memory with ", HumanBytes(store.account().used()),
+                                   " of clients: the limit of all of it (store_bytes_max) is ",
+                                   HumanBytes(store.account().limit()), " now"));
+    }
+    return !reserve.is_full();
+  }
+
+  // Round robin: all loops serve about as many connections.
   void HandOut(Listener::OpenSocket open) {
     const size_t loop = next_loop++ % threads.size();
     threads[loop]->loop().Post([this, loop, open = std::move(open)] {
-      if (!services[loop]) return;
+      if (!server_loops[loop]) return;
       try {
         StreamPtr stream = open(threads[loop]->loop());
-        if (stream) services[loop]->Adopt(std::move(stream));
+        if (stream) server_loops[loop]->Adopt(std::move(stream));
       } catch (const std::bad_alloc&) {
-        // There is no memory for another one: it is closed, and those that are served stay.
+        // No memory for another connection: it is closed, the others stay.
       }
     });
   }
 
-  // Of one loop's connections, as far as there are any; then of the next one's.
+  // Closes connections of one loop, then of the next one, until there are enough.
   void MakeRoom(size_t loop, size_t loops_left, PeerGroup from, size_t wanted, bool only_unused) {
     if (wanted == 0 || loops_left == 0) return;
     threads[loop]->loop().Post([this, loop, loops_left, from, wanted, only_unused] {
-      if (!services[loop]) return;
-      const size_t closed = services[loop]->CloseLeastUsed(from, wanted, only_unused);
+      if (!server_loops[loop]) return;
+      const size_t closed = server_loops[loop]->CloseLeastUsed(from, wanted, only_unused);
       MakeRoom((loop + 1) % threads.size(), loops_left - 1, from, wanted - closed, only_unused);
     });
   }
 
-  void Wake(size_t loop, void (StoreService::*collect)()) {
+  void Wake(size_t loop, void (ServerLoop::*collect)()) {
     threads[loop]->loop().Post([this, loop, collect] {
-      if (services[loop]) (*services[loop].*collect)();
+      if (server_loops[loop]) (*server_loops[loop].*collect)();
     });
   }
 
   const uint16_t port;
   const std::string address;
   PosixClock clock;
-  StoreHub hub;
-  MemoryReserve reserve{hub.account()};
+  SharedStore store;
+  MemoryReserve reserve{store.account()};
   SessionHub sessions;
-  std::vector<std::unique_ptr<StoreService>> services;  // each touched by its own loop only
+  std::vector<std::unique_ptr<ServerLoop>> server_loops;  // each used by its own loop only
   std::vector<std::unique_ptr<UvThread>> threads;
-  std::unique_ptr<Timer> refill;
   std::unique_ptr<UvListener> listener;
   size_t next_loop = 0;  // the listener's loop only
 };
@@ -220,8 +221,7 @@ StoreServer::StoreServer(const StoreServerOptions& options) {
 StoreServer::~StoreServer() = default;
 
 std::shared_ptr<StoreServer> StoreServer::Shared(const StoreServerOptions& options) {
-  // A table for the process is what "multi-tenant" means to PyTorch's users; it holds nothing
-  // alive.
+  // "multi_tenant" of PyTorch's TCPStore: one table per process, which keeps no server alive.
   static std::mutex mutex;
   static std::map<uint16_t, std::weak_ptr<StoreServer>> servers;
   const std::lock_guard lock(mutex);

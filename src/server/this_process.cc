@@ -1,4 +1,4 @@
-// What handlers find around them, in a real process: clock, threads, sockets, a port to serve at.
+// The environment of handlers in a real process: clock, threads, sockets, a port to serve at.
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -8,8 +8,6 @@
 
 #include "base/interruption.h"
 #include "base/text.h"
-#include "muster/network.h"
-#include "muster/periodic_timer.h"
 #include "muster/store_server.h"
 #include "os/ports/system.h"
 #include "os/posix/entropy.h"
@@ -19,6 +17,8 @@
 #include "os/posix/process.h"
 #include "os/uv/uv_connector.h"
 #include "os/uv/uv_loop.h"
+#include "store/periodic_timer.h"
+#include "store/socket_with_port.h"
 #include "store/throw.h"
 
 namespace muster {
@@ -35,13 +35,13 @@ class StdMonitor final : public Monitor {
     std::unique_lock lock(mutex_, std::adopt_lock);
     if (CanBeInterrupted()) {
       const Instant now = clock_.Now();
-      if (IsQuestionDue(now)) {
+      if (IsCheckDue(now)) {
         lock.unlock();
-        AskWhetherInterrupted(now);
+        CheckInterruption(now);
         lock.lock();
-        until = now;  // what the caller waits for may have come meanwhile
+        until = now;  // the condition may have become true meanwhile
       }
-      until = UntilNextQuestion(until);
+      until = UntilNextCheck(until);
     }
     if (until == Instant::Never()) {
       news_.wait(lock);
@@ -78,14 +78,14 @@ class UvLoopThread final : public LoopThread {
 
 class BoundPort final : public ReservedPort {
  public:
-  /// The cores of a node are its workers'; and on one with hundreds of them, as many threads take
-  /// longer to start than a round does to form.
+  /// The cores of a node are for its workers. On one with hundreds of cores, as many threads would
+  /// take longer to start than a round takes to form.
   static constexpr unsigned kLoopsMax = 4;
-  /// So are its descriptors: a rank 0 holds one of them back.
+  /// So are its descriptors: rank 0 keeps one in reserve.
   static constexpr uint64_t kReserve = 1;
 
   uint16_t port() const override { return socket_.port(); }
-  // The socket stays ours: who knocks between two servers waits for the second.
+  // The socket stays open: a client that connects between two servers waits for the second.
   void Serve() override {
     if (socket_.fd() < 0) return;
     server_.reset();
@@ -131,8 +131,8 @@ class RealProcess final : public System {
   Clock& clock() override { return clock_; }
   Dialer& dialer() override { return dialer_; }
   uint32_t process_id() const override { return ProcessId(); }
-  // Address and process id do not tell launchers apart that run in containers: each is process 1 of
-  // its own, and some share an address. The first number is random, the next ones count up.
+  // Address and process id are not unique: launchers in containers are all process 1, and some
+  // share an address. The first number is random, the next ones count up.
   int64_t NextNodeId() override { return nodes_++; }
   uint64_t Seed() override {
     return static_cast<uint64_t>(clock_.Wall()) ^ (uint64_t{ProcessId()} << 40) ^

@@ -32,7 +32,7 @@ void Delay(std::chrono::milliseconds least, std::chrono::milliseconds most) {
         Concat("Delay between ", least.count(), " and ", most.count(), " ms: the second is less"));
   }
   const PosixClock clock;
-  // Process and instant tell those apart who were started together.
+  // Process id and time differ between processes that were started together.
   Prng prng(static_cast<uint64_t>(clock.Now().since_start.count()) ^
             (static_cast<uint64_t>(ProcessId()) << 32));
   const auto span = static_cast<uint64_t>((most - least).count()) + 1;

@@ -15,13 +15,13 @@
 namespace muster {
 
 namespace {
-// Nothing tells us that the file has grown, so we look: at once, then ever less often.
+// There is no notification that the file has grown: it is read at once, then ever less often.
 constexpr Duration kFirstLook = 1ms;
 constexpr Duration kLongestPause = 10ms;
 
-// There is no network here: a disk or a kernel that fails us is the store's trouble.
+// There is no network here: a failure of disk or kernel is a StoreError.
 template <typename T>
-T Given(Result<T> result) {
+T ValueOf(Result<T> result) {
   if (!result && result.error().code == Code::kUnavailable) {
     throw StoreError(result.error().message);
   }
@@ -40,10 +40,10 @@ struct FileStore::Impl {
   const int world_size;
   milliseconds timeout = kDefaultStoreTimeout;
 
-  std::unique_lock<std::mutex> Alone() { return LockUnlessInterrupted(mutex, "FileStore"); }
+  std::unique_lock<std::mutex> Lock() { return LockUnlessInterrupted(mutex, "FileStore"); }
   Instant Deadline() const { return DeadlineAfter(clock.Now(), timeout); }
 
-  /// Runs `look` until it says something other than kNotFound, or the deadline has passed.
+  /// Runs `look` until it returns something other than kNotFound, or the deadline has passed.
   template <typename T>
   Result<T> LookUntil(Instant deadline, const std::function<Result<T>()>& look) {
     const Instant began = clock.Now();
@@ -63,34 +63,33 @@ struct FileStore::Impl {
     }
   }
 
-  /// For operations that need the file: it may be about to be created.
+  /// For operations that need the file: another process may be about to create it.
   template <typename T>
   T OnceThere(const std::function<Result<T>(Instant deadline)>& look) {
-    const auto lock = Alone();
+    const auto lock = Lock();
     const Instant deadline = Deadline();
-    return Given(LookUntil<T>(deadline, [&] { return look(deadline); }));
+    return ValueOf(LookUntil<T>(deadline, [&] { return look(deadline); }));
   }
 };
 
 FileStore::FileStore(std::string path, int world_size)
     : impl_(std::make_unique<Impl>(std::move(path), world_size)) {
-  Given(impl_->table.Enter(impl_->Deadline()));
+  ValueOf(impl_->table.Enter(impl_->Deadline()));
 }
 
 FileStore::~FileStore() {
   const ScopedUninterrupted meanwhile;
-  // A destructor has nobody to tell; whoever comes next finds the counts one short, and the file
-  // stays.
+  // A destructor cannot report a failure: the count of users stays too high, and the file stays.
   (void)impl_->table.Leave(impl_->world_size, impl_->Deadline());
 }
 
 void FileStore::Set(std::string_view key, std::string_view value) {
-  const auto lock = impl_->Alone();
-  Given(impl_->table.Set(key, value, impl_->Deadline()));
+  const auto lock = impl_->Lock();
+  ValueOf(impl_->table.Set(key, value, impl_->Deadline()));
 }
 
 std::string FileStore::Get(std::string_view key) {
-  const auto lock = impl_->Alone();
+  const auto lock = impl_->Lock();
   const Instant deadline = impl_->Deadline();
   Result<std::string> value =
       impl_->LookUntil<std::string>(deadline, [&] { return impl_->table.Get(key, deadline); });
@@ -98,18 +97,18 @@ std::string FileStore::Get(std::string_view key) {
     throw StoreTimeoutError(Concat("Timeout waiting for key: ", Printable(key), " after ",
                                    impl_->timeout.count(), " ms (file ", impl_->table.path(), ")"));
   }
-  return Given(std::move(value));
+  return ValueOf(std::move(value));
 }
 
 int64_t FileStore::Add(std::string_view key, int64_t delta) {
-  const auto lock = impl_->Alone();
-  return Given(impl_->table.Add(key, delta, impl_->Deadline()));
+  const auto lock = impl_->Lock();
+  return ValueOf(impl_->table.Add(key, delta, impl_->Deadline()));
 }
 
 std::string FileStore::CompareSet(std::string_view key, std::string_view expected,
                                   std::string_view desired) {
-  const auto lock = impl_->Alone();
-  return Given(impl_->table.CompareSet(key, expected, desired, impl_->Deadline()));
+  const auto lock = impl_->Lock();
+  return ValueOf(impl_->table.CompareSet(key, expected, desired, impl_->Deadline()));
 }
 
 bool FileStore::Check(const std::vector<std::string>& keys) {
@@ -117,7 +116,7 @@ bool FileStore::Check(const std::vector<std::string>& keys) {
 }
 
 void FileStore::Wait(const std::vector<std::string>& keys, milliseconds timeout) {
-  const auto lock = impl_->Alone();
+  const auto lock = impl_->Lock();
   const Instant deadline = DeadlineAfter(impl_->clock.Now(), timeout);
   // A key seen once counts as seen, even if it is deleted while we wait for the others.
   std::vector<std::string> missing = keys;
@@ -131,7 +130,7 @@ void FileStore::Wait(const std::vector<std::string>& keys, milliseconds timeout)
                                    Printable(missing.empty() ? "" : missing.back()), " (file ",
                                    impl_->table.path(), ")"));
   }
-  Given(all);
+  ValueOf(all);
 }
 
 bool FileStore::DeleteKey(std::string_view key) {
@@ -149,8 +148,8 @@ std::vector<std::string> FileStore::ListKeys() {
 }
 
 void FileStore::Append(std::string_view key, std::string_view suffix) {
-  const auto lock = impl_->Alone();
-  Given(impl_->table.Append(key, suffix, impl_->Deadline()));
+  const auto lock = impl_->Lock();
+  ValueOf(impl_->table.Append(key, suffix, impl_->Deadline()));
 }
 
 std::shared_ptr<Store> FileStore::Clone() {

@@ -24,8 +24,8 @@ Views ToViews(const std::vector<std::string>& strings) { return {strings.begin()
 
 }  // namespace
 
-// Drives the store machine with threads in place of connections: each call is a client, a parked
-// one waits on a condition variable of its own.
+// Drives the store machine with threads in place of connections: each call is a client, and a
+// parked one waits on its own condition variable.
 struct HashStore::Impl {
   PosixClock clock;
   mutable std::mutex mutex;  // guards all below
@@ -36,7 +36,7 @@ struct HashStore::Impl {
     bool released = false;
   };
   std::unordered_map<ClientId, Parked*> parked;
-  std::condition_variable change;  // anything at all, while somebody awaits it
+  std::condition_variable change;  // any change of the store, while a thread awaits it
   int awaiting_change = 0;
   milliseconds timeout = kDefaultStoreTimeout;
 
@@ -97,8 +97,8 @@ class HashStore::Call {
     impl_.Wake(released);
   }
 
-  /// Returns when every key has been seen to exist; StoreTimeoutError otherwise. Lets go of the
-  /// lock meanwhile.
+  /// Returns when every key has been seen to exist; StoreTimeoutError otherwise. Releases the lock
+  /// meanwhile.
   void Wait(const Views& keys) {
     const Reply reply = impl_.Step(client_, {.op = Op::kWait, .keys = keys});
     if (reply.kind == Reply::Kind::kStopWaiting) return;
@@ -108,38 +108,37 @@ class HashStore::Call {
     impl_.parked.emplace(client_, &parked);
     const bool in_time = Sleep(parked.wake, [&] { return parked.released; });
     impl_.parked.erase(client_);
-    if (!in_time) ThrowLate(keys);
+    if (!in_time) ThrowTimeout(keys);
   }
 
-  /// Returns after the store has changed, in whatever way; StoreTimeoutError, blaming `key`,
-  /// otherwise.
+  /// Returns after any change of the store; StoreTimeoutError, naming `key`, otherwise.
   void WaitForChange(std::string_view key) {
     const uint64_t before = impl_.calls;
     ++impl_.awaiting_change;
     const bool in_time = Sleep(impl_.change, [&] { return impl_.calls != before; });
     --impl_.awaiting_change;
-    if (!in_time) ThrowLate({key});
+    if (!in_time) ThrowTimeout({key});
   }
 
   Reply Step(const Request& request) { return impl_.Step(client_, request); }
 
  private:
-  /// Whether `done` came true before the deadline, and before the caller wished to end.
+  /// Whether `done` came true before the deadline, and before an interruption.
   template <typename Done>
   bool Sleep(std::condition_variable& wake, const Done& done) {
     while (CanBeInterrupted()) {
       const Instant now = impl_.clock.Now();
-      if (IsQuestionDue(now)) {
-        lock_.unlock();  // whoever is asked may want this store
-        AskWhetherInterrupted(now);
+      if (IsCheckDue(now)) {
+        lock_.unlock();  // the function called may use this store
+        CheckInterruption(now);
         lock_.lock();
       }
       if (done()) return true;
       if (now >= deadline_ || IsInterrupted()) return false;
-      wake.wait_for(lock_, UntilNextQuestion(deadline_) - now, done);
+      wake.wait_for(lock_, UntilNextCheck(deadline_) - now, done);
     }
     if (deadline_ == Instant::Never()) return wake.wait(lock_, done), true;
-    // Not with wait_until(): the deadline is on a clock of its own, which goes on in a suspended
+    // Not with wait_until(): the deadline is on CLOCK_BOOTTIME, which goes on in a suspended
     // machine.
     constexpr Duration kLookMax = 1h;
     while (!done()) {
@@ -150,7 +149,7 @@ class HashStore::Call {
     return true;
   }
 
-  [[noreturn]] void ThrowLate(const Views& keys) const {
+  [[noreturn]] void ThrowTimeout(const Views& keys) const {
     if (IsInterrupted())
       Throw(Interrupted(began_, impl_.clock.Now(), Concat("waiting for keys: ", NamesOf(keys))));
     throw StoreTimeoutError(
@@ -242,7 +241,7 @@ void HashStore::Append(std::string_view key, std::string_view suffix) {
 std::vector<std::string> HashStore::MultiGet(const std::vector<std::string>& keys) {
   Call call(*impl_);
   const Views views = ToViews(keys);
-  // A key that was deleted before we woke is waited for again: an empty value would be a lie.
+  // A key that was deleted before this thread woke is waited for again: its value was not empty.
   do {
     call.Wait(views);
   } while (call.Step({.op = Op::kCheck, .keys = views}).kind != Reply::Kind::kReady);

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "base/trim.h"
 #include "os/posix/host.h"
+#include "store/socket_with_port.h"
 
 namespace muster {
 
@@ -17,8 +18,8 @@ constexpr int kPortMax = 65535;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// A name is for the resolver to judge; this only keeps out what can be neither a name nor an
-// address: blanks, slashes, brackets, control characters, bytes that are no text.
+// The resolver judges names. This only refuses what can be neither a name nor an address: blanks,
+// slashes, brackets, control characters, invalid UTF-8.
 bool IsHost(std::string_view host) {
   const auto allowed = [](char c) {
     return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.' ||
@@ -55,13 +56,14 @@ SocketWithPort::SocketWithPort(SocketWithPort&& other) noexcept
 
 int SocketWithPort::Release() { return std::exchange(fd_, -1); }
 
+int ListenOnAFreePort() { return SocketWithPort().Release(); }
 uint16_t FreePort() { return SocketWithPort().port(); }
 
 HostAndPort ParseRendezvousEndpoint(std::string_view endpoint, int default_port) {
   const std::string_view text = Trim(endpoint);
   if (text.empty()) return {.host = "localhost", .port = default_port};
 
-  // A whole text in brackets is a host: its last colon belongs to the address.
+  // A text that is wholly in brackets is a host: its last colon belongs to the address.
   const bool all_host = text.front() == '[' && text.back() == ']';
   const size_t colon = all_host ? std::string_view::npos : text.rfind(':');
   const std::string_view host = WithoutBrackets(text.substr(0, colon));

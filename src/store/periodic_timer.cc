@@ -1,4 +1,4 @@
-#include "muster/periodic_timer.h"
+#include "store/periodic_timer.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -14,10 +14,10 @@ namespace muster {
 
 namespace {
 
-// Beyond this the deadline would not fit the clock. Whoever waits for a year waits for ever.
+// A longer interval would overflow the clock.
 constexpr std::chrono::milliseconds kIntervalMax = std::chrono::hours(24 * 365);
 
-/// What the thread works on. It owns a share, since a timer may be destroyed by its own tick.
+/// Shared with the thread: a timer may be destroyed by its own tick.
 struct Work {
   std::chrono::milliseconds interval;
   std::function<void()> tick;
@@ -44,8 +44,8 @@ struct Work {
       try {
         tick();
       } catch (...) {
-        // A heartbeat that stops for good over one failure is worse than one that misses a beat.
-        // Who wants to know about failures catches them in the function.
+        // A heartbeat that stops after one failure is worse than one that misses a beat. The
+        // function can catch its failures.
       }
     }
   }
@@ -76,7 +76,7 @@ PeriodicTimer::~PeriodicTimer() {
   if (!impl_->thread.joinable()) return;
   impl_->work->Stop();
   if (impl_->IsInsideTick()) {
-    impl_->thread.detach();  // it ends with this tick, and cannot wait for itself
+    impl_->thread.detach();  // it ends with this tick, and cannot join itself
   } else {
     impl_->thread.join();
   }
@@ -93,8 +93,7 @@ void PeriodicTimer::Start() {
     throw std::logic_error(
         "PeriodicTimer: it was started already, and starts only once; make another one");
   }
-  // Locked: the first tick, which may ask who it is or end everything, finds the thread in its
-  // place.
+  // Locked: the first tick may use or destroy this timer, and needs `thread` to be set.
   const std::shared_ptr<Work> work = impl_->work;
   const std::lock_guard lock(work->mutex);
   impl_->thread = std::thread([work] { work->Run(); });

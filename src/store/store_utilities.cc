@@ -7,15 +7,17 @@
 #include "base/text.h"
 #include "muster/network.h"
 #include "os/posix/posix_clock.h"
+#include "store/scoped_store_timeout.h"
+#include "store/socket_with_port.h"
 
 namespace muster {
 
 namespace {
 
-// More names than this say no more than that it is very many.
+// More names than this are of no use in a message.
 constexpr size_t kMissingShownMax = 16;
 
-// Only that a key exists matters, not what it holds.
+// Only the existence of the key matters.
 constexpr std::string_view kMarker = "<muster>";
 
 using Names = std::vector<std::string>;
@@ -30,7 +32,7 @@ std::string Bracketed(const Names& names, bool complete) {
   return Concat('[', list, complete ? "]" : ", ...]");
 }
 
-/// Throws `text` as the class that `error` has: a timeout stays one.
+/// Throws `text` as a StoreTimeoutError, if `error` is one, or as a StoreError.
 [[noreturn]] void ThrowAs(const StoreError& error, const std::string& text) {
   if (dynamic_cast<const StoreTimeoutError*>(&error) != nullptr) throw StoreTimeoutError(text);
   throw StoreError(text);
@@ -53,14 +55,14 @@ std::string TraceKey(std::string_view prefix, int64_t rank) {
   return Concat(prefix, rank, "/TRACE");
 }
 
-/// Counts this member in, without waiting; the last one opens the gate. Returns how many there are.
+/// Counts this member, without waiting; the last one opens the gate. Returns how many have come.
 int64_t Arrive(Store& store, int64_t world_size, std::string_view prefix) {
   const int64_t arrived = store.Add(CounterKey(prefix), 1);
   if (arrived == world_size) store.Set(GateKey(prefix), kMarker);
   return arrived;
 }
 
-/// How many have arrived by now; `known`, if the store does not tell any more.
+/// How many have arrived by now; `known`, if the store fails.
 int64_t ArrivedBy(Store& store, std::string_view prefix, int64_t known) {
   try {
     return store.Add(CounterKey(prefix), 0);
@@ -71,18 +73,18 @@ int64_t ArrivedBy(Store& store, std::string_view prefix, int64_t known) {
   }
 }
 
-// --- Who is missing at a barrier --------------------------------------------------------------
+// --- Missing members of a barrier --------------------------------------------------------------
 
 std::string NameOf(int64_t rank, const BarrierOptions& options) {
   return options.name_of_rank ? options.name_of_rank(rank) : Concat(rank);
 }
 
-/// Never "no limit": it is for those who do not come that we wait.
+/// Never "no limit": missing members do not come.
 milliseconds TraceLimit(const BarrierOptions& options) {
   return std::clamp<milliseconds>(options.trace_timeout, milliseconds(1), std::chrono::hours(24));
 }
 
-/// Rank 0's part: every member that gave up as well has left a trace. Those without are missing.
+/// On rank 0: members that timed out as well have left a trace. Those without are missing.
 std::string FindMissing(Store& store, int64_t world_size, std::string_view prefix,
                         const BarrierOptions& options) {
   PosixClock clock;
@@ -90,8 +92,8 @@ std::string FindMissing(Store& store, int64_t world_size, std::string_view prefi
   Names missing;
   int64_t rank = 1;
   for (; rank < world_size && missing.size() < kMissingShownMax; ++rank) {
-    // The members gave up at about the same time as we did. When the first has been waited for in
-    // vain, the others have had as long.
+    // All members time out at about the same time: when the first missing one has been waited for,
+    // the others have had as long.
     const auto left = std::chrono::ceil<milliseconds>(deadline - clock.Now());
     try {
       store.Wait({TraceKey(prefix, rank)},
@@ -105,17 +107,17 @@ std::string FindMissing(Store& store, int64_t world_size, std::string_view prefi
   return Concat(Bracketed(missing, rank == world_size), " did not come");
 }
 
-/// The others' part: they wait until rank 0 knows, and refer to it.
+/// On the other ranks: they wait until rank 0 has finished, and refer to it.
 std::string AwaitFindings(Store& store, std::string_view prefix, const BarrierOptions& options) {
   const std::string rank_0 =
       options.name_of_rank ? Concat("rank 0 (", options.name_of_rank(0), ")") : "rank 0";
   try {
-    // Not without limit: rank 0 may be the one that is missing.
+    // With a limit: rank 0 itself may be missing.
     store.Wait({Concat(prefix, "/TRACING_GATE")},
                options.timeout.count() > 0 ? options.timeout : 2 * TraceLimit(options));
     return Concat("[ask ", rank_0, "] who did not come");
   } catch (const StoreError&) {
-    return Concat(rank_0, " did not come, or could not find out who else did not");
+    return Concat(rank_0, " did not come, or could not find the other missing ranks");
   }
 }
 
@@ -137,8 +139,8 @@ std::string AwaitFindings(Store& store, std::string_view prefix, const BarrierOp
   } catch (const InterruptedError&) {
     throw;
   } catch (const DistError& lost) {
-    // The store is gone: what went wrong first is still what the user should read first.
-    finding = Concat("who did not come is unknown: ", lost.what());
+    // The store failed: the first error is still the one to report.
+    finding = Concat("the missing ranks are unknown: ", lost.what());
   }
   ThrowAs(error, Concat("rank ", *options.rank, ": ", barrier, finding, "; ",
                         Printable(error.what(), 512)));
@@ -153,8 +155,8 @@ Names KeysOf(std::string_view prefix, int64_t first, int64_t end) {
   return keys;
 }
 
-// By halves: one absent key among thousands is found in a few requests, and each member that fails
-// does this at about the same time.
+// By bisection: one absent key among thousands takes few requests, and all members that fail do
+// this at about the same time.
 void FindAbsent(Store& store, std::string_view prefix, int64_t first, int64_t end, Names& absent) {
   if (absent.size() >= kMissingShownMax || store.Check(KeysOf(prefix, first, end))) return;
   if (end - first == 1) {
@@ -174,14 +176,14 @@ void FindAbsent(Store& store, std::string_view prefix, int64_t first, int64_t en
   } catch (const InterruptedError&) {
     throw;
   } catch (const std::exception&) {
-    // Then the error says less.
+    // The error is thrown without names.
   }
-  const std::string who =
+  const std::string missing =
       absent.empty()
           ? std::string("some values came too late, or not at all")
           : Concat("ranks ", Bracketed(absent, absent.size() < kMissingShownMax), " gave no value");
   ThrowAs(error, Concat("rank ", rank, ": exchange '", Printable(prefix), "' of ", world_size,
-                        " members failed (", Limit(store.Timeout()), "): ", who, "; ",
+                        " members failed (", Limit(store.Timeout()), "): ", missing, "; ",
                         Printable(error.what(), 512)));
 }
 
@@ -196,7 +198,7 @@ ScopedStoreTimeout::~ScopedStoreTimeout() {
   try {
     store_.SetTimeout(before_);
   } catch (...) {
-    // Ours never throw; another's that does must not end the process.
+    // A user's store may throw; that must not end the process.
   }
 }
 
@@ -253,7 +255,7 @@ SocketWithPort ChoosePort(int attempts) {
     try {
       return SocketWithPort();
     } catch (const std::runtime_error&) {
-      // A machine that is out of ports at this moment may have one in the next.
+      // A port may become free at any moment.
     }
   }
   return SocketWithPort();
@@ -278,8 +280,8 @@ std::shared_ptr<TcpStore> CreateTcpStore(const CreateTcpStoreOptions& options) {
                       .timeout = options.timeout,
                       .wait_for_workers = options.wait_for_workers};
   if (!options.port) {
-    // The server gets the very socket that was found: nobody can take the port in between, so
-    // there is nothing to be tried again but the finding.
+    // The server gets the socket itself: no other process can take the port in between, so that
+    // only the search is repeated.
     SocketWithPort socket = ChoosePort(options.retries);
     tcp.port = socket.port();
     tcp.server.listen_fd = socket.Release();

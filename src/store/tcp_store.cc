@@ -15,12 +15,12 @@ namespace muster {
 
 namespace {
 
-// torchrun tells its workers by these variables that the agent already serves their store: the
-// worker that was to start it then finds the port taken, and that is fine. Only for that very
-// endpoint: another store's port being taken is an error as ever.
+// torchrun sets these variables for its workers when the agent serves their store: the worker that
+// is to start it finds the port taken, which is no error. Only for that endpoint: for another store
+// it is an error.
 bool AgentServes(const std::string& host, uint16_t port) {
-  const char* told = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
-  if (told == nullptr || ParseBool(told) != true) return false;
+  const char* agent_serves = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
+  if (agent_serves == nullptr || ParseBool(agent_serves) != true) return false;
   const char* agent_port = std::getenv("MASTER_PORT");
   const char* agent_host = std::getenv("MASTER_ADDR");
   if (agent_port == nullptr || Concat(port) != agent_port) return false;
@@ -55,9 +55,11 @@ void TcpStoreOptions::Validate() const {
 }
 
 struct TcpStore::Impl {
-  explicit Impl(System& its) : around(its) {}
+  explicit Impl(System& system) : environment(system) {}
+  static std::unique_ptr<Impl> Open(std::string host, const TcpStoreOptions& options,
+                                    System& system);
 
-  System& around;
+  System& environment;
   std::string host{};
   TcpStoreOptions options{};
   std::shared_ptr<StoreServer> server{};  // null for a pure client
@@ -68,18 +70,19 @@ struct TcpStore::Impl {
 
   void Connect() {
     timeout = options.timeout;
-    // Somebody else's server whose limit for values was raised has a higher one for requests, too;
-    // how high, nobody told us.
+    // A remote server whose limit for values was raised has a higher limit for requests, too, which
+    // is unknown here.
     const bool raised = !options.is_server && options.value_bytes_max > kValueBytesMax;
     const StoreClientOptions client_options{
         .key_bytes_max = options.key_bytes_max,
         .value_bytes_max = options.value_bytes_max,
         .request_bytes_max = raised ? UINT64_MAX : options.server.request_bytes_max,
         .answer_grace = options.cancel_grace,
-        .nonce = around.process_id(),
-        .seed = around.Seed()};
-    client = ValueOrThrow(StoreClient::Connect(
-        around.dialer(), around.clock(), {host, options.port}, client_options, options.timeout));
+        .nonce = environment.process_id(),
+        .seed = environment.Seed()};
+    client =
+        ValueOrThrow(StoreClient::Connect(environment.dialer(), environment.clock(),
+                                          {host, options.port}, client_options, options.timeout));
   }
 
   milliseconds Timeout() const {
@@ -87,9 +90,9 @@ struct TcpStore::Impl {
     return timeout;
   }
 
-  /// Runs `call(client, timeout)` alone on the connection and hands out its value, or throws.
+  /// Runs `call(client, timeout)` alone on the connection and returns its value, or throws.
   template <typename Call>
-  auto Ask(const Call& call) {
+  auto Run(const Call& call) {
     const milliseconds limit = Timeout();
     const auto lock = LockUnlessInterrupted(mutex, "TcpStore");
     return ValueOrThrow(call(*client, limit));
@@ -97,91 +100,99 @@ struct TcpStore::Impl {
 };
 
 TcpStore::TcpStore(std::string host, const TcpStoreOptions& options)
-    : TcpStore(std::move(host), options, ThisProcess()) {}
+    : impl_(Impl::Open(std::move(host), options, ThisProcess())) {}
 
-TcpStore::TcpStore(std::string host, const TcpStoreOptions& options, System& around)
-    : impl_(std::make_unique<Impl>(around)) {
+std::shared_ptr<TcpStore> OpenTcpStore(std::string host, const TcpStoreOptions& options,
+                                       System& system) {
+  return std::make_shared<TcpStore>(TcpStore::Impl::Open(std::move(host), options, system));
+}
+
+std::unique_ptr<TcpStore::Impl> TcpStore::Impl::Open(std::string host,
+                                                     const TcpStoreOptions& options,
+                                                     System& system) {
   options.Validate();
-  impl_->host = std::move(host);
-  impl_->options = options;
+  auto impl = std::make_unique<Impl>(system);
+  impl->host = std::move(host);
+  impl->options = options;
   if (options.is_server) {
-    impl_->server = StartServer(impl_->host, options);
-    if (impl_->server) impl_->options.port = impl_->server->port();
+    impl->server = StartServer(impl->host, options);
+    if (impl->server) impl->options.port = impl->server->port();
   }
-  impl_->Connect();
+  impl->Connect();
   const int world_size = options.world_size.value_or(-1);
   if (options.wait_for_workers && world_size > 0) {
-    OkOrThrow(impl_->client->Join(world_size, impl_->server != nullptr, options.timeout));
+    OkOrThrow(impl->client->Join(world_size, impl->server != nullptr, options.timeout));
   }
+  return impl;
 }
 
 TcpStore::TcpStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 TcpStore::~TcpStore() = default;
 
 void TcpStore::Set(std::string_view key, std::string_view value) {
-  impl_->Ask(
+  impl_->Run(
       [&](StoreClient& client, milliseconds limit) { return client.Set(key, value, limit); });
 }
 
 std::string TcpStore::Get(std::string_view key) {
-  return impl_->Ask(
+  return impl_->Run(
       [&](StoreClient& client, milliseconds limit) { return client.Get(key, limit); });
 }
 
 int64_t TcpStore::Add(std::string_view key, int64_t delta) {
-  return impl_->Ask(
+  return impl_->Run(
       [&](StoreClient& client, milliseconds limit) { return client.Add(key, delta, limit); });
 }
 
 std::string TcpStore::CompareSet(std::string_view key, std::string_view expected,
                                  std::string_view desired) {
-  return impl_->Ask([&](StoreClient& client, milliseconds limit) {
+  return impl_->Run([&](StoreClient& client, milliseconds limit) {
     return client.CompareSet(key, expected, desired, limit);
   });
 }
 
 bool TcpStore::Check(const std::vector<std::string>& keys) {
-  return impl_->Ask(
+  return impl_->Run(
       [&](StoreClient& client, milliseconds limit) { return client.Check(keys, limit); });
 }
 
 void TcpStore::Wait(const std::vector<std::string>& keys, milliseconds timeout) {
-  impl_->Ask([&](StoreClient& client, milliseconds) { return client.Wait(keys, timeout); });
+  impl_->Run([&](StoreClient& client, milliseconds) { return client.Wait(keys, timeout); });
 }
 
 bool TcpStore::DeleteKey(std::string_view key) {
-  return impl_->Ask(
+  return impl_->Run(
       [&](StoreClient& client, milliseconds limit) { return client.Delete(key, limit); });
 }
 
 int64_t TcpStore::GetNumKeys() {
-  return impl_->Ask([&](StoreClient& client, milliseconds limit) { return client.Count(limit); });
+  return impl_->Run([&](StoreClient& client, milliseconds limit) { return client.Count(limit); });
 }
 
 std::vector<std::string> TcpStore::ListKeys() {
-  return impl_->Ask(
+  return impl_->Run(
       [&](StoreClient& client, milliseconds limit) { return client.ListKeys(limit); });
 }
 
 void TcpStore::Append(std::string_view key, std::string_view suffix) {
-  impl_->Ask(
+  impl_->Run(
       [&](StoreClient& client, milliseconds limit) { return client.Append(key, suffix, limit); });
 }
 
 std::vector<std::string> TcpStore::MultiGet(const std::vector<std::string>& keys) {
-  return impl_->Ask(
+  return impl_->Run(
       [&](StoreClient& client, milliseconds limit) { return client.MultiGet(keys, limit); });
 }
 
 void TcpStore::MultiSet(const std::vector<std::string>& keys,
                         const std::vector<std::string>& values) {
-  impl_->Ask([&](StoreClient& client, milliseconds limit) {
+  impl_->Run([&](StoreClient& client, milliseconds limit) {
     return client.MultiSet(keys, values, limit);
   });
 }
 
 void TcpStore::QueuePush(std::string_view key, std::string_view value) {
-  impl_->Ask(
+  impl_->Run(
       [&](StoreClient& client, milliseconds limit) { return client.Push(key, value, limit); });
 }
 
@@ -196,17 +207,17 @@ std::string TcpStore::QueuePop(std::string_view key, PopMode mode) {
 }
 
 int64_t TcpStore::QueueLen(std::string_view key) {
-  return impl_->Ask(
+  return impl_->Run(
       [&](StoreClient& client, milliseconds limit) { return client.QueueLength(key, limit); });
 }
 
 void TcpStore::Barrier(std::string_view key, int64_t world_size, milliseconds timeout) {
-  impl_->Ask(
+  impl_->Run(
       [&](StoreClient& client, milliseconds) { return client.Barrier(key, world_size, timeout); });
 }
 
 std::shared_ptr<Store> TcpStore::Clone() {
-  auto impl = std::make_unique<Impl>(impl_->around);
+  auto impl = std::make_unique<Impl>(impl_->environment);
   impl->host = impl_->host;
   impl->options = impl_->options;
   impl->options.is_server = false;
@@ -223,7 +234,7 @@ void TcpStore::SetTimeout(milliseconds timeout) {
 }
 
 void TcpStore::Ping() {
-  impl_->Ask([&](StoreClient& client, milliseconds limit) { return client.Ping(limit); });
+  impl_->Run([&](StoreClient& client, milliseconds limit) { return client.Ping(limit); });
 }
 
 const std::string& TcpStore::host() const { return impl_->host; }

@@ -33,7 +33,7 @@ void Throw(const Error& error) {
 }
 
 void ThrowInterrupted(const std::string& message) {
-  FulfilInterruption();
+  CompleteInterruption();
   throw InterruptedError(message);
 }
 

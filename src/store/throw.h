@@ -1,4 +1,4 @@
-// Where values become exceptions: the public face's half of style rule 12.
+// Errors as exceptions, for the public classes.
 #pragma once
 
 #include <mutex>
@@ -13,11 +13,11 @@ namespace muster {
 /// Throws the public class that stands for the error's code.
 [[noreturn]] void Throw(const Error& error);
 
-/// InterruptedError. Every one of them is thrown here: with it the caller's wish is fulfilled.
+/// Throws InterruptedError and completes the interruption. All of them are thrown here.
 [[noreturn]] void ThrowInterrupted(const std::string& message);
 
 /// The lock of a store that serves one call at a time (`what`: "TcpStore"). InterruptedError if the
-/// caller wished to end while another thread had it.
+/// caller interrupts while another thread has it.
 std::unique_lock<std::mutex> LockUnlessInterrupted(std::mutex& mutex, std::string_view what);
 
 template <typename T>

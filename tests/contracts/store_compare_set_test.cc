@@ -3,7 +3,19 @@
 
 namespace muster::test {
 
-class CompareSetContract : public StoreContract {};
+class CompareSetContract : public StoreContract {
+ protected:
+  /// What "k" has after a CompareSet on `current`: the reply, and what is read, must be the same.
+  std::string ValueAfter(const std::string& current, const std::string& expected,
+                         const std::string& desired) {
+    const auto store = Open();
+    store->Set("k", current);
+    const std::string reply = store->CompareSet("k", expected, desired);
+    EXPECT_TRUE(store->Check({"k"}));
+    EXPECT_EQ(store->Get("k"), reply);
+    return reply;
+  }
+};
 INSTANTIATE_TEST_SUITE_P(Stores, CompareSetContract, ::testing::ValuesIn(AllStores()), KindName);
 
 TEST_P(CompareSetContract, Item030_AnAbsentKeyGivesTheExpectationBackAndStaysAbsent) {
@@ -20,17 +32,11 @@ TEST_P(CompareSetContract, Item031_AnAbsentKeyEqualsAnEmptyExpectation) {
 }
 
 TEST_P(CompareSetContract, Item032_AMismatchChangesNothingAndTellsTheValue) {
-  const auto store = Open();
-  store->Set("k", "current");
-  EXPECT_EQ(store->CompareSet("k", "expected", "desired"), "current");
-  EXPECT_EQ(store->Get("k"), "current");
+  EXPECT_EQ(ValueAfter("current", "expected", "desired"), "current");
 }
 
 TEST_P(CompareSetContract, Item033_AMatchReplaces) {
-  const auto store = Open();
-  store->Set("k", "old");
-  EXPECT_EQ(store->CompareSet("k", "old", "new"), "new");
-  EXPECT_EQ(store->Get("k"), "new");
+  EXPECT_EQ(ValueAfter("old", "old", "new"), "new");
 }
 
 TEST_P(CompareSetContract, Item033_AMatchIsBytewise) {
@@ -43,25 +49,15 @@ TEST_P(CompareSetContract, Item033_AMatchIsBytewise) {
 }
 
 TEST_P(CompareSetContract, Item034_AnEmptyExpectationDoesNotMatchAValue) {
-  const auto store = Open();
-  store->Set("k", "current");
-  EXPECT_EQ(store->CompareSet("k", "", "desired"), "current");
-  EXPECT_EQ(store->Get("k"), "current");
+  EXPECT_EQ(ValueAfter("current", "", "desired"), "current");
 }
 
 TEST_P(CompareSetContract, Item035_AnEmptyExpectationMatchesAnEmptyValue) {
-  const auto store = Open();
-  store->Set("k", "");
-  EXPECT_EQ(store->CompareSet("k", "", "desired"), "desired");
-  EXPECT_EQ(store->Get("k"), "desired");
+  EXPECT_EQ(ValueAfter("", "", "desired"), "desired");
 }
 
 TEST_P(CompareSetContract, Item035_AMatchMayReplaceByNothing) {
-  const auto store = Open();
-  store->Set("k", "old");
-  EXPECT_EQ(store->CompareSet("k", "old", ""), "");
-  EXPECT_TRUE(store->Check({"k"}));
-  EXPECT_EQ(store->Get("k"), "");
+  EXPECT_EQ(ValueAfter("old", "old", ""), "");
 }
 
 TEST_P(CompareSetContract, Item030_ADeletedKeyIsAbsent) {

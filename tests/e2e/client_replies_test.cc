@@ -31,6 +31,15 @@ class ClientRepliesTest : public ClientPeersTest {
     Expect(CompareSetBytes(key, kNobodys, kNobodys));
   }
 
+  /// What Get() returns after an empty value, when the next answer for its key is `value`.
+  std::string ReadWhenConfirmedAs(const std::string& value) {
+    StorePtr store = Connected();
+    Background<std::string> getting([&] { return store->Get("k"); });
+    TellThatItIsEmpty("/k");
+    peer_->Send(Blob(value));
+    return getting.Result();
+  }
+
   /// Sends `bytes` again and again, so that there is always something to read, until the client has
   /// had enough.
   template <typename T>
@@ -201,19 +210,11 @@ TEST_F(ClientRepliesTest, Item062_AKeyDeletedBetweenItsCheckAndItsGetIsWaitedFor
 }
 
 TEST_F(ClientRepliesTest, Item062_AnEmptyValueIsBelievedWhenItsKeyIsThere) {
-  StorePtr store = Connected();
-  Background<std::string> getting([&] { return store->Get("k"); });
-  TellThatItIsEmpty("/k");
-  peer_->Send(Blob(""));
-  EXPECT_EQ(getting.Result(), "");
+  EXPECT_EQ(ReadWhenConfirmedAs(""), "");
 }
 
 TEST_F(ClientRepliesTest, Item062_AValueThatComesWhileItsKeyIsAskedForIsTheAnswer) {
-  StorePtr store = Connected();
-  Background<std::string> getting([&] { return store->Get("k"); });
-  TellThatItIsEmpty("/k");
-  peer_->Send(Blob("new"));
-  EXPECT_EQ(getting.Result(), "new");
+  EXPECT_EQ(ReadWhenConfirmedAs("new"), "new");
 }
 
 TEST_F(ClientRepliesTest, Item062_AQueueIsThereAndHasNoValue) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Calls of `muster` that cannot be meant: one message that names the word or the flag, what came and what is allowed."""
+"""Usage errors of `muster`: one message that names the word or the flag, what came and what is allowed."""
 
 import json
 import os
@@ -106,7 +106,7 @@ class Refusals(unittest.TestCase):
 
 class Statuses(unittest.TestCase):
     def test_the_statuses_of_the_readme_hold(self):
-        """0 done, 1 failed, 2 cannot be meant, 3 timed out, 4 no server, 5 closed: each command, where it can happen."""
+        """0 done, 1 failed, 2 usage error, 3 timed out, 4 no server, 5 closed: each command, where it can happen."""
         with subprocess.Popen([MUSTER, "serve", "--listen", "127.0.0.1:0", "--json"], stdout=subprocess.PIPE,
                               text=True) as server:
             address = f"127.0.0.1:{json.loads(server.stdout.readline())['port']}"

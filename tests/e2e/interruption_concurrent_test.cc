@@ -57,7 +57,7 @@ TEST_F(InterruptionTest, AReplyThatDoesNotComeCostsTheConnection) {
   wish_.Make();
   Void caller(wish_.Within([&] { store->Add("n", 1); }));
   EXPECT_THAT(ErrorOf<InterruptedError>([&] { caller.Result(); }),
-              AllOf(HasSubstr("the reply to ADD"), HasSubstr("the connection is given up")));
+              AllOf(HasSubstr("the reply to ADD"), HasSubstr("the connection is closed")));
   EXPECT_THAT(ErrorOf<NetworkError>([&] { store->Add("n", 1); }), HasSubstr("was lost earlier"));
 }
 
@@ -68,7 +68,7 @@ TEST_F(InterruptionTest, ARequestThatIsNotTakenCostsTheConnection) {
   const std::vector<std::string> values(4, std::string(8u << 20, 'x'));
   Void caller(wish_.Within([&] { store->MultiSet({"a", "b", "c", "d"}, values); }));
   EXPECT_THAT(ErrorOf<InterruptedError>([&] { caller.Result(); }),
-              AllOf(HasSubstr("sending MULTI_SET"), HasSubstr("the connection is given up")));
+              AllOf(HasSubstr("sending MULTI_SET"), HasSubstr("the connection is closed")));
   EXPECT_THROW(store->Ping(), NetworkError);
 }
 

@@ -63,7 +63,7 @@ class RanksOfStaticNodes(StaticJob):
         nodes = [self.agent("--node-rank", str(rank), nodes="1:4") for rank in range(3)]
         nodes[0].await_word("1 of 4 nodes are here")
         for node in nodes[1:]:
-            node.await_word("round 0 is complete with 4 nodes; waiting for all of them to tell their ranks")
+            node.await_word("round 0 is complete with 4 nodes; waiting for their ranks")
         self.assertEqual([node.all_workers() for node in nodes], [[], [], []])
         nodes.append(self.agent("--node-rank", "3", nodes="1:4"))
         self.assertEqual(self.ranks(*nodes), [[0], [1], [2], [3]])
@@ -134,7 +134,7 @@ class FailuresOfStaticNodes(StaticJob):
         self.assert_ends(1, nodes[1])
         workers[0].order("exit 0")
         self.assert_ends(0, nodes[0])
-        nodes[0].await_word("did not hear within 1 s")
+        nodes[0].await_word("does not know after 1 s")
 
 
 class SharedStateJob(Job):

@@ -225,6 +225,7 @@ class AmongNodes(Fleet):
             with connection:
                 agent.send(signal.SIGTERM)
                 self.assert_ends(1, agent)
+        self.assertFalse(set(self.left()), "the guardian ends before its launcher")
         agent.await_word("SIGTERM came before the rendezvous was reached")
         self.assert_nothing_left()
 

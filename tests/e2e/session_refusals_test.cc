@@ -58,7 +58,7 @@ TEST_P(SessionRefusalTest, AnotherIncarnationIsOfThePast) {
     for (const uint32_t incarnation : {0u, 2u, 0xffffffffu}) {
       wire::SessionRequest request = pair.b.Message(kind);
       request.incarnation = incarnation;
-      ExpectPast(pair.b, request, "before this one was taken up again");
+      ExpectPast(pair.b, request, "before this one was resumed");
     }
   }
   ExpectUndisturbed(pair);

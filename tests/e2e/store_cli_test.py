@@ -128,8 +128,8 @@ class PromptAndPipe(StoreCommand):
 class Failures(StoreCommand):
     def test_adding_to_a_text_says_what_may_be_wrong(self):
         self.done("set", self.key, "hello")
-        self.fails(FAILED, "add", self.key, "1", says=[self.address, "hung up", "not a number"])
-        self.fails(FAILED, "barrier", self.key, "1", says=["hung up", "not a number"])
+        self.fails(FAILED, "add", self.key, "1", says=[self.address, "closed the connection", "not a number"])
+        self.fails(FAILED, "barrier", self.key, "1", says=["closed the connection", "not a number"])
         self.assertEqual(self.done("get", self.key), "hello")
 
     def test_no_server_is_still_status_4(self):
@@ -213,11 +213,11 @@ class SmallLimits(StoreCommand):
     serve_options = ("--value-bytes-max", "10", "--key-bytes-max", "60", "--reply-bytes-max", "100")
 
     def test_what_the_server_limits_is_named_when_it_hangs_up(self):
-        self.fails(FAILED, "set", "k", "x" * 11, says=["hung up", "--value-bytes-max"])
-        self.fails(FAILED, "get", "k" * 61, says=["hung up", "--key-bytes-max"])
+        self.fails(FAILED, "set", "k", "x" * 11, says=["closed the connection", "--value-bytes-max"])
+        self.fails(FAILED, "get", "k" * 61, says=["closed the connection", "--key-bytes-max"])
         for number in range(10):
             self.done("set", f"{number}" * 20, "v")
-        self.fails(FAILED, "keys", says=["hung up", "--reply-bytes-max"])
+        self.fails(FAILED, "keys", says=["closed the connection", "--reply-bytes-max"])
         self.assertEqual(self.done("count"), "10")
 
 

@@ -69,7 +69,6 @@ JobOptions Launcher::Job(const RendezvousHandler& handler, cli::WaitLine& wait_l
   // In a file: what is on the command line has its dollars replaced.
   const std::string script = folder_.File(options_.name + ".sh");
   WriteFile(script, options_.script);
-  const std::vector<Streams> both(options_.workers, Streams{.out = true, .err = true});
   return {.command = {.script = "/bin/sh", .arguments = {script}, .no_python = true},
           .entry_point = "/bin/sh",
           .inherited = std::move(inherited),
@@ -77,12 +76,12 @@ JobOptions Launcher::Job(const RendezvousHandler& handler, cli::WaitLine& wait_l
                           .workers = options_.workers,
                           .max_restarts = options_.max_restarts,
                           .uses_agent_store = handler.UseAgentStore()},
-          .streams = {.redirects = {}, .tee = both},
-          .output_needles = {""},
-          .error_needles = {""},
+          .streams = {.redirects = {}, .tee = {.all = {.out = true, .err = true}}},
+          .output_filters = {""},
+          .error_filters = {""},
           .backend = "muster",
           .timer_file = folder_.File(options_.name + ".timers"),
-          .say = [this](const std::string& line, bool) { Say(line); },
+          .log = [this](const std::string& line, bool) { Say(line); },
           .host_name = [] { return std::string("here"); },
           .on_joining = [&] { wait_line.Begin(); },
           .on_joined = [&] { wait_line.End(); }};

@@ -14,7 +14,7 @@
 #include "base/limits.h"
 #include "base/text.h"
 #include "os/posix/posix_clock.h"
-#include "server/store_hub.h"
+#include "server/shared_store.h"
 
 namespace muster {
 namespace {
@@ -46,7 +46,7 @@ class Measurement {
     while (!done) {
       std::string text;
       bool let_go = false;
-      StoreHub::Turn turn(hub_, 0);
+      SharedStore::Turn turn(hub_, 0);
       done = turn.Advance(
           step, kClient, clock_.Now(),
           [&](const ValueView& got) {
@@ -69,7 +69,7 @@ class Measurement {
     }
     made.hash = hub_.hasher().Hash(request.key);
     bool let_go = false;
-    StoreHub::Turn turn(hub_, 0);
+    SharedStore::Turn turn(hub_, 0);
     const Reply reply = turn.Step(kClient, made, clock_.Now(), &let_go);
     std::vector<Piece> kept(reply.value.pieces.begin(), reply.value.pieces.end());
     turn.Finish();
@@ -77,13 +77,13 @@ class Measurement {
 
   void Disconnect() {
     {
-      StoreHub::Turn turn(hub_, 0);
+      SharedStore::Turn turn(hub_, 0);
       turn.Drop(kClient, clock_.Now());
       turn.Finish();
     }
     bool more = true;
     while (more) {
-      StoreHub::Turn turn(hub_, 0);
+      SharedStore::Turn turn(hub_, 0);
       more = turn.Expire(clock_.Now());
       turn.Finish();
     }
@@ -91,7 +91,7 @@ class Measurement {
 
  private:
   PosixClock clock_;
-  StoreHub hub_{{}, uint64_t{1} << 40, 1, [](size_t) {}};
+  SharedStore hub_{{}, uint64_t{1} << 40, 1, [](size_t) {}};
   std::vector<Piece> kept_;
 };
 

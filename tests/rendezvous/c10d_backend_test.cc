@@ -80,7 +80,9 @@ std::shared_ptr<StoreKind> Make() {
 
 class C10dCellTest : public ::testing::TestWithParam<std::shared_ptr<StoreKind> (*)()> {
  protected:
-  C10dRendezvousBackend Backend() const { return {kind_->Open(), "run"}; }
+  std::unique_ptr<RendezvousBackend> Backend() const {
+    return CreateC10dBackend(kind_->Open(), "run");
+  }
 
   const std::shared_ptr<StoreKind> kind_ = GetParam()();
   const std::shared_ptr<Store> store_ = kind_->Open();
@@ -106,15 +108,15 @@ TEST_P(C10dCellTest, Rdzv138TwoBackendsLeaveOneSentinel) {
   auto first = Backend();
   auto second = Backend();
   EXPECT_EQ(store_->Get(kKey), kSentinel);
-  EXPECT_FALSE(first.GetState());
-  EXPECT_FALSE(second.GetState());
-  EXPECT_EQ(first.Name(), "c10d");
+  EXPECT_FALSE(first->GetState());
+  EXPECT_FALSE(second->GetState());
+  EXPECT_EQ(first->Name(), "c10d");
 }
 
 TEST_P(C10dCellTest, Rdzv140TheSameBytesAgainAreAWriteLikeAnyOther) {
   auto backend = Backend();
-  const std::any token = backend.SetState("same")->token;
-  const auto again = backend.SetState("same", token);
+  const std::any token = backend->SetState("same")->token;
+  const auto again = backend->SetState("same", token);
   ASSERT_TRUE(again) << "it is there";
   EXPECT_TRUE(again->was_set);
   EXPECT_EQ(again->bytes, "same");
@@ -123,42 +125,42 @@ TEST_P(C10dCellTest, Rdzv140TheSameBytesAgainAreAWriteLikeAnyOther) {
 
 TEST_P(C10dCellTest, Rdzv140WhoseBytesAreThereAnywayHasWrittenThem) {
   auto backend = Backend();
-  const std::any old = backend.SetState("first")->token;
-  backend.SetState("second", old);
-  EXPECT_TRUE(backend.SetState("second", old)->was_set);
+  const std::any old = backend->SetState("first")->token;
+  backend->SetState("second", old);
+  EXPECT_TRUE(backend->SetState("second", old)->was_set);
 }
 
 TEST_P(C10dCellTest, Rdzv141AForeignTokenLeavesTheSentinel) {
   auto backend = Backend();
-  EXPECT_FALSE(backend.SetState("state", std::any(7)));
+  EXPECT_FALSE(backend->SetState("state", std::any(7)));
   EXPECT_EQ(store_->Get(kKey), kSentinel);
 }
 
 TEST_P(C10dCellTest, Rdzv142TheValueIsPaddedBase64UnderTheRunsKey) {
   auto backend = Backend();
   const std::string bytes("\x80\x04\0\xff?", 5);
-  const std::any token = backend.SetState(bytes)->token;
+  const std::any token = backend->SetState(bytes)->token;
   EXPECT_EQ(store_->Get(kKey), Base64Encode(bytes));
   EXPECT_EQ(store_->Get(kKey), "gAQA/z8=");
   EXPECT_EQ(Text(token), "gAQA/z8=");
-  EXPECT_EQ(backend.GetState()->bytes, bytes);
+  EXPECT_EQ(backend->GetState()->bytes, bytes);
 }
 
 TEST_P(C10dCellTest, ALostCellIsCreatedAnewByTheNextWrite) {
   auto backend = Backend();
-  const std::any token = backend.SetState("state")->token;
+  const std::any token = backend->SetState("state")->token;
   store_->DeleteKey(kKey);
-  EXPECT_FALSE(backend.SetState("next", token)) << "nothing is stored after all";
+  EXPECT_FALSE(backend->SetState("next", token)) << "nothing is stored after all";
   EXPECT_EQ(store_->Get(kKey), kSentinel);
-  EXPECT_TRUE(backend.SetState("next")->was_set);
+  EXPECT_TRUE(backend->SetState("next")->was_set);
   // Without a token, too.
   store_->DeleteKey(kKey);
-  EXPECT_FALSE(backend.SetState("next"));
-  EXPECT_TRUE(backend.SetState("next")->was_set);
+  EXPECT_FALSE(backend->SetState("next"));
+  EXPECT_TRUE(backend->SetState("next")->was_set);
   // And with the bytes that were there.
-  const std::any same = backend.GetState()->token;
+  const std::any same = backend->GetState()->token;
   store_->DeleteKey(kKey);
-  EXPECT_FALSE(backend.SetState("next", same));
+  EXPECT_FALSE(backend->SetState("next", same));
   EXPECT_EQ(store_->Get(kKey), kSentinel);
 }
 
@@ -170,7 +172,7 @@ class C10dPlace final : public BackendPlace {
   explicit C10dPlace(std::shared_ptr<StoreKind> kind) : kind_(std::move(kind)) {}
 
   std::unique_ptr<RendezvousBackend> Open() override {
-    return std::make_unique<C10dRendezvousBackend>(kind_->Open(), "run");
+    return CreateC10dBackend(kind_->Open(), "run");
   }
   void Put(const std::string& value) override {
     const auto store = kind_->Open();
@@ -202,18 +204,18 @@ INSTANTIATE_TEST_SUITE_P(, C10dCellTest,
                          NameOfKind);
 
 TEST(C10dBackendTest, Rdzv144AnEmptyRunIdIsRejected) {
-  EXPECT_THAT(
-      ErrorOf<std::invalid_argument>([] { C10dRendezvousBackend(HashStore::Create(), ""); }),
-      HasSubstr("run id"));
+  EXPECT_THAT(ErrorOf<std::invalid_argument>([] { CreateC10dBackend(HashStore::Create(), ""); }),
+              HasSubstr("run id"));
 }
 
 TEST(C10dBackendTest, NoStoreIsRejected) {
-  EXPECT_THROW(C10dRendezvousBackend(nullptr, "run"), std::invalid_argument);
+  EXPECT_THROW(CreateC10dBackend(nullptr, "run"), std::invalid_argument);
 }
 
 TEST(C10dBackendTest, Rdzv145ATimeoutOfTheStoreIsAConnectionError) {
   const auto store = HashStore::Create();
-  C10dRendezvousBackend backend(store, "run");
+  const auto made = CreateC10dBackend(store, "run");
+  RendezvousBackend& backend = *made;
   store->SetTimeout(milliseconds(5));
   store->DeleteKey(kKey);
   const std::string cause = ErrorOf<StoreTimeoutError>([&] { store->Get(kKey); });
@@ -230,20 +232,22 @@ TEST(C10dBackendTest, Rdzv145ABrokenConnectionIsAConnectionError) {
       std::make_unique<StoreServer>(StoreServerOptions{.host = "127.0.0.1", .threads = 1});
   const auto store =
       std::make_shared<TcpStore>("127.0.0.1", TcpStoreOptions{.port = server->port()});
-  C10dRendezvousBackend backend(store, "run");
+  const auto made = CreateC10dBackend(store, "run");
+  RendezvousBackend& backend = *made;
   const std::any token = backend.SetState("state")->token;
   server.reset();
   EXPECT_THROW(backend.GetState(), RendezvousConnectionError);
   EXPECT_THROW(backend.SetState("next", token), RendezvousConnectionError);
   EXPECT_THROW(backend.SetState("next", std::any(7)), RendezvousConnectionError);
-  EXPECT_THROW(C10dRendezvousBackend(store, "other"), RendezvousConnectionError);
+  EXPECT_THROW(CreateC10dBackend(store, "other"), RendezvousConnectionError);
 }
 
 TEST(C10dBackendTest, ABrokenConnectionCostsOneCall) {
   const StoreServer server({.host = "127.0.0.1", .threads = 1});
   Proxy proxy(server.port());
   const auto store = std::make_shared<TcpStore>("127.0.0.1", TcpStoreOptions{.port = proxy.port()});
-  C10dRendezvousBackend backend(store, "run");
+  const auto made = CreateC10dBackend(store, "run");
+  RendezvousBackend& backend = *made;
   const std::any token = backend.SetState("state")->token;
   proxy.Cut();
   EXPECT_THROW(backend.GetState(), RendezvousConnectionError);
@@ -261,9 +265,9 @@ TEST(C10dBackendTest, AHandlerWhoseConnectionsBrokeJoinsTheNextRound) {
   const StoreServer server({.host = "127.0.0.1", .threads = 1});
   Proxy proxy(server.port());
   const auto store = std::make_shared<TcpStore>("127.0.0.1", TcpStoreOptions{.port = proxy.port()});
-  DynamicRendezvousHandler node(QuickSettings(1, 1), store,
-                                std::make_unique<C10dRendezvousBackend>(store->Clone(), "run"),
-                                {.local_addr = "127.0.0.1"});
+  const auto made_node = CreateDynamicHandler(
+      QuickSettings(1, 1), store, CreateC10dBackend(store->Clone(), "run"), "127.0.0.1");
+  DynamicRendezvousHandler& node = *made_node;
   node.NextRendezvous();
   proxy.Cut();
   const RendezvousInfo info = [&] {
@@ -281,15 +285,14 @@ TEST(C10dBackendTest, AHandlerWhoseConnectionsBrokeJoinsTheNextRound) {
 TEST(C10dBackendTest, AHandlerOnALostCellFailsInTimeAndOnANewBackendWorks) {
   const auto store = HashStore::Create();
   const auto join = [&] {
-    return std::make_unique<DynamicRendezvousHandler>(
-        QuickSettings(1, 1), store, std::make_unique<C10dRendezvousBackend>(store, "run"),
-        DynamicRendezvousOptions{.local_addr = "127.0.0.1"});
+    return CreateDynamicHandler(QuickSettings(1, 1), store, CreateC10dBackend(store, "run"),
+                                "127.0.0.1");
   };
   RendezvousSettings unhurried = QuickSettings(1, 1);
   unhurried.keep_alive_interval = kPatience;
-  DynamicRendezvousHandler node(unhurried, store,
-                                std::make_unique<C10dRendezvousBackend>(store, "run"),
-                                {.local_addr = "127.0.0.1"});
+  const auto made_node =
+      CreateDynamicHandler(unhurried, store, CreateC10dBackend(store, "run"), "127.0.0.1");
+  DynamicRendezvousHandler& node = *made_node;
   node.NextRendezvous();
   store->SetTimeout(milliseconds(20));
   Take(milliseconds(5));  // so that it looks before it writes
@@ -301,9 +304,8 @@ TEST(C10dBackendTest, AHandlerOnALostCellFailsInTimeAndOnANewBackendWorks) {
 TEST(C10dBackendTest, AStateOfAnOldPyTorchIsToldFromGarbage) {
   const auto store = HashStore::Create();
   const auto join = [&] {
-    return std::make_unique<DynamicRendezvousHandler>(
-        QuickSettings(1, 1), store, std::make_unique<C10dRendezvousBackend>(store, "run"),
-        DynamicRendezvousOptions{.local_addr = "127.0.0.1"});
+    return CreateDynamicHandler(QuickSettings(1, 1), store, CreateC10dBackend(store, "run"),
+                                "127.0.0.1");
   };
   store->Set(
       kKey,
@@ -323,14 +325,14 @@ TEST(C10dBackendTest, AStateOfAnOldPyTorchIsToldFromGarbage) {
 TEST(C10dStoreTest, Rdzv146TheTypeOfTheStoreIsTakenInAnyCase) {
   for (const char* type : {"tCp", " TCP ", "tcp"}) {
     const auto made = CreateC10dBackend(Parameters("localhost:0", {{"store_type", type}}));
-    EXPECT_NE(dynamic_cast<const TcpStore*>(made.store.get()), nullptr) << type;
+    EXPECT_NE(dynamic_cast<const TcpStore*>(made.second.get()), nullptr) << type;
   }
   const TempDir folder;
   const auto made = CreateC10dBackend(Parameters(folder.File("f"), {{"store_type", "fIlE"}}));
-  EXPECT_NE(dynamic_cast<const FileStore*>(made.store.get()), nullptr);
-  EXPECT_EQ(made.backend->Name(), "c10d");
+  EXPECT_NE(dynamic_cast<const FileStore*>(made.second.get()), nullptr);
+  EXPECT_EQ(made.first->Name(), "c10d");
   const auto plain = CreateC10dBackend(Parameters("localhost:0"));
-  EXPECT_NE(dynamic_cast<const TcpStore*>(plain.store.get()), nullptr) << "the default";
+  EXPECT_NE(dynamic_cast<const TcpStore*>(plain.second.get()), nullptr) << "the default";
   for (const char* type : {"dummy", "", "hash", "tcp file"}) {
     EXPECT_THAT(ErrorOf<std::invalid_argument>([&] {
                   CreateC10dBackend(Parameters("localhost:0", {{"store_type", type}}));
@@ -342,13 +344,13 @@ TEST(C10dStoreTest, Rdzv146TheTypeOfTheStoreIsTakenInAnyCase) {
 }
 
 TEST(C10dStoreTest, Rdzv147DefaultsOfPortAndTimeout) {
-  EXPECT_EQ(CreateC10dBackend(Parameters("localhost:0")).store->Timeout(), seconds(60));
-  EXPECT_EQ(CreateC10dBackend(Parameters("localhost:0", {{"read_timeout", "7"}})).store->Timeout(),
+  EXPECT_EQ(CreateC10dBackend(Parameters("localhost:0")).second->Timeout(), seconds(60));
+  EXPECT_EQ(CreateC10dBackend(Parameters("localhost:0", {{"read_timeout", "7"}})).second->Timeout(),
             seconds(7));
   const TempDir folder;
   EXPECT_EQ(CreateC10dBackend(
                 Parameters(folder.File("f"), {{"store_type", "file"}, {"read_timeout", "7"}}))
-                .store->Timeout(),
+                .second->Timeout(),
             seconds(300));
   EXPECT_THAT(ErrorOf<RendezvousConnectionError>([] {
                 CreateC10dBackend(
@@ -373,15 +375,15 @@ TEST(C10dStoreTest, Rdzv148AReadTimeoutIsAboveZero) {
 
 TEST(C10dStoreTest, Rdzv149TheHostServesAndTheOthersConnect) {
   auto host = CreateC10dBackend(Parameters("127.0.0.1:0", {{"is_host", true}}));
-  const auto& served = dynamic_cast<const TcpStore&>(*host.store);
+  const auto& served = dynamic_cast<const TcpStore&>(*host.second);
   EXPECT_TRUE(served.is_server());
   EXPECT_NE(served.port(), 0);
   auto guest = CreateC10dBackend(Parameters(Loopback(served.port()), {{"is_host", "no"}}));
-  EXPECT_FALSE(dynamic_cast<const TcpStore&>(*guest.store).is_server());
-  host.backend->SetState("state");
-  EXPECT_EQ(guest.backend->GetState()->bytes, "state");
-  guest.store->Set("key", "value");
-  EXPECT_EQ(host.store->Get("key"), "value");
+  EXPECT_FALSE(dynamic_cast<const TcpStore&>(*guest.second).is_server());
+  host.first->SetState("state");
+  EXPECT_EQ(guest.first->GetState()->bytes, "state");
+  guest.second->Set("key", "value");
+  EXPECT_EQ(host.second->Get("key"), "value");
 }
 
 TEST(C10dStoreTest, Rdzv149WithoutAHostThereIsAConnectionError) {
@@ -396,10 +398,10 @@ TEST(C10dStoreTest, Rdzv149WithoutAHostThereIsAConnectionError) {
 
 TEST(C10dStoreTest, Rdzv150AnEndpointHereIsServedOrElseReached) {
   const auto alone = CreateC10dBackend(Parameters("localhost:0"));
-  EXPECT_TRUE(dynamic_cast<const TcpStore&>(*alone.store).is_server());
+  EXPECT_TRUE(dynamic_cast<const TcpStore&>(*alone.second).is_server());
   const StoreServer other({.host = "127.0.0.1", .threads = 1});
   const auto guest = CreateC10dBackend(Parameters(Loopback(other.port())));
-  EXPECT_FALSE(dynamic_cast<const TcpStore&>(*guest.store).is_server());
+  EXPECT_FALSE(dynamic_cast<const TcpStore&>(*guest.second).is_server());
   TcpStore outside("127.0.0.1", {.port = other.port()});
   EXPECT_EQ(outside.Get(kKey), kSentinel);
 }
@@ -442,11 +444,11 @@ TEST(C10dStoreTest, Rdzv153WithoutAPathThereIsATemporaryFileAndNoDescriptorIsLos
   const size_t before = EntriesOf("/proc/self/fd").size();
   for (int i = 0; i < 10; ++i) {
     const auto made = make();
-    const std::string path = dynamic_cast<const FileStore&>(*made.store).path();
+    const std::string path = dynamic_cast<const FileStore&>(*made.second).path();
     EXPECT_TRUE(path.starts_with(folder.File(""))) << path;
     EXPECT_TRUE(FileExists(path));
-    made.backend->SetState("state");
-    EXPECT_EQ(made.store->Get(kKey), Base64Encode("state")) << "one file, two ways in";
+    made.first->SetState("state");
+    EXPECT_EQ(made.second->Get(kKey), Base64Encode("state")) << "one file, two ways in";
   }
   // Fewer, if something that was there before, such as the lookup of a name, has ended meanwhile.
   EXPECT_TRUE(EventuallyTrue([&] { return EntriesOf("/proc/self/fd").size() <= before; }));
@@ -471,12 +473,12 @@ TEST(C10dStoreTest, AFileThatCannotBeOpenedIsAConnectionError) {
 
 TEST(C10dStoreTest, TheBackendDoesNotWaitForWhoBlocksInTheStore) {
   auto made = CreateC10dBackend(Parameters("localhost:0"));
-  Background<std::string> blocked([&] { return made.store->Get("late"); });
+  Background<std::string> blocked([&] { return made.second->Get("late"); });
   EXPECT_TRUE(blocked.UntilBlocked());
-  EXPECT_TRUE(made.backend->SetState("state")->was_set);
-  EXPECT_EQ(made.backend->GetState()->bytes, "state");
+  EXPECT_TRUE(made.first->SetState("state")->was_set);
+  EXPECT_EQ(made.first->GetState()->bytes, "state");
   EXPECT_FALSE(blocked.IsDone());
-  made.store->Clone()->Set("late", "now");
+  made.second->Clone()->Set("late", "now");
   EXPECT_EQ(blocked.Result(), "now");
 }
 

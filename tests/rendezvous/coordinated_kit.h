@@ -15,7 +15,7 @@
 
 namespace muster::test {
 
-using CoordinatedPtr = std::unique_ptr<CoordinatedRendezvousHandler>;
+using CoordinatedPtr = RendezvousHandlerPtr;
 
 class CoordinatedTest : public ::testing::Test {
  protected:
@@ -37,7 +37,7 @@ class CoordinatedTest : public ::testing::Test {
             .log = [](std::string_view) {}};
   }
   static CoordinatedPtr Node(CoordinatedRendezvousOptions options) {
-    return std::make_unique<CoordinatedRendezvousHandler>(std::move(options));
+    return CreateCoordinatedHandler(std::move(options));
   }
   CoordinatedPtr Node(int64_t min_nodes, int64_t max_nodes) const {
     return Node(Options(min_nodes, max_nodes));
@@ -49,10 +49,10 @@ class CoordinatedTest : public ::testing::Test {
   }
 
   /// The next event, which must come.
-  static MembershipEvent EventOf(CoordinatedRendezvousHandler& node) {
+  static MembershipEvent EventOf(RendezvousHandler& node) {
     return node.AwaitEvent(kPatience).value();
   }
-  static bool Says(const CoordinatedRendezvousHandler& node, const std::string& text) {
+  static bool Says(const RendezvousHandler& node, const std::string& text) {
     return EventuallyTrue(
         [&] { return node.DescribeWait().ToString().find(text) != std::string::npos; });
   }

@@ -2,6 +2,7 @@
 #include "muster/network.h"
 #include "muster/tcp_store.h"
 #include "rendezvous/coordinated_kit.h"
+#include "store/socket_with_port.h"
 #include "support/errors.h"
 #include "support/proxy.h"
 

@@ -66,13 +66,13 @@ struct Setup {
   Duration join_timeout{};
   bool dies_with_its_connection = false;
 
-  RendezvousRules Rules() const {
-    return {.run_id = "run",
-            .min_nodes = settings.min_nodes,
+  RunSettings Rules() const {
+    return {.min_nodes = settings.min_nodes,
             .max_nodes = settings.max_nodes,
-            .timeout = {.join = join_timeout, .last_call = settings.last_call},
+            .last_call = settings.last_call,
             .keep_alive_interval = settings.keep_alive_interval,
-            .keep_alive_max_attempt = settings.keep_alive_max_attempt};
+            .keep_alive_max_attempt = settings.keep_alive_max_attempt,
+            .join_timeout = join_timeout};
   }
   // As text, node10 comes before node7: ranks must follow PyTorch's order.
   static Node NodeAt(size_t index) { return {Concat("node", index + 7), 1, 0}; }
@@ -312,7 +312,7 @@ class DocumentWorld {
     Actor& actor = *actors_[index];
     switch (kind) {
       case Event::Kind::kJoin:
-        actor.deadline = clock_.now + rules_.timeout.join;
+        actor.deadline = clock_.now + rules_.join_timeout;
         Exit(actor);
         actor.knows.doing = Doing::kJoining;
         break;
@@ -353,7 +353,7 @@ class DocumentWorld {
                    // Asked again, the driver must be told what it had found out: a spare's time
                    // to join begins when there is a place.
                    if (action == Action::kRemoveFromRedundancyList)
-                     deadline = world.clock_.now + world.rules_.timeout.join;
+                     deadline = world.clock_.now + world.rules_.join_timeout;
                  }}) {}
 
     SharedDocument document;
@@ -366,7 +366,7 @@ class DocumentWorld {
   void Exit(Actor& actor) {
     actor.place.reset();
     actor.knows.doing = Doing::kResting;
-    RC_ASSERT(actor.driver.Exit(clock_.now + rules_.timeout.close)->action == Action::kFinish);
+    RC_ASSERT(actor.driver.Exit(clock_.now + rules_.close_timeout)->action == Action::kFinish);
   }
 
   void Settle(const std::vector<size_t>& order) {
@@ -400,7 +400,7 @@ class DocumentWorld {
     actor.knows.TellPlace(PlaceIn(agreed.round, actor.place->rank, agreed.WorldSize()));
   }
 
-  const RendezvousRules rules_;
+  const RunSettings rules_;
   StoppedClock clock_;
   FakeCell cell_;
   std::vector<std::unique_ptr<Actor>> actors_;

@@ -154,7 +154,7 @@ TEST_F(HandlerEventsTest, ALostWriteIsReportedAsSuch) {
 TEST_F(HandlerEventsTest, WaitingForTheNextRoundAndGivingUp) {
   OccupiedByAnother();
   RendezvousSettings settings = Unhurried(1, 2);
-  settings.timeout.join = milliseconds(50);
+  settings.join_timeout = milliseconds(50);
   const auto node = Join(settings);
   const std::string text = ErrorOf<RendezvousTimeoutError>([&] { node->NextRendezvous(); });
   EXPECT_THAT(events_.Names(),

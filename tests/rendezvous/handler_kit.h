@@ -52,7 +52,7 @@ class Cell {
     return StoredState{*bytes_, version_};
   }
 
-  std::optional<SetStateResult> Set(std::string_view bytes, const std::any& token) {
+  std::optional<StoredState> Set(std::string_view bytes, const std::any& token) {
     ++sets;
     Call(true);
     const std::lock_guard lock(mutex_);
@@ -65,7 +65,7 @@ class Cell {
     const bool fits = bytes_ ? fence != nullptr && *fence == version_ : !token.has_value();
     if (fits) Store(std::string(bytes));
     if (!bytes_) return std::nullopt;
-    return SetStateResult{*bytes_, version_, fits};
+    return StoredState{*bytes_, version_, fits};
   }
 
   void SetHook(Hook hook) {
@@ -136,7 +136,7 @@ class CellBackend final : public RendezvousBackend {
   std::string Name() const override { return "cell"; }
   std::optional<StoredState> GetState() override { return cell_->Get(); }
   using RendezvousBackend::SetState;
-  std::optional<SetStateResult> SetState(std::string_view bytes, const std::any& token) override {
+  std::optional<StoredState> SetState(std::string_view bytes, const std::any& token) override {
     return cell_->Set(bytes, token);
   }
 
@@ -144,12 +144,14 @@ class CellBackend final : public RendezvousBackend {
   const std::shared_ptr<Cell> cell_;
 };
 
-/// Nobody waits long, and nobody is taken for dead.
+/// No operation waits long, and no node is declared lost.
 inline RendezvousSettings QuickSettings(int64_t min_nodes, int64_t max_nodes) {
   return {.run_id = "run",
           .min_nodes = min_nodes,
           .max_nodes = max_nodes,
-          .timeout = {.join = kPatience, .last_call = milliseconds(1), .close = kPatience},
+          .join_timeout = kPatience,
+          .last_call = milliseconds(1),
+          .close_timeout = kPatience,
           .keep_alive_interval = milliseconds(5),
           .keep_alive_max_attempt = 100'000};
 }
@@ -162,9 +164,8 @@ struct Meeting {
   std::unique_ptr<DynamicRendezvousHandler> Join(RendezvousSettings settings,
                                                  std::string addr = "127.0.0.1",
                                                  RendezvousEventSink events = {}) const {
-    return std::make_unique<DynamicRendezvousHandler>(
-        std::move(settings), store, std::make_unique<CellBackend>(cell),
-        DynamicRendezvousOptions{.local_addr = std::move(addr), .events = std::move(events)});
+    return CreateDynamicHandler(std::move(settings), store, std::make_unique<CellBackend>(cell),
+                                addr, std::move(events));
   }
 };
 

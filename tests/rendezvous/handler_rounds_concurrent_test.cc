@@ -134,7 +134,7 @@ TEST_F(RoundsTest, Rdzv127ASpareTakesThePlaceOfTheDead) {
 
 TEST_F(RoundsTest, Rdzv128ALateNodeWaitsAndAllThreeFormTheNextRound) {
   RendezvousSettings settings = QuickSettings(2, 3);
-  settings.timeout.last_call = kPatience;
+  settings.last_call = kPatience;
   const auto nodes = Nodes(3, settings);
   const auto first = Next(nodes[0]);
   const auto second = Next(nodes[1]);
@@ -289,10 +289,8 @@ TEST(RoundsOnStoresTest, TwoNodesMeetInAFile) {
   const TempDir folder;
   const auto join = [&](const std::string& addr) {
     auto store = std::make_shared<FileStore>(folder.File("store"));
-    auto backend = std::make_unique<C10dRendezvousBackend>(store->Clone(), "run");
-    return std::make_unique<DynamicRendezvousHandler>(QuickSettings(2, 2), store,
-                                                      std::move(backend),
-                                                      DynamicRendezvousOptions{.local_addr = addr});
+    auto backend = CreateC10dBackend(store->Clone(), "run");
+    return CreateDynamicHandler(QuickSettings(2, 2), store, std::move(backend), addr);
   };
   std::vector<HandlerPtr> nodes;
   nodes.push_back(join("127.0.0.1"));
@@ -305,10 +303,11 @@ TEST(RoundsOnStoresTest, TwoNodesMeetInAFile) {
 TEST(RoundsOnStoresTest, HeartbeatsGoOnWhileSomebodyBlocksInTheStoreOfTheRound) {
   const RendezvousParameters parameters("c10d", "localhost:0", "run", 1, 1, "127.0.0.1",
                                         {{"is_host", true}, {"read_timeout", int64_t{20}}});
-  C10dRendezvous made = CreateC10dBackend(parameters);
-  const std::shared_ptr<Store> outside = made.store->Clone();
-  DynamicRendezvousHandler node(QuickSettings(1, 1), made.store, std::move(made.backend),
-                                {.local_addr = "127.0.0.1"});
+  auto [backend, store] = CreateC10dBackend(parameters);
+  const std::shared_ptr<Store> outside = store->Clone();
+  const auto made =
+      CreateDynamicHandler(QuickSettings(1, 1), store, std::move(backend), "127.0.0.1");
+  DynamicRendezvousHandler& node = *made;
   const RendezvousInfo info = node.NextRendezvous();
   Background<std::string> blocked([&] { return info.store->Get("never"); });
   EXPECT_TRUE(blocked.UntilBlocked());
@@ -330,10 +329,10 @@ TEST(RoundsOnStoresTest, OldNewsDoNotMakeAWaiterSpin) {
   store->Set("torch.rendezvous.run.0/MUSTER_COMPLETE", "1");
   store->Set("torch.rendezvous.run.0/MUSTER_OVER", "1");
   RendezvousSettings settings = QuickSettings(2, 2);
-  settings.timeout.join = milliseconds(400);
-  DynamicRendezvousHandler node(settings, store,
-                                std::make_unique<C10dRendezvousBackend>(store, "run"),
-                                {.local_addr = "127.0.0.1"});
+  settings.join_timeout = milliseconds(400);
+  const auto made =
+      CreateDynamicHandler(settings, store, CreateC10dBackend(store, "run"), "127.0.0.1");
+  DynamicRendezvousHandler& node = *made;
   EXPECT_THROW(node.NextRendezvous(), RendezvousTimeoutError);
   EXPECT_LT(node.cost().reads, 100);
 }

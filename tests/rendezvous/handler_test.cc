@@ -79,10 +79,10 @@ TEST_F(HandlerTest, RejectsAnAddressThatNoPeerCouldRead) {
 }
 
 TEST_F(HandlerTest, RejectsTheLackOfAStoreOrABackend) {
-  EXPECT_THROW(DynamicRendezvousHandler(QuickSettings(1, 1), nullptr,
-                                        std::make_unique<CellBackend>(meeting_.cell)),
+  EXPECT_THROW(CreateDynamicHandler(QuickSettings(1, 1), nullptr,
+                                    std::make_unique<CellBackend>(meeting_.cell)),
                std::invalid_argument);
-  EXPECT_THROW(DynamicRendezvousHandler(QuickSettings(1, 1), meeting_.store, nullptr),
+  EXPECT_THROW(CreateDynamicHandler(QuickSettings(1, 1), meeting_.store, nullptr),
                std::invalid_argument);
 }
 
@@ -92,7 +92,6 @@ TEST_F(HandlerTest, Rdzv105ReflectsWhatItWasMadeFrom) {
   EXPECT_EQ(node->GetBackend(), "cell");
   EXPECT_EQ(node->GetRunId(), "r");
   EXPECT_EQ(node->settings(), settings);
-  EXPECT_EQ(node->settings().timeout, RendezvousTimeout());
   EXPECT_EQ(cell().gets + cell().sets, 0) << "making one asks the backend nothing";
 }
 
@@ -100,7 +99,7 @@ TEST(HandlerDelayTest, Rdzv106TheFirstDelayGrowsWithTheNodesUpToThreeTenthsOfASe
   const auto longest_of = [](int64_t max_nodes) {
     testing::FakeClock clock;
     testing::FakeCell cell;
-    const RendezvousRules rules{.run_id = "run", .min_nodes = 1, .max_nodes = max_nodes};
+    const RunSettings rules{.min_nodes = 1, .max_nodes = max_nodes};
     SharedDocument document(cell, rules, clock, 1s);
     RendezvousDriver driver(document, cell, Node{"a", 1, 0}, rules, clock, 7, {});
     Duration longest = 0s;
@@ -168,7 +167,7 @@ TEST_F(HandlerTest, Rdzv108Rdzv109TheStoreIsTheGivenOneUnderThePrefixOfTheRound)
 
 TEST_F(HandlerTest, Rdzv110AJoinLimitBelowTheTimeOfASyncIsATimeout) {
   RendezvousSettings settings = QuickSettings(2, 2);
-  settings.timeout.join = milliseconds(20);
+  settings.join_timeout = milliseconds(20);
   cell().SetHook([](bool) { Take(milliseconds(30)); });
   const auto node = Alone(settings);
   EXPECT_THAT(ErrorOf<RendezvousTimeoutError>([&] { node->NextRendezvous(); }),
@@ -178,7 +177,7 @@ TEST_F(HandlerTest, Rdzv110AJoinLimitBelowTheTimeOfASyncIsATimeout) {
 
 TEST_F(HandlerTest, ATimeoutSaysWhoWasThereAndHowManyAreMissing) {
   RendezvousSettings settings = QuickSettings(3, 4);
-  settings.timeout.join = milliseconds(60);
+  settings.join_timeout = milliseconds(60);
   const auto node = Alone(settings);
   EXPECT_THAT(ErrorOf<RendezvousTimeoutError>([&] { node->NextRendezvous(); }),
               AllOf(HasSubstr("1 of 4 nodes are here (" + node->node() + ")"),
@@ -278,7 +277,7 @@ TEST_F(HandlerTest, Rdzv114ClosingTwiceIsFineAndTheFirstReasonStays) {
 
 TEST_F(HandlerTest, Rdzv115ClosingHonoursItsLimit) {
   RendezvousSettings settings = QuickSettings(1, 1);
-  settings.timeout.close = milliseconds(10);
+  settings.close_timeout = milliseconds(10);
   cell().SetHook([](bool) { Take(milliseconds(20)); });
   const auto node = Alone(settings);
   EXPECT_THROW(node->SetClosed(), RendezvousTimeoutError);
@@ -321,7 +320,7 @@ TEST_F(HandlerTest, WhoHasLeftOrGivenUpWaitsForNobody) {
   node->Leave();
   EXPECT_EQ(node->DescribeWait(), WaitReport());
   RendezvousSettings settings = QuickSettings(2, 2);
-  settings.timeout.join = milliseconds(10);
+  settings.join_timeout = milliseconds(10);
   const auto alone = Alone(settings);
   EXPECT_THROW(alone->NextRendezvous(), RendezvousTimeoutError);
   EXPECT_EQ(alone->DescribeWait(), WaitReport());
@@ -340,7 +339,7 @@ TEST_F(HandlerTest, WhoHasNotYetSeenTheStateSaysThatItWaitsForTheBackend) {
 
 TEST_F(HandlerTest, ATimeoutOfClosingSaysThatItWasTheClosing) {
   RendezvousSettings settings = QuickSettings(1, 1);
-  settings.timeout.close = milliseconds(1);
+  settings.close_timeout = milliseconds(1);
   const auto node = Alone(settings);
   cell().SetHook([](bool) { Take(milliseconds(5)); });
   EXPECT_THAT(ErrorOf<RendezvousTimeoutError>([&] { node->SetClosed(); }),
@@ -386,7 +385,7 @@ TEST_F(HandlerTest, Rdzv120ATickSwallowsWhateverTheBackendThrows) {
 
 TEST_F(HandlerTest, Rdzv121ATickHonoursItsLimit) {
   RendezvousSettings settings = QuickSettings(1, 1);
-  settings.timeout.heartbeat = milliseconds(1);
+  settings.heartbeat_timeout = milliseconds(1);
   const auto node = Alone(settings);
   node->NextRendezvous();
   cell().SetHook([](bool) { Take(milliseconds(10)); });
@@ -550,7 +549,7 @@ TEST_F(HandlerTest, ARoundThatFindsNothingStoredAnyMoreIsWrittenAllTheSame) {
 
 TEST_F(HandlerTest, ABackendThatNeverKeepsAnythingDoesNotKeepTheCallerForEver) {
   RendezvousSettings settings = QuickSettings(1, 1);
-  settings.timeout.close = milliseconds(50);
+  settings.close_timeout = milliseconds(50);
   const auto node = Alone(settings);
   cell().SetHook([this](bool writes) {
     if (writes) cell().ForgetAtNextWrite();

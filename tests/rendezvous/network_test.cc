@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "muster/tcp_store.h"
+#include "store/socket_with_port.h"
 #include "support/errors.h"
 #include "support/eventually.h"
 #include "support/machine.h"

@@ -35,19 +35,20 @@ std::string Meet(const std::string& answer) {
   RawListener listener;
   std::vector<std::string> log;
   Background<std::string> joining([&] {
-    CoordinatedRendezvousHandler handler(
-        {.host = "127.0.0.1",
-         .port = listener.port(),
-         .is_host = false,
-         .run_id = "run",
-         .min_nodes = 1,
-         .max_nodes = 1,
-         .join_timeout = std::chrono::milliseconds(1'500),
-         .log = [&](std::string_view line) { log.emplace_back(line); }});
+    const RendezvousHandlerPtr handler = CreateCoordinatedHandler(CoordinatedRendezvousOptions{
+        .host = "127.0.0.1",
+        .port = listener.port(),
+        .is_host = false,
+        .run_id = "run",
+        .min_nodes = 1,
+        .max_nodes = 1,
+        .join_timeout = std::chrono::milliseconds(1'500),
+        .log = [&](std::string_view line) { log.emplace_back(line); }});
     try {
-      handler.NextRendezvous();
+      handler->NextRendezvous();
       return std::string("joined");
     } catch (const RendezvousError& error) {
+      EXPECT_EQ(handler->ActiveBackend(), "muster");
       return std::string(error.what());
     }
   });

@@ -1,5 +1,5 @@
 // A function called again and again, and the ways in which that ends.
-#include "muster/periodic_timer.h"
+#include "store/periodic_timer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

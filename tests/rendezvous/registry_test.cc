@@ -1,5 +1,4 @@
 // RendezvousHandlerRegistry: who is registered, and what creating a handler can go wrong with.
-#include "muster/rendezvous_registry.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "rendezvous/registry.h"
 #include "support/errors.h"
 
 namespace muster::test {
@@ -150,8 +150,7 @@ TEST(RendezvousRegistryTest, WhatACreatorThrowsGoesOnToTheCaller) {
 }
 
 TEST(DefaultRendezvousRegistryTest, Rdzv033KnowsTheBuiltInNames) {
-  EXPECT_THAT(DefaultRendezvousRegistry().Names(),
-              ::testing::IsSupersetOf({"c10d", "etcd", "etcd-v2", "static"}));
+  EXPECT_THAT(RendezvousBackends(), ::testing::IsSupersetOf({"c10d", "etcd", "etcd-v2", "static"}));
 }
 
 TEST(DefaultRendezvousRegistryTest, Rdzv033KeepsTheBuiltInNames) {
@@ -182,7 +181,7 @@ TEST(DefaultRendezvousRegistryTest, AnUnknownNameListsTheBuiltInNames) {
 }
 
 TEST(DefaultRendezvousRegistryTest, MakesHandlersOfItsUsers) {
-  DefaultRendezvousRegistry().Register("registry-test", &CreateFirst);
+  RegisterRendezvousBackend("registry-test", &CreateFirst);
   EXPECT_EQ(GetRendezvousHandler(For("registry-test"))->GetRunId(), "by the first");
 }
 

@@ -89,7 +89,7 @@ void Scenario::Command(const std::vector<std::string>& words) {
   if (verb == "close") {
     Actor& actor = Named(words.at(1));
     for (size_t i = 2; i < words.size(); ++i) actor.why += Concat(i > 2 ? " " : ": ", words[i]);
-    Start(actor, Doing::kClosing, rules_.timeout.close);
+    Start(actor, Doing::kClosing, rules_.close_timeout);
     return Settle();
   }
   if (verb == "skew") {
@@ -99,9 +99,9 @@ void Scenario::Command(const std::vector<std::string>& words) {
   for (size_t i = 1; i < words.size(); ++i) {
     Actor& actor = Named(words[i]);
     if (verb == "join") {
-      Start(actor, Doing::kJoining, rules_.timeout.join);
+      Start(actor, Doing::kJoining, rules_.join_timeout);
     } else if (verb == "exit") {
-      Start(actor, Doing::kLeaving, rules_.timeout.join);
+      Start(actor, Doing::kLeaving, rules_.join_timeout);
     } else if (verb == "kill") {
       actor.doing = Doing::kNothing;
     } else if (verb == "pause" || verb == "resume") {
@@ -114,7 +114,7 @@ void Scenario::Command(const std::vector<std::string>& words) {
 }
 
 void Scenario::SetRules(const std::vector<std::string>& words) {
-  rules_ = {.run_id = "run"};
+  rules_ = {.keep_alive_interval = 5s};
   for (size_t i = 1; i < words.size(); ++i) {
     const size_t at = words[i].find('=');
     const std::string key = words[i].substr(0, at);
@@ -122,8 +122,8 @@ void Scenario::SetRules(const std::vector<std::string>& words) {
     if (key == "min") rules_.min_nodes = std::stoll(value);
     if (key == "max") rules_.max_nodes = std::stoll(value);
     if (key == "attempts") rules_.keep_alive_max_attempt = std::stoll(value);
-    if (key == "last_call") rules_.timeout.last_call = ParseDuration(value);
-    if (key == "join") rules_.timeout.join = ParseDuration(value);
+    if (key == "last_call") rules_.last_call = ParseDuration(value);
+    if (key == "join") rules_.join_timeout = ParseDuration(value);
     if (key == "beat") rules_.keep_alive_interval = ParseDuration(value);
   }
 }
@@ -174,9 +174,9 @@ bool Scenario::Step(Actor& actor) {
       .state = seen,
       .observed = actor.observed,
       .self = actor.node,
-      .rules = rules_,
+      .settings = rules_,
       .now = now_,
-      .deadline = actor.doing == Doing::kJoined ? now_ + rules_.timeout.heartbeat : actor.deadline,
+      .deadline = actor.doing == Doing::kJoined ? now_ + rules_.heartbeat_timeout : actor.deadline,
       .place = actor.place};
   const Decision decision = actor.doing == Doing::kJoined    ? DecideKeepAlive(outlook)
                             : actor.doing == Doing::kJoining ? DecideJoin(outlook)
@@ -228,7 +228,7 @@ void Scenario::Perform(Actor& actor, const Decision& decision, RendezvousState s
   }
   if (decision.action == Action::kMarkClosed) seen.closed_by = Concat(actor.node.addr, actor.why);
   if (decision.action == Action::kRemoveFromRedundancyList) {
-    actor.deadline = now_ + rules_.timeout.join;
+    actor.deadline = now_ + rules_.join_timeout;
   }
   const bool completed = !state_.complete && seen.complete;
   state_ = std::move(seen);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "rendezvous/core/operations.h"
-#include "rendezvous/core/rules.h"
+#include "rendezvous/core/run_settings.h"
 
 namespace muster::testing {
 
@@ -56,7 +56,7 @@ class Scenario {
   void Say(const std::string& line);
   Actor& Named(const std::string& name);
 
-  RendezvousRules rules_;
+  RunSettings rules_;
   RendezvousState state_;
   Instant now_{};
   std::map<std::string, Actor> actors_;

@@ -1,4 +1,4 @@
-// RendezvousTimeout and RendezvousSettings: defaults, options and refusals.
+// RendezvousSettings: defaults, options and refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,63 +26,68 @@ std::string RefusalOfOptions(RendezvousConfig config) {
   return ErrorOf<std::invalid_argument>([&] { From(config); });
 }
 
-std::string RefusalOf(const RendezvousTimeout& timeout) {
-  return ErrorOf<std::invalid_argument>([&] { timeout.Validate(); });
-}
-
 std::string RefusalOf(const RendezvousSettings& settings) {
   return ErrorOf<std::invalid_argument>([&] { settings.Validate(); });
 }
 
 RendezvousSettings Valid() { return {.run_id = "run", .min_nodes = 2, .max_nodes = 4}; }
 
+RendezvousSettings WithTimeouts(milliseconds join, milliseconds last_call, milliseconds close,
+                                milliseconds heartbeat) {
+  RendezvousSettings settings = Valid();
+  settings.join_timeout = join;
+  settings.last_call = last_call;
+  settings.close_timeout = close;
+  settings.heartbeat_timeout = heartbeat;
+  return settings;
+}
+
 }  // namespace
 
 TEST(RendezvousTimeoutTest, Rdzv013DefaultsToTenMinutesTwiceHalfAMinuteAndFiveSeconds) {
-  const RendezvousTimeout timeout;
-  EXPECT_EQ(timeout.join, 600s);
-  EXPECT_EQ(timeout.last_call, 30s);
-  EXPECT_EQ(timeout.close, 30s);
-  EXPECT_EQ(timeout.heartbeat, 5s);
-  EXPECT_NO_THROW(timeout.Validate());
+  const RendezvousSettings settings = Valid();
+  EXPECT_EQ(settings.join_timeout, 600s);
+  EXPECT_EQ(settings.last_call, 30s);
+  EXPECT_EQ(settings.close_timeout, 30s);
+  EXPECT_EQ(settings.heartbeat_timeout, 5s);
+  EXPECT_NO_THROW(settings.Validate());
 }
 
 TEST(RendezvousTimeoutTest, Rdzv014KeepsGivenValuesExactly) {
-  const RendezvousTimeout timeout{.join = 1ms, .last_call = 61s, .close = 1234ms, .heartbeat = 7h};
-  EXPECT_NO_THROW(timeout.Validate());
-  EXPECT_EQ(timeout.join, 1ms);
-  EXPECT_EQ(timeout.last_call, 61s);
-  EXPECT_EQ(timeout.close, 1234ms);
-  EXPECT_EQ(timeout.heartbeat, 7h);
+  const RendezvousSettings settings = WithTimeouts(1ms, 61s, 1234ms, 7h);
+  EXPECT_NO_THROW(settings.Validate());
+  EXPECT_EQ(settings.join_timeout, 1ms);
+  EXPECT_EQ(settings.last_call, 61s);
+  EXPECT_EQ(settings.close_timeout, 1234ms);
+  EXPECT_EQ(settings.heartbeat_timeout, 7h);
 }
 
 TEST(RendezvousTimeoutTest, Rdzv015RejectsZeroAndBelowAndNamesTheTimeout) {
-  EXPECT_THAT(RefusalOf(RendezvousTimeout{.join = 0s}),
+  EXPECT_THAT(RefusalOf(WithTimeouts(0s, 1s, 1s, 1s)),
               AllOf(HasSubstr("'join'"), HasSubstr("0 ms")));
-  EXPECT_THAT(RefusalOf(RendezvousTimeout{.last_call = -1s}),
+  EXPECT_THAT(RefusalOf(WithTimeouts(1s, -1s, 1s, 1s)),
               AllOf(HasSubstr("'last_call'"), HasSubstr("-1000 ms")));
-  EXPECT_THAT(RefusalOf(RendezvousTimeout{.close = -1ms}),
+  EXPECT_THAT(RefusalOf(WithTimeouts(1s, 1s, -1ms, 1s)),
               AllOf(HasSubstr("'close'"), HasSubstr("-1 ms")));
-  EXPECT_THAT(RefusalOf(RendezvousTimeout{.heartbeat = milliseconds::min()}),
+  EXPECT_THAT(RefusalOf(WithTimeouts(1s, 1s, 1s, milliseconds::min())),
               AllOf(HasSubstr("'heartbeat'"), HasSubstr("-9223372036854775808 ms")));
-  EXPECT_THAT(RefusalOf(RendezvousTimeout{.last_call = 0s, .close = 0s}), HasSubstr("'last_call'"));
+  EXPECT_THAT(RefusalOf(WithTimeouts(1s, 0s, 0s, 1s)), HasSubstr("'last_call'"));
   EXPECT_THAT(RefusalOfOptions({{"close_timeout", "0"}}), HasSubstr("'close'"));
   EXPECT_THAT(RefusalOfOptions({{"join_timeout", int64_t{-10}}}),
               AllOf(HasSubstr("'join'"), HasSubstr("-10000 ms")));
 }
 
 TEST(RendezvousSettingsTest, Rdzv016TakesTimeoutsFromOptionsInSeconds) {
-  const RendezvousTimeout timeout = From({{"join_timeout", "10"},
-                                          {"last_call_timeout", " 20 "},
-                                          {"close_timeout", "30"},
-                                          {"heartbeat_timeout", "40"}})
-                                        .timeout;
-  EXPECT_EQ(timeout, (RendezvousTimeout{10s, 20s, 30s, 40s}));
+  EXPECT_EQ(From({{"join_timeout", "10"},
+                  {"last_call_timeout", " 20 "},
+                  {"close_timeout", "30"},
+                  {"heartbeat_timeout", "40"}}),
+            WithTimeouts(10s, 20s, 30s, 40s));
 }
 
 TEST(RendezvousSettingsTest, Rdzv017FallsBackToTheDefaultsWithoutOptions) {
   EXPECT_EQ(From({}), Valid());
-  EXPECT_EQ(From({{"join_timeout", std::monostate{}}}).timeout, RendezvousTimeout{});
+  EXPECT_EQ(From({{"join_timeout", std::monostate{}}}), Valid());
   EXPECT_EQ(From({}).keep_alive_interval, 5s);
   EXPECT_EQ(From({}).keep_alive_max_attempt, 3);
 }
@@ -122,7 +127,7 @@ TEST(RendezvousSettingsTest, RejectsKeepAliveFiguresThatAreNotAboveZero) {
 
 TEST(RendezvousSettingsTest, RejectsSecondsThatNoDurationCanHold) {
   constexpr int64_t kMost = int64_t{100} * 365 * 24 * 3600;
-  EXPECT_EQ(From({{"join_timeout", kMost}}).timeout.join, std::chrono::seconds(kMost));
+  EXPECT_EQ(From({{"join_timeout", kMost}}).join_timeout, std::chrono::seconds(kMost));
   for (const int64_t seconds : {kMost + 1, std::numeric_limits<int64_t>::max(), -kMost - 1,
                                 std::numeric_limits<int64_t>::min()}) {
     for (const std::string option : {"join_timeout", "keep_alive_interval"}) {
@@ -130,7 +135,7 @@ TEST(RendezvousSettingsTest, RejectsSecondsThatNoDurationCanHold) {
                   AllOf(HasSubstr("'" + option + "'"), HasSubstr(std::to_string(seconds))));
     }
   }
-  EXPECT_THAT(RefusalOf(RendezvousTimeout{.close = milliseconds::max()}),
+  EXPECT_THAT(RefusalOf(WithTimeouts(1s, 1s, milliseconds::max(), 1s)),
               AllOf(HasSubstr("'close'"), HasSubstr("100 years")));
 }
 
@@ -153,7 +158,7 @@ TEST(RendezvousSettingsTest, ValidateRejectsAnEmptyRunIdAndImpossibleNodeCounts)
   settings.max_nodes = 1;
   EXPECT_THAT(RefusalOf(settings), AllOf(HasSubstr("(1)"), HasSubstr("(2)")));
   settings = Valid();
-  settings.timeout.heartbeat = 0s;
+  settings.heartbeat_timeout = 0s;
   EXPECT_THAT(RefusalOf(settings), HasSubstr("'heartbeat'"));
 }
 

@@ -11,6 +11,7 @@
 
 #include "muster/store_server.h"
 #include "rendezvous/recording_store.h"
+#include "store/scoped_store_timeout.h"
 #include "support/errors.h"
 #include "support/eventually.h"
 #include "support/raw_socket.h"

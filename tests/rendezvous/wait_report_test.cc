@@ -23,13 +23,13 @@ using Phase = WaitReport::Phase;
 
 namespace {
 
-WaitReport Report(RendezvousState state, const RendezvousRules& rules, const char* self = "a") {
+WaitReport Report(RendezvousState state, const RunSettings& rules, const char* self = "a") {
   const WaitSnapshot snapshot{.state = std::move(state),
                               .quiet = {},
                               .last_call_ends = std::nullopt,
                               .deadline = kStart + 588s,
                               .reason = ""};
-  return ReportOn(snapshot, Named(self), rules, kStart);
+  return ReportOn(snapshot, Named(self), "run", rules, kStart);
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ TEST(WaitReportTest, TheQuietOfTheSnapshotAreTheSilentOfTheReport) {
                               .last_call_ends = std::nullopt,
                               .deadline = Instant::Never(),
                               .reason = ""};
-  const WaitReport report = ReportOn(snapshot, Named("a"), MinMax(3, 3), kStart);
+  const WaitReport report = ReportOn(snapshot, Named("a"), "run", MinMax(3, 3), kStart);
   EXPECT_THAT(report.silent, ElementsAre("b_1_0"));
   EXPECT_EQ(report.time_left, std::nullopt);
 }
@@ -94,7 +94,7 @@ TEST(WaitReportTest, TheLastCall) {
                               .last_call_ends = kStart + 11s + 1ms,
                               .deadline = kStart + 90s,
                               .reason = ""};
-  const WaitReport report = ReportOn(snapshot, Named("a"), MinMax(2, 4), kStart);
+  const WaitReport report = ReportOn(snapshot, Named("a"), "run", MinMax(2, 4), kStart);
   EXPECT_EQ(report.phase, Phase::kLastCall);
   EXPECT_EQ(report.awaited, 0);
   EXPECT_EQ(report.last_call_left, 11'001ms);
@@ -102,7 +102,7 @@ TEST(WaitReportTest, TheLastCall) {
             "round 3: 2 of 4 nodes are here (a_1_0, b_1_0), enough to start; last call for the "
             "others, 12 s left; gives up in 90 s");
   // Past its end it is simply over.
-  EXPECT_EQ(ReportOn(snapshot, Named("a"), MinMax(2, 4), kStart + 20s).last_call_left, 0ms);
+  EXPECT_EQ(ReportOn(snapshot, Named("a"), "run", MinMax(2, 4), kStart + 20s).last_call_left, 0ms);
 }
 
 TEST(WaitReportTest, CameLate) {

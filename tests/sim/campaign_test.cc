@@ -57,7 +57,7 @@ TEST(CampaignTest, AnExcusedRunIsCountedAndNotTakenForHealed) {
   EXPECT_TRUE(outcome.excused);
   EXPECT_EQ(outcome.violation, "");
   const CampaignReport report =
-      RunCampaign({.first_seed = kExcused, .runs = 1, .wishes = {.driver = Driver::kMixed}});
+      RunCampaign({.first_seed = kExcused, .runs = 1, .constraints = {.driver = Driver::kMixed}});
   const DriverFigures& figures = report.drivers[static_cast<size_t>(Driver::kMixed)];
   EXPECT_EQ(figures.excused, 1u);
   EXPECT_THAT(figures.healed_ms, IsEmpty());

@@ -24,7 +24,7 @@ TEST_F(SimEtcdTest, WhoeverCannotReachTheClusterKnowsThatNothingHappened) {
   ASSERT_FALSE(put);
   EXPECT_EQ(put.error().code, Code::kUnavailable);
   EXPECT_THAT(put.error().message, HasSubstr("etcd at 10.0.0.1:2379"));
-  network.MendAll();
+  network.HealAll();
   Run(10s);
   EXPECT_EQ(etcd.state().Find("a"), nullptr);
 }
@@ -44,7 +44,7 @@ TEST_F(SimEtcdTest, WhatWasGivenUpMayHappenLater) {
   const auto put = Commit({.then = {Put("a", "2")}}, 500ms);
   EXPECT_EQ(put.error().code, Code::kTimeout);
   EXPECT_EQ(etcd.state().Find("a")->value, "1");
-  network.MendAll();
+  network.HealAll();
   Run(1s);
   EXPECT_EQ(etcd.state().Find("a")->value, "2");
 }
@@ -65,10 +65,10 @@ TEST_F(SimEtcdTest, AWatchGoesOnWhereItWasWhenTheClusterIsReachedAgain) {
   }
   EXPECT_THAT(heard.keys, ElementsAre("k1"));
   EXPECT_THAT(heard.troubles, testing::Not(IsEmpty()));
-  network.MendAll();
+  network.HealAll();
   Run(10s);
   EXPECT_THAT(heard.keys, ElementsAre("k1", "k2", "k3"));
-  other.Kill(Network::Ending::kTold);
+  other.Kill(Network::Ending::kNotified);
 }
 
 TEST_F(SimEtcdTest, AWatchThatMissedWhatWasForgottenEnds) {
@@ -80,7 +80,7 @@ TEST_F(SimEtcdTest, AWatchThatMissedWhatWasForgottenEnds) {
   for (int i = 0; i < 3; ++i) ASSERT_FALSE(Commit({.then = {Put("k", "2")}}, 100ms));
   Run(10s);
   etcd.Compact(etcd.state().revision());
-  network.MendAll();
+  network.HealAll();
   Run(10s);
   ASSERT_TRUE(heard.end);
   EXPECT_EQ(heard.end->code, Code::kNotFound);
@@ -92,7 +92,7 @@ TEST_F(SimEtcdTest, AClusterThatIsStartedAnewKnowsWhatItKnew) {
   Heard heard;
   const auto watch = client->Watch(EtcdPrefix("c"), 1, heard);
   Run(1s);
-  cluster().Kill(Network::Ending::kTold);
+  cluster().Kill(Network::Ending::kNotified);
   const auto put = Commit({.then = {Put("c", "3")}}, 1s);
   EXPECT_FALSE(put);
   Run(1h);
@@ -111,7 +111,7 @@ TEST_F(SimEtcdTest, ADeadClustersCallsFail) {
   ASSERT_TRUE(Commit({.then = {Put("a", "1")}}));
   std::optional<Code> code;
   client->Commit({.then = {Put("a", "2")}}, kPatience, [&](auto put) { code = put.error().code; });
-  cluster().Kill(Network::Ending::kTold);
+  cluster().Kill(Network::Ending::kNotified);
   Run(1s);
   EXPECT_EQ(code, Code::kTimeout);
   EXPECT_EQ(Commit({.then = {Put("a", "2")}}).error().code, Code::kUnavailable);
@@ -252,7 +252,7 @@ TEST_F(SimEtcdTest, ADeadProcessHearsNothingAndItsLeasesEnd) {
   const auto watch = client->Watch(EtcdPrefix("k"), 1, heard);
   bool reported = false;
   client->KeepAlive(lease->id, kPatience, [&](auto) { reported = true; });
-  process.Kill(Network::Ending::kTold);
+  process.Kill(Network::Ending::kNotified);
   client->Commit({.then = {Put("k", "2")}}, kPatience, [&](auto) { reported = true; });
   Run(10s);
   EXPECT_FALSE(reported);

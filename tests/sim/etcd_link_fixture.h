@@ -20,7 +20,7 @@
 
 namespace muster::sim {
 
-class LinkNode final : public RendezvousLinkOwner {
+class LinkNode final : public RendezvousLinkListener {
  public:
   LinkNode(Scheduler& scheduler, Network& network, SimEtcd& etcd, uint32_t pid,
            const RunSettings& settings)
@@ -46,7 +46,7 @@ class LinkNode final : public RendezvousLinkOwner {
   }
   /// As a handler does when it is destroyed.
   void Go() {
-    link->Farewell([] {});
+    link->Shutdown([] {});
   }
 
   const Push* Last(Push::Kind kind) const {

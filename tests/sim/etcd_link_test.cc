@@ -400,7 +400,7 @@ TEST_F(EtcdLinkTest, CompactionCostsNothing) {
   Run(1s);
   for (LinkNode* node : Others(nullptr)) network.Cut(node->process.host(), there);
   Run(500ms);
-  for (LinkNode* node : Others(nullptr)) network.Mend(node->process.host(), there);
+  for (LinkNode* node : Others(nullptr)) network.Heal(node->process.host(), there);
   etcd.Compact(etcd.state().revision());
   Joining();
   Run(10s);
@@ -420,7 +420,7 @@ TEST_F(EtcdLinkTest, ElectionsOfEtcdCostNothing) {
 TEST_F(EtcdLinkTest, WhoWaitsCanAskForWhom) {
   LinkNode& node = Joining();
   Run(2s);
-  node.link->AskHowItStands(8);
+  node.link->RequestReport(8);
   Run(100ms);
   ASSERT_TRUE(node.report);
   EXPECT_EQ(node.report->phase, RunReport::Phase::kForming);

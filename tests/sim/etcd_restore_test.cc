@@ -40,7 +40,7 @@ class EtcdRestoreTest : public EtcdLinkTest {
 
   /// The cluster ends, and comes back with the data of then.
   void Restore(const EtcdState& backup) {
-    cluster().Kill(Network::Ending::kTold);
+    cluster().Kill(Network::Ending::kNotified);
     Run(100ms);
     etcd.Restore(backup);
     StartCluster();
@@ -88,7 +88,7 @@ TEST_F(EtcdRestoreTest, ARevisionThatHasCaughtUpHidesNothing) {
   Restore(backup);
   while (etcd.state().revision() <= revision + 10)
     ASSERT_TRUE(Commit({.then = {Put("somebody/else", "")}}));
-  network.MendAll();
+  network.HealAll();
   Run(2s);
   for (const LinkNode* node : all) ASSERT_TRUE(node->place_lost);
   EXPECT_EQ(Meet(all), 2);
@@ -171,7 +171,7 @@ TEST_F(EtcdRestoreTest, AWishThatIsGrantedTwiceShowsThatTheFirstPlaceIsGone) {
   }
   ASSERT_FALSE(late.place_lost);
   ASSERT_GT(Others(&late).front()->Last(Kind::kComplete)->round, 0) << "with the late one's wish";
-  network.MendAll();
+  network.HealAll();
   Run(3s);  // until it tries to connect once more
   ASSERT_TRUE(late.place_lost);
   EXPECT_THAT(*late.place_lost, HasSubstr("older data"));
@@ -203,7 +203,7 @@ TEST_F(EtcdRestoreTest, ANoticeOfTheSameRevisionAndOtherWordsShowsIt) {
   while (etcd.state().revision() <= revision)
     ASSERT_TRUE(Commit({.then = {Put("somebody/else", "")}}));
   ASSERT_FALSE(node.place_lost);
-  network.MendAll();
+  network.HealAll();
   Run(3s);
   ASSERT_TRUE(node.place_lost);
   EXPECT_THAT(*node.place_lost, HasSubstr("older data"));
@@ -231,7 +231,7 @@ TEST_F(EtcdRestoreTest, ALeaderWhoseKeyIsBackLeads) {
   Restore(backup);
   while (etcd.state().revision() <= revision)
     ASSERT_TRUE(Commit({.then = {Put("somebody/else", "")}}));
-  network.MendAll();
+  network.HealAll();
   Run(1s);
   EXPECT_TRUE(led->link->leads()) << "its lease keeps the key, and nobody else could";
   EXPECT_FALSE(other->link->leads());
@@ -252,7 +252,7 @@ TEST_F(EtcdRestoreTest, ALeaderDoesNotWaitForWhoIsGoneWithTheBackup) {
   Restore(backup);
   while (etcd.state().revision() <= revision)
     ASSERT_TRUE(Commit({.then = {Put("somebody/else", "")}}));
-  network.MendAll();
+  network.HealAll();
   Run(1s);
   LinkNode& second = Joining();
   Run(1s);

@@ -1,4 +1,4 @@
-#include "sim/last_words.h"
+#include "sim/crash_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,8 +31,8 @@ TEST_F(LastWordsTest, AFailedAssertionIsFollowedByThem) {
   const bool holds = false;
   EXPECT_DEATH(
       {
-        InstallLastWords();
-        SetLastWords("repeat 7");
+        InstallCrashReport();
+        SetCrashReport("repeat 7");
         MUSTER_ASSERT(holds);
       },
       "holds does not hold(.|\n)*repeat 7");
@@ -41,9 +41,9 @@ TEST_F(LastWordsTest, AFailedAssertionIsFollowedByThem) {
 TEST_F(LastWordsTest, AnExceptionThatNobodyCatchesIsFollowedByThem) {
   EXPECT_DEATH(
       {
-        InstallLastWords();
+        InstallCrashReport();
         std::thread([] {
-          SetLastWords("repeat 7");
+          SetCrashReport("repeat 7");
           throw std::runtime_error("thrown");
         }).join();
       },
@@ -53,8 +53,8 @@ TEST_F(LastWordsTest, AnExceptionThatNobodyCatchesIsFollowedByThem) {
 TEST_F(LastWordsTest, ABadAccessIsFollowedByThem) {
   EXPECT_DEATH(
       {
-        InstallLastWords();
-        SetLastWords("repeat 7");
+        InstallCrashReport();
+        SetCrashReport("repeat 7");
         int* volatile nowhere = nullptr;
         *nowhere = 1;
       },
@@ -71,8 +71,8 @@ int Deeper(int depth) {  // NOLINT(misc-no-recursion): that is the point
 TEST_F(LastWordsTest, AStackThatOverflowsIsFollowedByThem) {
   EXPECT_DEATH(
       {
-        InstallLastWords();
-        SetLastWords("repeat 7");
+        InstallCrashReport();
+        SetCrashReport("repeat 7");
         Deeper(1);
       },
       "repeat 7");
@@ -82,16 +82,16 @@ TEST_F(LastWordsTest, ASignalThatWasSentStillEndsTheProgram) {
 #ifndef __SANITIZE_ADDRESS__  // which exits by itself
   EXPECT_EXIT(
       {
-        InstallLastWords();
-        SetLastWords("repeat 7");
+        InstallCrashReport();
+        SetCrashReport("repeat 7");
         std::raise(SIGSEGV);
       },
       testing::KilledBySignal(SIGSEGV), "repeat 7");
 #endif
   EXPECT_EXIT(
       {
-        InstallLastWords();
-        SetLastWords("repeat 7");
+        InstallCrashReport();
+        SetCrashReport("repeat 7");
         std::raise(SIGABRT);
       },
       testing::KilledBySignal(SIGABRT), "repeat 7");
@@ -100,15 +100,15 @@ TEST_F(LastWordsTest, ASignalThatWasSentStillEndsTheProgram) {
 TEST_F(LastWordsTest, OnlyTheThreadThatDiesSpeaks) {
   EXPECT_DEATH(
       {
-        InstallLastWords();
-        SetLastWords("repeat 1");
+        InstallCrashReport();
+        SetCrashReport("repeat 1");
         std::latch ready(1);
         std::thread other([&] {
-          SetLastWords("repeat 2");
+          SetCrashReport("repeat 2");
           ready.wait();
           std::abort();
         });
-        SetLastWords("repeat 3");
+        SetCrashReport("repeat 3");
         ready.count_down();
         other.join();
       },
@@ -119,9 +119,9 @@ TEST_F(LastWordsTest, ACampaignNamesTheRunItDiesIn) {
   // No nodes at all: nobody asks for that but this test, and the plan cannot be drawn.
   EXPECT_DEATH(
       {
-        InstallLastWords();
+        InstallCrashReport();
         RunCampaign(
-            {.first_seed = 41, .runs = 1, .wishes = {.nodes = 0}, .replay = [](uint64_t seed) {
+            {.first_seed = 41, .runs = 1, .constraints = {.nodes = 0}, .replay = [](uint64_t seed) {
                return Concat("repeat ", seed);
              }});
       },

@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "muster/coordinated_rendezvous.h"
 #include "muster/rendezvous_error.h"
+#include "rendezvous/session/coordinated_handler.h"
 #include "sim/network.h"
 #include "sim/process.h"
 #include "sim/store_host.h"
@@ -21,14 +21,16 @@ class LateAnswerTest : public testing::Test {
   // Joins, and joins again whenever somebody waits, or it is out, or its time is up.
   void StartNode(SimProcess& process, std::vector<RendezvousInfo>& joined) {
     process.Start([this, &process, &joined] {
-      CoordinatedRendezvousHandler handler({.host = "10.0.0.1",
-                                            .port = 29400,
-                                            .is_host = false,
-                                            .run_id = "run",
-                                            .min_nodes = 2,
-                                            .max_nodes = 2,
-                                            .join_timeout = std::chrono::milliseconds(1'000)},
-                                           process);
+      const auto made =
+          CoordinatedHandler::Create({.host = "10.0.0.1",
+                                      .port = 29400,
+                                      .is_host = false,
+                                      .run_id = "run",
+                                      .min_nodes = 2,
+                                      .max_nodes = 2,
+                                      .join_timeout = std::chrono::milliseconds(1'000)},
+                                     process);
+      CoordinatedHandler& handler = *made;
       while (process.alive()) {
         try {
           joined.push_back(handler.NextRendezvous());
@@ -43,9 +45,9 @@ class LateAnswerTest : public testing::Test {
   }
 
   void EndAll() {
-    a.Kill(Network::Ending::kTold);
-    b.Kill(Network::Ending::kTold);
-    server.Kill(Network::Ending::kTold);
+    a.Kill(Network::Ending::kNotified);
+    b.Kill(Network::Ending::kNotified);
+    server.Kill(Network::Ending::kNotified);
     store.reset();
   }
 
@@ -90,7 +92,7 @@ TEST_F(LateAnswerTest, WhoReadsThatItIsOutDoesNotWorkOnThoughTheServerIsGone) {
   b.Pause();
   scheduler.RunUntil(6s);
   ASSERT_FALSE(heard[&a].empty()) << "b is given up";
-  server.Kill(Network::Ending::kTold);
+  server.Kill(Network::Ending::kNotified);
   b.Resume();
   scheduler.RunUntil(7s);
   ASSERT_EQ(heard[&b].size(), 1u);

@@ -22,7 +22,7 @@ constexpr uint64_t kRuns = 800;
 constexpr uint64_t kRunsTwice = 100;
 #endif
 
-constexpr Wishes kLaunchers{.driver = Driver::kLauncher};
+constexpr Constraints kLaunchers{.driver = Driver::kLauncher};
 
 std::string Tell(const CampaignReport& report) {
   std::string text;
@@ -36,7 +36,7 @@ RunOutcome PlaySeed(uint64_t seed) { return World(Draw(seed, kLaunchers)).Run();
 
 TEST(LauncherTest, WhateverHappensNothingIsWrongAndAllEnd) {
   const CampaignReport report =
-      RunCampaign({.first_seed = Seed(), .runs = kRuns, .wishes = kLaunchers});
+      RunCampaign({.first_seed = Seed(), .runs = kRuns, .constraints = kLaunchers});
   EXPECT_EQ(report.runs, kRuns);
   EXPECT_EQ(Tell(report), "");
   const JobFigures& jobs = report.drivers[static_cast<size_t>(Driver::kLauncher)].jobs;
@@ -46,8 +46,10 @@ TEST(LauncherTest, WhateverHappensNothingIsWrongAndAllEnd) {
 }
 
 TEST(LauncherTest, ASeedIsARun) {
-  const CampaignReport report = RunCampaign(
-      {.first_seed = Seed() + 1'000'000, .runs = kRunsTwice, .wishes = kLaunchers, .twice = true});
+  const CampaignReport report = RunCampaign({.first_seed = Seed() + 1'000'000,
+                                             .runs = kRunsTwice,
+                                             .constraints = kLaunchers,
+                                             .twice = true});
   EXPECT_TRUE(report.findings.empty()) << Tell(report);
   EXPECT_EQ(report.same_twice, kRunsTwice);
 }

@@ -39,14 +39,14 @@ class MemberWatchTest : public testing::Test {
     });
   }
   void HearLoss(int64_t member, const std::string& who) {
-    ears[NodeOf(member)].Hear({.kind = Kind::kMemberLost, .round = 3, .who = who});
+    ears[NodeOf(member)].Add({.kind = Kind::kMemberLost, .round = 3, .who = who});
   }
 
   Plan plan{};
   Checkers checkers{plan};
   MemberWatch watch{plan, checkers};
   Coordinator::Run run;
-  std::map<Node, Ear> ears;
+  std::map<Node, Inbox> ears;
   WorldTime now{};
 };
 
@@ -90,7 +90,7 @@ TEST_F(MemberWatchTest, ANodeThatStartedAnewWasLost) {
 TEST_F(MemberWatchTest, TheTimeBeginsAnewForWhoCouldNotHear) {
   Lose(2);
   Pass(0ms);
-  const Ear ear = ears[NodeOf(0)];
+  const Inbox ear = ears[NodeOf(0)];
   HearLoss(1, "n2_1_0");
   ears.erase(NodeOf(0));  // out of reach
   Pass(1h);

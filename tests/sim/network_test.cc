@@ -74,7 +74,7 @@ TEST_F(SimNetworkTest, ACutLinkHoldsWhatIsSentUntilItIsMended) {
   accepted->Write("the other way is open");
   scheduler.RunUntil(scheduler.now() + 1ms);
   EXPECT_EQ(socket->inbox, "the other way is open");
-  network.Mend(there, here);
+  network.Heal(there, here);
   scheduler.RunUntil(scheduler.now() + 1ms);
   EXPECT_EQ(heard, "late");
 }
@@ -93,7 +93,7 @@ TEST_F(SimNetworkTest, WhoeverWaitsInVainForAnAnswerLosesTheConnectionInTheEnd) 
 
 TEST_F(SimNetworkTest, AProcessThatDiesEndsItsConnectionsAMachineDoesNot) {
   ConnectNow();
-  client.Kill(Network::Ending::kTold);
+  client.Kill(Network::Ending::kNotified);
   scheduler.RunUntil(scheduler.now() + 1ms);
   EXPECT_TRUE(ended);
 
@@ -145,7 +145,7 @@ TEST_F(SimNetworkTest, AConnectionWhoseLinkIsCutMeanwhileIsAskedForAgain) {
   network.Cut(here, there);
   scheduler.RunUntil(500ms);
   EXPECT_EQ(socket, nullptr);
-  network.Mend(here, there);
+  network.Heal(here, there);
   scheduler.RunUntil(1500ms);
   EXPECT_NE(socket, nullptr);
 }
@@ -215,7 +215,7 @@ TEST(SimProcessTest, WhatIsKilledWhileItWaitsUnwindsAndNobodySees) {
   });
   scheduler.RunUntil(1s);
   EXPECT_FALSE(unwound);
-  process.Kill(Network::Ending::kTold);
+  process.Kill(Network::Ending::kNotified);
   EXPECT_TRUE(unwound);
   EXPECT_EQ(network.messages(), 0u);
 }

@@ -52,7 +52,7 @@ TEST_P(SimulatedRunsTest, WhateverHappensNothingIsWrongAndAllComeTogether) {
   const Part& part = GetParam();
   const CampaignReport report = RunCampaign({.first_seed = Seed() + part.number * part.runs,
                                              .runs = part.runs,
-                                             .wishes = {.driver = part.driver}});
+                                             .constraints = {.driver = part.driver}});
   EXPECT_EQ(report.runs, part.runs);
   for (const Finding& finding : report.findings)
     ADD_FAILURE() << finding.what << "\n  " << finding.plan.ToString();
@@ -60,8 +60,8 @@ TEST_P(SimulatedRunsTest, WhateverHappensNothingIsWrongAndAllComeTogether) {
 
 // A leader that closes the run after a restore records the number of the last round, and no plan.
 TEST(SimulatedRunTest, ARoundThatARestoredEtcdHasForgottenIsNotCompletedAgain) {
-  const CampaignReport report =
-      RunCampaign({.first_seed = 1'896'709'440, .runs = 1, .wishes = {.driver = Driver::kEtcd}});
+  const CampaignReport report = RunCampaign(
+      {.first_seed = 1'896'709'440, .runs = 1, .constraints = {.driver = Driver::kEtcd}});
   EXPECT_THAT(report.findings, testing::IsEmpty());
 }
 

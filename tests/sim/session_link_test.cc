@@ -18,7 +18,7 @@ namespace {
 
 using Said = wire::SessionRequest::Kind;
 
-class SessionLinkTest : public testing::Test, public RendezvousLinkOwner {
+class SessionLinkTest : public testing::Test, public RendezvousLinkListener {
  protected:
   SessionLinkTest() {
     network.Listen(server, 29400, [this](std::shared_ptr<Socket> socket) {
@@ -34,8 +34,8 @@ class SessionLinkTest : public testing::Test, public RendezvousLinkOwner {
   ~SessionLinkTest() override {
     link.reset();
     socket_.reset();
-    node.Kill(Network::Ending::kTold);
-    server.Kill(Network::Ending::kTold);
+    node.Kill(Network::Ending::kNotified);
+    server.Kill(Network::Ending::kNotified);
   }
 
   /// Time for all that is on its way, and for a new connection.

@@ -33,7 +33,7 @@ class DriversTest : public testing::TestWithParam<Driver> {};
 TEST_P(DriversTest, ASeedIsARun) {
   const CampaignReport report = RunCampaign({.first_seed = Seed() + 1'000'000,
                                              .runs = kRunsTwice,
-                                             .wishes = {.driver = GetParam()},
+                                             .constraints = {.driver = GetParam()},
                                              .twice = true});
   EXPECT_TRUE(report.findings.empty()) << Tell(report);
 }

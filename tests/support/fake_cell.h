@@ -30,23 +30,23 @@ class FakeClock final : public Clock {
 
 class FakeCell final : public StateBackend {
  public:
-  Result<std::optional<Stored>> Get() override {
+  Result<std::optional<StoredState>> Get() override {
     ++gets;
     if (on_get) on_get();
     if (failure) return *failure;
-    if (!bytes) return std::optional<Stored>();
-    return std::optional<Stored>({*bytes, token});
+    if (!bytes) return std::optional<StoredState>();
+    return std::optional<StoredState>({*bytes, token});
   }
 
-  Result<std::optional<Answer>> Set(std::string_view wanted, const std::any& fence) override {
+  Result<std::optional<StoredState>> Set(std::string_view wanted, const std::any& fence) override {
     ++sets;
     if (before_set) std::exchange(before_set, nullptr)();
     if (failure) return *failure;
-    if (forgets) return std::optional<Answer>();
+    if (forgets) return std::optional<StoredState>();
     const auto* number = std::any_cast<int64_t>(&fence);
     const bool fits = bytes ? number != nullptr && *number == token : !fence.has_value();
     if (fits) Put(std::string(wanted));
-    return std::optional<Answer>({*bytes, token, fits});
+    return std::optional<StoredState>({*bytes, token, fits});
   }
 
   void Announce(std::string_view news) override { announced.emplace_back(news); }
@@ -67,7 +67,7 @@ class FakeCell final : public StateBackend {
   std::optional<Error> failure;      ///< Of every call.
   bool forgets = false;              ///< Answers writes with nothing.
   std::function<void()> on_get;      ///< Before every read: the world moves on.
-  std::function<void()> before_set;  ///< Once: somebody is faster.
+  std::function<void()> before_set;  ///< Once: another node is faster.
 };
 
 }  // namespace muster::testing

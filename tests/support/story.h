@@ -5,7 +5,7 @@
 #include <string>
 
 #include "rendezvous/core/operations.h"
-#include "rendezvous/core/rules.h"
+#include "rendezvous/core/run_settings.h"
 #include "rendezvous/core/state.h"
 #include "rendezvous/core/transitions.h"
 
@@ -16,8 +16,8 @@ inline constexpr WallTime kNoon{1'700'000'000'000'000};
 
 inline Node Named(const std::string& name) { return {.addr = name, .pid = 1, .local_id = 0}; }
 
-inline RendezvousRules MinMax(int64_t min, int64_t max) {
-  return {.run_id = "run", .min_nodes = min, .max_nodes = max};
+inline RunSettings MinMax(int64_t min, int64_t max) {
+  return {.min_nodes = min, .max_nodes = max, .keep_alive_interval = 5s};
 }
 
 /// A state with these members, each with a heartbeat. Ranks as in a complete round.
@@ -51,7 +51,7 @@ inline RendezvousState Spare(RendezvousState state, const char* name) {
 /// One node's view: it saw `state` first at kStart. Its operation's deadline is kStart + 100 s.
 struct View {
   RendezvousState state;
-  RendezvousRules rules;
+  RunSettings rules;
   Node self = Named("a");
   std::optional<Place> place{};
 
@@ -62,7 +62,7 @@ struct View {
     return decide(Outlook{.state = state,
                           .observed = observed,
                           .self = self,
-                          .rules = rules,
+                          .settings = rules,
                           .now = kStart + after,
                           .deadline = kStart + 100s,
                           .place = place})

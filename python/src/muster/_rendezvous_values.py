@@ -192,7 +192,7 @@ class RendezvousSettings:
     timeout: RendezvousTimeout
     keep_alive_interval: timedelta
     keep_alive_max_attempt: int
-    """A node that is silent for so many intervals is taken for dead."""
+    """A node that is silent for so many intervals is declared lost."""
 
 
 # --- What a round is ------------------------------------------------------------------------------

@@ -19,15 +19,15 @@ from muster.torch import AdaptedStore
 logger = get_logger("muster.torchrun")
 
 BACKEND = "muster"
-NARRATION_S = 10.0  # Between two lines about a wait.
-LOOK_S = 1.0  # Between two looks whether the server is still there.
-SLICE = timedelta(milliseconds=200)  # Of waiting for others, to hear what happens meanwhile.
+REPORT_S = 10.0  # Between two lines about a wait.
+LOOK_S = 1.0  # Between two checks of the server.
+SLICE = timedelta(milliseconds=200)  # Of a wait for others; events are read in between.
 UNCOUNTED_S = 10.0  # Longer than it takes to notice any loss.
-SEE_OFF_S = 2.0  # For others to hear of the end before the server goes that this node has hosted.
+SHUTDOWN_S = 2.0  # For the others to see the end before the server in this process stops.
 
 # Keys of a round. The first two are the plug-in's own, the third is shared with `muster run`.
 HERE = "muster/here"
-VERDICT = "muster/verdict"  # Of all members: whether they are in the round, or leave it.
+VERDICT = "muster/verdict"  # For all members: whether they stay in the round, or leave it.
 HEARD = "muster/heard"
 ROLE_INFO = "torchelastic/role_info/"  # Agents write theirs first of all in a round.
 
@@ -58,7 +58,7 @@ class MusterRendezvousHandler(api.RendezvousHandler):
             config.pop("read_timeout", None)
             _, port = rendezvous.parse_rendezvous_endpoint(endpoint, 29400)
             if port == 0 and config.get("is_host") is None:
-                config["is_host"] = True  # nobody else could be meant
+                config["is_host"] = True  # port 0 makes sense for no other node
         with _torch_errors():
             self._native = rendezvous.get_rendezvous_handler(
                 rendezvous.RendezvousParameters(
@@ -88,7 +88,7 @@ class MusterRendezvousHandler(api.RendezvousHandler):
         return self._native.use_agent_store
 
     def next_rendezvous(self) -> api.RendezvousInfo:
-        with _torch_errors(), _narrated(self._native):
+        with _torch_errors(), _reporting_waits(self._native):
             while True:
                 self._loss = None
                 self._out_of_reach_since = None
@@ -114,7 +114,7 @@ class MusterRendezvousHandler(api.RendezvousHandler):
 
     def is_closed(self) -> bool:
         with _torch_errors():
-            self._listen()
+            self._read_events()
             return self._native.is_closed()
 
     def set_closed(self) -> None:
@@ -125,8 +125,8 @@ class MusterRendezvousHandler(api.RendezvousHandler):
         """Above zero it is time for the next round: also when a member, or this node's own place,
         is lost. RendezvousConnectionError when the rendezvous is out of reach for too long."""
         with _torch_errors():
-            self._listen()
-            # Then no round follows, and the workers of this one are let finish as they are.
+            self._read_events()
+            # Then no round follows, and the workers of this one may finish.
             if self._native.is_closed():
                 return 0
             self._check_contact()
@@ -142,10 +142,10 @@ class MusterRendezvousHandler(api.RendezvousHandler):
             return False
         if not is_closed:
             logger.warning(
-                "rendezvous '%s' could not be closed: nobody confirms it", self.get_run_id()
+                "rendezvous '%s' could not be closed: the server does not confirm it", self.get_run_id()
             )
             return False
-        self._see_off()
+        self._await_others()
         return True
 
     # ------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class MusterRendezvousHandler(api.RendezvousHandler):
         self._store.set_timeout(self._read_timeout)
         return self._store
 
-    def _listen(self) -> None:
+    def _read_events(self) -> None:
         kinds = rendezvous.MembershipEvent.Kind
         while (event := self._native.await_event(timedelta(0))) is not None:
             if event.kind in (kinds.MEMBER_LOST, kinds.PLACE_LOST) and self._loss is None:
@@ -169,7 +169,7 @@ class MusterRendezvousHandler(api.RendezvousHandler):
                 logger.warning("%s", event)
 
     def _check_contact(self) -> None:
-        """A server that is gone for good says nothing."""
+        """A server that is gone sends nothing."""
         now = time.monotonic()
         if now - self._looked_at < LOOK_S:
             return
@@ -191,9 +191,9 @@ class MusterRendezvousHandler(api.RendezvousHandler):
     def _all_are_here(self, info: rendezvous.RendezvousInfo) -> bool:
         """Whether each member of the round has come out of the rendezvous alive.
 
-        What torchrun's agents tell each other next, they wait for without looking up; one that
-        died the moment the round was complete would cost all others their read timeout, and then
-        the job. False: a member is lost.
+        Torchrun's agents exchange keys next, and watch no events meanwhile; a member that died the
+        moment the round was complete would cost the others their read timeout, and then the job.
+        False: a member is lost.
         """
         if info.world_size == 1:
             return True
@@ -205,7 +205,7 @@ class MusterRendezvousHandler(api.RendezvousHandler):
 
     def _count(self, info: rendezvous.RendezvousInfo, store: muster.Store) -> bool:
         def decide(verdict: str) -> bool:
-            """The first verdict holds for all: nobody is in a round that others have left."""
+            """The first verdict holds for all: no member stays in a round that others have left."""
             stays = store.compare_set(VERDICT, "", verdict) == b"stay"
             if not stays and self._loss is None:
                 self._loss = f"others have left round {info.round}"
@@ -219,7 +219,7 @@ class MusterRendezvousHandler(api.RendezvousHandler):
                 store.wait([VERDICT], SLICE)
                 return decide("stay")
             except muster.StoreTimeoutError:
-                self._listen()
+                self._read_events()
             if self._loss:
                 return decide("leave")
             if self._native.is_closed():
@@ -227,18 +227,18 @@ class MusterRendezvousHandler(api.RendezvousHandler):
                     f"rendezvous '{self.get_run_id()}' was closed the moment round {info.round} "
                     "was complete"
                 )
-            # Nodes of other launchers do not count themselves.
+            # Nodes of other launchers do not count themselves; they write their role.
             others = sum(store.check([f"{ROLE_INFO}{rank}"]) for rank in range(info.world_size))
             if store.add(HERE, 0) + others >= info.world_size:
                 break
-        return decide("stay")  # as far as anybody can tell
+        return decide("stay")  # as far as this node can see
 
-    def _see_off(self) -> None:
-        """Who hosts the others must not go before they know that it is over."""
+    def _await_others(self) -> None:
+        """The server in this process must not stop before the others have seen the end."""
         info = self._info
         if info is None:
             return
-        until = time.monotonic() + SEE_OFF_S
+        until = time.monotonic() + SHUTDOWN_S
         try:
             heard = info.store.add(HEARD, 1)
             while self._native.is_host and heard < info.world_size and time.monotonic() < until:
@@ -259,18 +259,18 @@ def _positive(params: api.RendezvousParameters, key: str, default: int) -> int:
 
 
 @contextmanager
-def _narrated(native: rendezvous.RendezvousHandler) -> Iterator[None]:
-    """Says every now and then whom the block is waiting for."""
+def _reporting_waits(native: rendezvous.RendezvousHandler) -> Iterator[None]:
+    """Logs from time to time which nodes the block is waiting for."""
     is_over = threading.Event()
 
-    def narrate() -> None:
-        while not is_over.wait(NARRATION_S):
+    def report() -> None:
+        while not is_over.wait(REPORT_S):
             logger.info("rendezvous '%s': %s", native.get_run_id(), native.describe_wait())
 
-    narrator = threading.Thread(target=narrate, name="muster-narrator", daemon=True)
-    narrator.start()
+    reporter = threading.Thread(target=report, name="muster-reporter", daemon=True)
+    reporter.start()
     try:
         yield
     finally:
         is_over.set()
-        narrator.join()
+        reporter.join()

@@ -8,10 +8,10 @@
     handler = get_rendezvous_handler(params)
     info = handler.next_rendezvous()  # info.rank, info.world_size, info.store
 
-Backends: ``muster`` (a server tells every node at once what concerns it; ``muster serve``, or the
-node that the endpoint names), ``etcd`` (a cluster of etcd; ``etcd-v2`` is another name for it),
-``c10d`` (one shared state, understood by torchrun's own handlers), ``static`` (every node is told
-its rank), and what is registered in :data:`rendezvous_handler_registry`.
+Backends: ``muster`` (a server notifies every node at once; ``muster serve``, or the node that the
+endpoint names), ``etcd`` (a cluster of etcd; ``etcd-v2`` is another name for it), ``c10d`` (one
+shared state, understood by torchrun's own handlers), ``static`` (every node is told its rank), and
+what is registered in :data:`rendezvous_handler_registry`.
 
 Handlers may be used from several threads. Calls that wait release the GIL and can be ended with
 Ctrl-C: KeyboardInterrupt, and the node has given up its place.
@@ -86,7 +86,7 @@ __all__ = [
 Token = Any
 """What fences a write to a :class:`RendezvousBackend`; it means something to that backend only."""
 
-_LOOK_SECONDS = 0.2  # between two looks of a handler that is not told of anything
+_LOOK_SECONDS = 0.2  # between two looks of a handler that is not notified of events
 
 # --- Handlers -------------------------------------------------------------------------------------
 
@@ -121,11 +121,11 @@ class RendezvousHandler(abc.ABC):
 
     @abc.abstractmethod
     def set_closed(self, reason: str = "") -> None:
-        """Closes the rendezvous, for all nodes and for good; they are told the reason."""
+        """Closes the rendezvous permanently, for all nodes; they receive the reason."""
 
     @abc.abstractmethod
     def num_nodes_waiting(self) -> int:
-        """Nodes that came late. Above 0, it is time for :meth:`next_rendezvous`."""
+        """Nodes that wait for the next round. Above 0, call :meth:`next_rendezvous`."""
 
     @abc.abstractmethod
     def get_run_id(self) -> str:
@@ -146,6 +146,15 @@ class RendezvousHandler(abc.ABC):
         return ""
 
     @property
+    def active_backend(self) -> str:
+        """The backend that does the work.
+
+        It differs from :meth:`get_backend` where a handler of ``muster`` has found that its server
+        is PyTorch's, and uses ``c10d`` instead.
+        """
+        return self.get_backend()
+
+    @property
     def is_host(self) -> bool:
         """Whether the others reach the rendezvous through this process, and lose it with it."""
         return False
@@ -154,7 +163,7 @@ class RendezvousHandler(abc.ABC):
         """Waits until something happens to the round; None if that took longer than ``timeout``.
 
         After any event but ``CLOSED`` it is time for :meth:`next_rendezvous`. Handlers that are not
-        told of such things look five times a second, and notice waiting nodes and the end only.
+        notified of events look five times a second, and notice only waiting nodes and the end.
         """
         until = time.monotonic() + duration(timeout, "timeout").total_seconds()
         while True:
@@ -171,7 +180,7 @@ class RendezvousHandler(abc.ABC):
     def stop_waiting(self) -> bool:
         """An :meth:`await_event` under way, or else the next one, comes back at once.
 
-        From any thread. False: this backend cannot, and whoever is in a hurry waits in slices.
+        From any thread. False: this backend cannot; wait in shorter slices instead.
         """
         return False
 
@@ -180,7 +189,7 @@ class RendezvousHandler(abc.ABC):
         return None
 
     def describe_wait(self) -> WaitReport:
-        """Whom :meth:`next_rendezvous` is waiting for. From any thread, at any time."""
+        """Which nodes :meth:`next_rendezvous` is waiting for. Any thread, any time."""
         return WaitReport()
 
 
@@ -227,6 +236,10 @@ class NativeRendezvousHandler(RendezvousHandler):
     @property
     def node(self) -> str:
         return self._native.node()
+
+    @property
+    def active_backend(self) -> str:
+        return self._native.active_backend()
 
     @property
     def is_host(self) -> bool:
@@ -331,7 +344,7 @@ class RendezvousCost(NamedTuple):
     writes: int
     """Attempts."""
     lost: int
-    """Those that somebody else was faster at."""
+    """Attempts that lost to another node's write."""
 
 
 class DynamicRendezvousHandler(NativeRendezvousHandler):
@@ -364,7 +377,7 @@ class DynamicRendezvousHandler(NativeRendezvousHandler):
             local_addr: Under which others reach this machine; None: its name.
             timeout: How long the operations may take.
             keep_alive_interval: Seconds between two heartbeats.
-            keep_alive_max_attempt: A node that is silent for so many of them is taken for dead.
+            keep_alive_max_attempt: A node that is silent for so many of them is declared lost.
         """
         if timeout is not None and not isinstance(timeout, RendezvousTimeout):
             wrong_type("timeout", "a RendezvousTimeout", timeout)

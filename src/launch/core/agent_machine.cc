@@ -6,13 +6,13 @@
 #include "base/planted.h"
 #include "base/probe.h"
 #include "base/text.h"
-#include "launch/core/failure_report.h"
+#include "launch/core/signals.h"
 
 namespace muster {
 
 namespace {
 
-// By number: the machine must mean the same wherever it runs, and these never change on Linux.
+// By number, for the core includes no system headers. These never change on Linux.
 constexpr int kTerminate = 15;
 constexpr int kKill = 9;
 
@@ -51,7 +51,7 @@ AgentActions AgentMachine::Step(const AgentEvent& event, Instant now) {
       OnWorkerEnded(event, now, out);
       break;
     case Kind::kStartFailed:
-      // Another try would find the same: the program is not there, or may not be run.
+      // Another attempt would fail as well: the program does not exist, or is not executable.
       MUSTER_LAUNCH_PROBE("a worker could not be started");
       why_ = event.text;
       Close(out);
@@ -75,7 +75,8 @@ AgentActions AgentMachine::Step(const AgentEvent& event, Instant now) {
     case Kind::kBarrierFailed:
       if (stage_ != Stage::kBarrier) break;
       MUSTER_LAUNCH_PROBE("a node at the exit could not reach the others");
-      out.push_back({.text = Concat("did not hear that all others have succeeded: ", event.text)});
+      out.push_back(
+          {.text = Concat("does not know whether all others have succeeded: ", event.text)});
       End(kSuccess, "all workers here have succeeded", out);
       break;
     case Kind::kSignal:
@@ -89,7 +90,7 @@ AgentActions AgentMachine::Step(const AgentEvent& event, Instant now) {
 }
 
 // ----------------------------------------------------------------------------------------------
-// what happens
+// events
 
 void AgentMachine::OnWorkerEnded(const AgentEvent& event, Instant now, AgentActions& out) {
   if (event.worker >= alive_.size() || !alive_[event.worker]) return;
@@ -97,8 +98,8 @@ void AgentMachine::OnWorkerEnded(const AgentEvent& event, Instant now, AgentActi
   const bool stopping = stage_ == Stage::kStopping;
   if (event.code != 0) {
     failures_.push_back({.worker = event.worker, .code = event.code, .at = now});
-    if (stopping) failures_.back().told_at = told_at_;
-    if (stopping && !alone_) out.push_back({.kind = AgentAction::Kind::kTellFailure});
+    if (stopping) failures_.back().signalled_at = signalled_at_;
+    if (stopping && !alone_) out.push_back({.kind = AgentAction::Kind::kReportFailure});
   }
   const bool gone = std::ranges::none_of(alive_, [](bool lives) { return lives; });
   if (stopping) {
@@ -110,7 +111,7 @@ void AgentMachine::OnWorkerEnded(const AgentEvent& event, Instant now, AgentActi
   }
 }
 
-// Membership costs no restart: nobody here has failed. Nor have workers that fell with a node.
+// A change of membership costs no restart: no worker here has failed by itself.
 void AgentMachine::OnMembership(const AgentEvent& event, Instant now, AgentActions& out) {
   if (stage_ == Stage::kWorking || (stage_ == Stage::kStopping && then_ == Then::kUndecided)) {
     if (then_ == Then::kUndecided && stage_ == Stage::kStopping)
@@ -120,7 +121,7 @@ void AgentMachine::OnMembership(const AgentEvent& event, Instant now, AgentActio
     verdict_at_ = Instant::Never();
     Stop(Then::kRejoin, kTerminate, now, out);
   } else if (stage_ == Stage::kBarrier) {
-    // Others begin again, or are gone. The work of this node is done, and theirs is their affair.
+    // Other nodes restart or are lost. The workers of this node have succeeded in any case.
     MUSTER_LAUNCH_PROBE("members came or went while a node was at the exit");
     out.push_back({.text = Concat("does not wait for the others any longer: ", event.text)});
     out.push_back({.kind = AgentAction::Kind::kLeave});
@@ -141,8 +142,8 @@ void AgentMachine::OnJobFailed(const AgentEvent& event, Instant now, AgentAction
   Stop(Then::kFail, kTerminate, now, out);
 }
 
-// The first is handed on. The second is for those who did not heed it: another grace. The third
-// ends it all.
+// The first signal is forwarded. The second one sends SIGTERM and begins another grace, for workers
+// that ignored the first. The third one kills.
 void AgentMachine::OnSignal(const AgentEvent& event, Instant now, AgentActions& out) {
   if (++signals_ == 1) signal_ = event.signal;
   why_ = Concat(SignalName(event.signal), " came");
@@ -165,15 +166,15 @@ void AgentMachine::OnTime(Instant now, AgentActions& out) {
   due_ = Instant::Never();
   if (stage_ == Stage::kBarrier) {
     MUSTER_LAUNCH_PROBE("a node waited at the exit for too long");
-    out.push_back({.text = Concat("did not hear within ", Milliseconds(rules_.barrier_max) / 1'000,
-                                  " s that all others have succeeded")});
+    out.push_back({.text = Concat("does not know after ", Milliseconds(rules_.barrier_max) / 1'000,
+                                  " s whether all others have succeeded")});
     return End(kSuccess, "all workers here have succeeded", out);
   }
   if (stage_ != Stage::kStopping) return;
   if (!killed_) {
     MUSTER_LAUNCH_PROBE("workers were killed after their grace");
     if (Planted(Bug::kNeverKilled)) return;
-    return Told(kKill, now, out);
+    return SignalAll(kKill, now, out);
   }
   for (const size_t worker : Alive())
     out.push_back({.text = Concat("worker ", worker, " cannot be killed, and is left behind")});
@@ -181,7 +182,7 @@ void AgentMachine::OnTime(Instant now, AgentActions& out) {
 }
 
 // ----------------------------------------------------------------------------------------------
-// what is done about it
+// reactions
 
 void AgentMachine::Join(AgentActions& out) {
   stage_ = Stage::kJoining;
@@ -201,7 +202,7 @@ void AgentMachine::WorkersFailed(Instant now, AgentActions& out) {
   const WorkerFailure& first = failures_.front();
   why_ = Concat("worker ", first.worker, " ", HowItEnded(first.code));
   if (!alone_) {
-    out.push_back({.kind = AgentAction::Kind::kTellFailure});
+    out.push_back({.kind = AgentAction::Kind::kReportFailure});
     verdict_at_ = now + rules_.verdict_patience;
   }
   Stop(Then::kUndecided, kTerminate, now, out);
@@ -210,14 +211,14 @@ void AgentMachine::WorkersFailed(Instant now, AgentActions& out) {
 
 void AgentMachine::OnBlame(const AgentEvent& event, Instant now) {
   if (stage_ != Stage::kStopping || then_ != Then::kUndecided || event.text.empty()) return;
-  // Whoever failed first comes again, or ends the job: either way this agent will be told.
+  // The node that failed first joins again or ends the job: both notify this agent.
   MUSTER_LAUNCH_PROBE("workers of another node had failed before");
   if (Planted(Bug::kBlameIgnored)) return;
   why_ = event.text;
   verdict_at_ = now + rules_.grace + rules_.others_patience;
 }
 
-// Nobody else is to blame: it costs a restart, or the job.
+// The failure is this node's: it costs a restart, or ends the job.
 void AgentMachine::Judge(AgentActions& out) {
   verdict_at_ = Instant::Never();
   if (stage_ != Stage::kStopping || then_ != Then::kUndecided) return;
@@ -233,14 +234,14 @@ void AgentMachine::Judge(AgentActions& out) {
 
 void AgentMachine::Stop(Then then, int signal, Instant now, AgentActions& out) {
   const bool stopping = std::exchange(stage_, Stage::kStopping) == Stage::kStopping;
-  if (!stopping) told_at_ = now;
+  if (!stopping) signalled_at_ = now;
   then_ = stopping ? std::max(then_, then) : then;
   if (Alive().empty() || Planted(Bug::kLastUnended)) return AllGone(out);
-  // Those who have been told once are not told again for another reason, but for a signal.
-  if (!stopping || then == Then::kSignalled) Told(signal, now, out);
+  // Workers that have been signalled are signalled again only for a signal to the agent.
+  if (!stopping || then == Then::kSignalled) SignalAll(signal, now, out);
 }
 
-void AgentMachine::Told(int signal, Instant now, AgentActions& out) {
+void AgentMachine::SignalAll(int signal, Instant now, AgentActions& out) {
   killed_ = signal == kKill;
   due_ = now + (killed_ ? rules_.kill_patience : rules_.grace);
   out.push_back({.kind = AgentAction::Kind::kSignal, .workers = Alive(), .signal = signal});
@@ -261,14 +262,13 @@ void AgentMachine::AllGone(AgentActions& out) {
     case Then::kFail:
       return End(kFailure, why_, out);
     case Then::kSignalled:
-      // Not closed: the others may go on, and this node may come back.
+      // Not closed: the others may continue, and this node may come back.
       out.push_back({.kind = AgentAction::Kind::kLeave});
       return End(kFailure, why_, out);
   }
 }
 
-// At once: the workers here may take their time to stop, and those of other nodes wait for them in
-// vain.
+// Immediately: the workers here may be slow to stop, and those of other nodes wait for them.
 void AgentMachine::Close(AgentActions& out) {
   if (std::exchange(closed_, true)) return;
   out.push_back({.kind = AgentAction::Kind::kClose, .text = why_});

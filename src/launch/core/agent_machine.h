@@ -1,5 +1,5 @@
-// The supervisor of one node's workers: what happens and the time go in; join, start, signal, close
-// and end come out. It knows no process, no store and no clock; whoever drives it does.
+// The supervisor of one node's workers: events and the time go in; join, start, signal, close and
+// end come out. It knows no process, no store and no clock; its driver (agent.h) does.
 //
 //   joining ──▶ working ──▶ stopping ──▶ joining      workers failed, or others come or go
 //                  │            └──────▶ ended        no restarts left, a signal, the job failed
@@ -20,14 +20,13 @@ struct AgentRules {
   size_t workers = 1;
   int64_t max_restarts = 0;
   Duration grace = 30s;          ///< Between the signal to end and SIGKILL.
-  Duration kill_patience = 10s;  ///< For the system to end what was killed; then it is left behind.
+  Duration kill_patience = 10s;  ///< For killed workers to end; then they are left behind.
   Duration barrier_max = 300s;   ///< For the workers of other nodes to end as well.
-  /// Workers that fail may be the first to notice that another node is gone, and then it is not
-  /// their failure. So long the agent waits to hear of it: longer than a broken connection may take
-  /// to come back.
+  /// Workers may fail because another node is lost, and then no restart is counted. The agent waits
+  /// this long for a notice of the loss: longer than it takes to restore a broken connection.
   Duration verdict_patience = 700ms;
-  /// The same, where another node's workers have failed before; beyond the grace that it may need
-  /// to stop the rest of them.
+  /// The same where workers of another node have failed first, in addition to the grace that this
+  /// node may need to stop the rest of them.
   Duration others_patience = 5s;
 };
 
@@ -39,16 +38,16 @@ struct AgentEvent {
     kBegin,
     kJoined,         ///< A round is complete, and ranks are known. `alone`: no other node is in it.
     kJoinFailed,     ///< `text` says why.
-    kNotNeeded,      ///< This node was a spare, and the job has ended well without it.
+    kNotNeeded,      ///< This node was a spare, and the job has succeeded without it.
     kWorkerEnded,    ///< `worker` and `code`.
-    kStartFailed,    ///< A worker could not be started. Those that were are under way.
+    kStartFailed,    ///< A worker could not be started. Others may run.
     kMembership,     ///< A member is lost, or nodes wait for the next round; `text` says which.
-    kBlame,          ///< Of all failures in this round ours is the first; or `text` is another's.
-    kJobFailed,      ///< Workers of another node failed for good; `text` says where and how.
+    kBlame,          ///< The first failure of this round is ours; with `text` it is another node's.
+    kJobFailed,      ///< Workers of another node failed permanently; `text` says where and how.
     kBarrierPassed,  ///< All nodes' workers have succeeded.
-    kBarrierFailed,  ///< The store is out of reach; `text` says why.
-    kSignal,         ///< `signal` came, and ends the agent.
-    kTime,           ///< It is later: see AgentMachine::due().
+    kBarrierFailed,  ///< The store is unreachable; `text` says why.
+    kSignal,         ///< The agent has received `signal`, which ends it.
+    kTime,           ///< Time has passed: see AgentMachine::due().
   };
 
   Kind kind = Kind::kTime;
@@ -61,20 +60,21 @@ struct AgentEvent {
 
 struct AgentAction {
   enum class Kind {
-    kJoin,          ///< The next round: what was of the last one is given up.
-    kStart,         ///< All workers, with `restarts` so far.
-    kSignal,        ///< `signal` to the trees of `workers`.
-    kTellFailure,   ///< Workers have failed: tell the others, and find out whether theirs were
-                    ///< first. Again for each that ends later: it may have failed before.
-    kSweep,         ///< Nothing of the last attempt may live on, whoever started it.
-    kEnterBarrier,  ///< Tell the others that all workers here have succeeded, and wait for theirs.
-    kClose,         ///< The rendezvous: the job has ended. `text` says how.
-    kLeave,         ///< The rendezvous: others go on.
-    kSay,           ///< `text`, to whoever watches.
-    kEnd,           ///< With `status`; `text` says why.
+    kJoin,           ///< The next round.
+    kStart,          ///< All workers, with `restarts` so far.
+    kSignal,         ///< `signal` to the trees of `workers`.
+    kReportFailure,  ///< Workers have failed: report it to the other nodes, and find out whether
+                     ///< theirs failed first. Again for each that ends later: it may have failed
+                     ///< earlier.
+    kSweep,          ///< End all processes of the last attempt.
+    kEnterBarrier,   ///< Report that all workers here have succeeded, and wait for the others.
+    kClose,          ///< The rendezvous: the job has ended. `text` says how.
+    kLeave,          ///< The rendezvous: other nodes continue.
+    kLog,            ///< `text`, for the user.
+    kEnd,            ///< With `status`; `text` says why.
   };
 
-  Kind kind = Kind::kSay;
+  Kind kind = Kind::kLog;
   std::vector<size_t> workers{};
   int signal = 0;
   int64_t restarts = 0;
@@ -84,12 +84,12 @@ struct AgentAction {
 
 using AgentActions = std::vector<AgentAction>;
 
-/// A worker that did not end well by itself.
+/// A worker that did not end with status 0.
 struct WorkerFailure {
   size_t worker = 0;
   ExitCode code = 0;
   Instant at{};
-  std::optional<Instant> told_at{};  ///< It had been sent a signal then: a victim.
+  std::optional<Instant> signalled_at{};  ///< The launcher had signalled it before it ended.
 
   bool operator==(const WorkerFailure&) const = default;
 };
@@ -100,19 +100,19 @@ class AgentMachine {
 
   AgentActions Step(const AgentEvent& event, Instant now);
 
-  /// When to come back with kTime, if nothing else happens before.
+  /// When to step with kTime, unless another event comes first.
   Instant due() const { return std::min(due_, verdict_at_); }
   int64_t restarts() const { return restarts_; }
-  /// Of the last attempt, in the order in which they were seen: who failed, and who fell with it.
+  /// Of the last attempt, in the order in which they were seen, including signalled workers.
   const std::vector<WorkerFailure>& failures() const { return failures_; }
-  /// The first that came; 0: none has.
+  /// The first signal received; 0: none.
   int signal() const { return signal_; }
   bool ended() const { return stage_ == Stage::kEnded; }
 
  private:
   enum class Stage { kIdle, kJoining, kWorking, kStopping, kBarrier, kEnded };
-  /// Why the workers are being stopped, from the least to the most final: a better reason replaces
-  /// a worse one.
+  /// Why the workers are being stopped, from the least to the most final: a more final reason
+  /// replaces another one.
   enum class Then { kUndecided, kRejoin, kRestart, kFail, kSignalled };
 
   void OnWorkerEnded(const AgentEvent& event, Instant now, AgentActions& out);
@@ -127,7 +127,7 @@ class AgentMachine {
   void OnBlame(const AgentEvent& event, Instant now);
   void Judge(AgentActions& out);
   void Stop(Then then, int signal, Instant now, AgentActions& out);
-  void Told(int signal, Instant now, AgentActions& out);
+  void SignalAll(int signal, Instant now, AgentActions& out);
   void AllGone(AgentActions& out);
   void Close(AgentActions& out);
   void EnterBarrier(Instant now, AgentActions& out);
@@ -141,13 +141,13 @@ class AgentMachine {
   std::vector<bool> alive_;  // by worker
   std::vector<WorkerFailure> failures_;
   int64_t restarts_ = 0;
-  int signals_ = 0;                        // that came to the agent
+  int signals_ = 0;                        // received by the agent
   int signal_ = 0;                         // the first of them
-  Instant told_at_{};                      // what was alive then: to end
-  bool killed_ = false;                    // what is still alive
-  bool closed_ = false;                    // the rendezvous: nobody joins again
+  Instant signalled_at_{};                 // the workers that were alive then
+  bool killed_ = false;                    // the workers that are still alive
+  bool closed_ = false;                    // the rendezvous: no node joins again
   bool alone_ = false;                     // in its round
-  Instant due_ = Instant::Never();         // to kill, or to give up the barrier
+  Instant due_ = Instant::Never();         // to kill, or to leave the barrier
   Instant verdict_at_ = Instant::Never();  // on the workers' failure
 };
 

@@ -29,7 +29,7 @@ std::string ToString(const AgentAction& action) {
       for (const size_t worker : action.workers) text += Concat(" ", worker);
       return text;
     }
-    case Did::kTellFailure:
+    case Did::kReportFailure:
       return "tell failure";
     case Did::kSweep:
       return "sweep";
@@ -39,7 +39,7 @@ std::string ToString(const AgentAction& action) {
       return "close";
     case Did::kLeave:
       return "leave";
-    case Did::kSay:
+    case Did::kLog:
       return "say";
     case Did::kEnd:
       return Concat("end ", action.status);
@@ -129,9 +129,10 @@ TEST(AgentMachineTest, Launch079OneFailureEndsTheOthersAndTheJob) {
     7 ended 2 0   | sweep, end 1
   )");
   const auto at = [](int second) { return Instant{std::chrono::seconds(second)}; };
-  EXPECT_THAT(agent.failures(),
-              ElementsAre(WorkerFailure{.worker = 1, .code = 3, .at = at(5)},
-                          WorkerFailure{.worker = 0, .code = -15, .at = at(6), .told_at = at(5)}))
+  EXPECT_THAT(
+      agent.failures(),
+      ElementsAre(WorkerFailure{.worker = 1, .code = 3, .at = at(5)},
+                  WorkerFailure{.worker = 0, .code = -15, .at = at(6), .signalled_at = at(5)}))
       << "who heeded the signal and ended well is not among them";
 }
 

@@ -26,8 +26,8 @@ Cpus Common(const Cpus& a, const Cpus& b) {
   return both;
 }
 
-// `cpus` by whom they belong together with, in the order of each group's lowest member. Groups keep
-// together what `group_of` names, also if not all of a group may be used.
+// `cpus` in groups, ordered by the lowest member of each. `group_of` names all members of a CPU's
+// group, including those that may not be used.
 template <typename GroupOf>
 std::vector<Cpus> Grouped(const Cpus& cpus, GroupOf group_of) {
   std::vector<Cpus> groups;
@@ -167,12 +167,12 @@ Result<Cpus> CpusOfWorker(NumaMode mode, const NumaTopology& topology,
     return Error{Code::kInvalid, Concat("GPU ", local_rank, " is on NUMA node ", node,
                                         ", and the system knows no CPUs of such a node")};
   }
-  const Cpus wished =
+  const Cpus wanted =
       mode == NumaMode::kSocket ? CpusOfSocket(topology, node) : topology.nodes.at(node);
-  const Cpus cpus = Common(wished, allowed);
+  const Cpus cpus = Common(wanted, allowed);
   if (cpus.empty()) {
     return Error{Code::kInvalid, Concat("GPU ", local_rank, " is on NUMA node ", node,
-                                        " with the CPUs '", FormatCpuList(wished),
+                                        " with the CPUs '", FormatCpuList(wanted),
                                         "', and none of them may be used: this process is "
                                         "bound to '",
                                         FormatCpuList(allowed), "'")};

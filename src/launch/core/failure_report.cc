@@ -1,7 +1,6 @@
 #include "launch/core/failure_report.h"
 
 #include <algorithm>
-#include <csignal>
 #include <tuple>
 #include <vector>
 
@@ -18,21 +17,6 @@ constexpr size_t kOutputLineBytesMax = 500;
 constexpr size_t kNameBytesMax = 1024;
 // Peers of a worker that dies without an error file may write theirs before its end is seen.
 constexpr uint64_t kSeenLateMax = 100'000;  // microseconds
-
-struct NamedSignal {
-  int number;
-  std::string_view name;
-};
-constexpr NamedSignal kSignals[] = {
-    {SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},       {SIGQUIT, "SIGQUIT"},     {SIGILL, "SIGILL"},
-    {SIGTRAP, "SIGTRAP"}, {SIGABRT, "SIGABRT"},     {SIGBUS, "SIGBUS"},       {SIGFPE, "SIGFPE"},
-    {SIGKILL, "SIGKILL"}, {SIGUSR1, "SIGUSR1"},     {SIGSEGV, "SIGSEGV"},     {SIGUSR2, "SIGUSR2"},
-    {SIGPIPE, "SIGPIPE"}, {SIGALRM, "SIGALRM"},     {SIGTERM, "SIGTERM"},     {SIGCHLD, "SIGCHLD"},
-    {SIGCONT, "SIGCONT"}, {SIGSTOP, "SIGSTOP"},     {SIGTSTP, "SIGTSTP"},     {SIGTTIN, "SIGTTIN"},
-    {SIGTTOU, "SIGTTOU"}, {SIGURG, "SIGURG"},       {SIGXCPU, "SIGXCPU"},     {SIGXFSZ, "SIGXFSZ"},
-    {SIGPROF, "SIGPROF"}, {SIGVTALRM, "SIGVTALRM"}, {SIGWINCH, "SIGWINCH"},   {SIGIO, "SIGIO"},
-    {SIGPWR, "SIGPWR"},   {SIGSYS, "SIGSYS"},       {SIGSTKFLT, "SIGSTKFLT"},
-};
 
 std::vector<std::string_view> Lines(std::string_view text) {
   std::vector<std::string_view> lines;
@@ -133,16 +117,6 @@ int64_t SignalOf(ExitCode code) { return -static_cast<int64_t>(code); }
 
 }  // namespace
 
-std::string SignalName(int64_t signal) {
-  for (const NamedSignal& known : kSignals) {
-    if (known.number == signal) return std::string(known.name);
-  }
-  // The C library keeps some of these for itself, and says at run time which are left.
-  if (signal == SIGRTMIN) return "SIGRTMIN";
-  if (signal == SIGRTMAX) return "SIGRTMAX";
-  return "<N/A>";
-}
-
 std::string DefaultMessage(ExitCode code, int64_t pid) {
   if (code < 0) {
     const int64_t signal = SignalOf(code);
@@ -159,7 +133,7 @@ std::string ShownMessage(const FailureRecord& record) {
 }
 
 bool WroteBefore(const FailureRecord& a, const FailureRecord& b) {
-  if (a.was_told || a.error_time == 0) return false;
+  if (a.was_signalled || a.error_time == 0) return false;
   if (b.error_time != 0) return a.error_time < b.error_time;
   // Unsigned: times of other nodes may be any number.
   return a
@@ -170,7 +144,7 @@ bool WroteBefore(const FailureRecord& a, const FailureRecord& b) {
 size_t RootCause(std::span<const FailureRecord> records) {
   MUSTER_ASSERT(!records.empty());
   const auto ended_earlier = [](const FailureRecord& a, const FailureRecord& b) {
-    return std::tie(a.was_told, a.order) < std::tie(b.was_told, b.order);
+    return std::tie(a.was_signalled, a.order) < std::tie(b.was_signalled, b.order);
   };
   // Of equal ones the first is taken.
   auto cause = std::min_element(records.begin(), records.end(), ended_earlier);

@@ -1,5 +1,5 @@
-// What went wrong, for the person who has to mend it: which worker failed first, where, when and
-// how, and who fell with it. Pure: times come as text from a function that is handed in.
+// The report of a failed job: which worker failed first, where, when and how, and which workers
+// failed with it. Pure: a function that is passed in formats times.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "launch/core/agent_machine.h"
+#include "launch/core/signals.h"
 
 namespace muster {
 
@@ -20,22 +21,19 @@ struct FailureRecord {
   int64_t local_rank = 0;  ///< On its node.
   int64_t pid = 0;
   ExitCode code = 0;
-  int64_t time_seconds = 0;  ///< Since 1970: when it failed, as the report tells it.
-  int64_t order = 0;         ///< When its end was seen: microseconds since 1970.
-  std::string error_file{};  ///< Empty: it left none.
-  int64_t error_time = 0;    ///< When it wrote that: microseconds since 1970; 0: it left none.
-  std::string message{};     ///< From the error file. Without one: what DefaultMessage() says.
-  bool is_trace = false;     ///< The message's further lines are indented, not shown as they are.
-  std::string output{};      ///< The last that it wrote, lines of any bytes; may be empty.
-  bool was_told = false;     ///< We had told it to end: a victim.
+  int64_t time_seconds = 0;    ///< Since 1970: when it failed, as shown in the report.
+  int64_t order = 0;           ///< When its end was seen: microseconds since 1970.
+  std::string error_file{};    ///< Empty: it left none.
+  int64_t error_time = 0;      ///< When it wrote that: microseconds since 1970; 0: it left none.
+  std::string message{};       ///< From the error file. Without one: DefaultMessage().
+  bool is_trace = false;       ///< The message's further lines are indented, not shown as they are.
+  std::string output{};        ///< The last lines of its output, any bytes; may be empty.
+  bool was_signalled = false;  ///< The launcher had signalled it before it ended.
 
   bool operator==(const FailureRecord&) const = default;
 };
 
-/// "SIGSEGV"; "<N/A>" for a number without a name.
-std::string SignalName(int64_t signal);
-
-/// What is said of a worker that left no error file.
+/// The message for a worker that left no error file.
 std::string DefaultMessage(ExitCode code, int64_t pid);
 
 /// What the report shows as the reason: the message, or the default one.
@@ -56,13 +54,13 @@ using TimeText = std::function<std::string(int64_t seconds)>;
 /// "rank 5 (local rank 1, pid 4242) on node7 failed first: exit code 3".
 std::string FailureSummary(const FailureRecord& root);
 
-/// Of the lines that a worker wrote last, so many are shown.
+/// How many of the last lines of a worker are shown.
 inline constexpr size_t kLastLinesMax = 30;
 
-/// The whole report, from the line with the token `ChildFailedError`, which also tells all in one
-/// line, to the last border; ends with a newline. The shape is torchrun's, for tools search for its
-/// labels; the last lines of output are ours. `root` is an index of `records`, which are numbered
-/// as they are given.
+/// The whole report, from the line with the token `ChildFailedError`, which is also a summary, to
+/// the last border; ends with a newline. The shape is torchrun's, for tools search for its labels;
+/// the last lines of output are ours. `root` is an index of `records`, which are numbered as they
+/// are given.
 std::string FailureReport(std::string_view entry_point, std::span<const FailureRecord> records,
                           size_t root, const TimeText& time_text);
 

@@ -37,7 +37,7 @@ FailureRecord Victim() {
           .code = -SIGTERM,
           .time_seconds = 31,
           .order = 20,
-          .was_told = true};
+          .was_signalled = true};
 }
 
 std::string Report(const std::vector<FailureRecord>& records, size_t root = 0) {
@@ -246,8 +246,11 @@ TEST(DefaultMessageTest, NoCodeIsTooStrange) {
 }
 
 /// One that was seen to end then, in milliseconds, and wrote its error file at `written`; 0: none.
-FailureRecord Ended(int64_t seen, int64_t written = 0, bool was_told = false) {
-  return {.code = 1, .order = seen * 1'000, .error_time = written * 1'000, .was_told = was_told};
+FailureRecord Ended(int64_t seen, int64_t written = 0, bool was_signalled = false) {
+  return {.code = 1,
+          .order = seen * 1'000,
+          .error_time = written * 1'000,
+          .was_signalled = was_signalled};
 }
 
 TEST(RootCauseTest, WhoeverEndedFirstIsTheCause) {
@@ -285,13 +288,13 @@ TEST(RootCauseTest, NoVictimIsNamedWhileSomebodyFailedByItself) {
   for (int story = 0; story < 2000; ++story) {
     std::vector<FailureRecord> records(1 + prng.Below(6));
     for (FailureRecord& record : records) {
-      record.was_told = prng.Below(2) == 0;
+      record.was_signalled = prng.Below(2) == 0;
       record.order = kTimes[prng.Below(std::size(kTimes))];
       record.error_time = kTimes[prng.Below(std::size(kTimes))];
     }
     const FailureRecord& cause = records[RootCause(records)];
-    const bool only_victims = std::ranges::all_of(records, &FailureRecord::was_told);
-    EXPECT_EQ(cause.was_told, only_victims) << story;
+    const bool only_victims = std::ranges::all_of(records, &FailureRecord::was_signalled);
+    EXPECT_EQ(cause.was_signalled, only_victims) << story;
     for (const FailureRecord& record : records) EXPECT_FALSE(WroteBefore(record, cause)) << story;
   }
 }

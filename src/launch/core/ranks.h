@@ -1,5 +1,5 @@
-// Who of all workers is who: the ranks of every node's workers, worked out by the first node from
-// what each node says of itself. PyTorch's agents do the same, through the same keys.
+// The ranks of all workers, computed by the first node from the role and the number of workers of
+// each node. PyTorch's agents do the same, through the same keys.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace muster {
 
-/// What a node says of itself.
+/// What a node publishes.
 struct NodeRole {
   std::string role;
   int64_t workers = 0;
 };
 
-/// What a node is told: its workers count on from these.
+/// What a node receives: the ranks of its workers begin with these.
 struct AssignedRanks {
   int64_t first_rank = 0;
   int64_t world_size = 0;

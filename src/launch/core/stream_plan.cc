@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "launch/core/substitution.h"
 
 namespace muster {
 
@@ -14,16 +15,23 @@ Destination DestinationOf(bool teed, bool redirected, bool hidden) {
   return hidden ? Destination::kNothing : Destination::kConsole;
 }
 
-Streams At(const std::vector<Streams>& by_worker, size_t worker) {
-  return worker < by_worker.size() ? by_worker[worker] : Streams{};
-}
-
 }  // namespace
 
-StreamPlan PlanStreams(const StreamWishes& wishes, size_t worker) {
-  const Streams teed = wishes.without_logs ? Streams{} : At(wishes.tee, worker);
-  const Streams redirected = wishes.without_logs ? Streams{} : At(wishes.redirects, worker);
-  const auto& shown = wishes.shown_workers;
+Streams StreamChoice::Of(size_t worker) const {
+  const auto found = by_worker.find(worker);
+  return found == by_worker.end() ? all : found->second;
+}
+
+bool StreamChoice::IsEmpty() const {
+  return all == Streams{} && std::ranges::all_of(by_worker, [](const auto& entry) {
+           return entry.second == Streams{};
+         });
+}
+
+StreamPlan PlanStreams(const StreamOptions& options, size_t worker) {
+  const Streams teed = options.without_logs ? Streams{} : options.tee.Of(worker);
+  const Streams redirected = options.without_logs ? Streams{} : options.redirects.Of(worker);
+  const auto& shown = options.shown_workers;
   const bool hidden = !shown.empty() && std::find(shown.begin(), shown.end(),
                                                   static_cast<int64_t>(worker)) == shown.end();
   return {.out = DestinationOf(teed.out, redirected.out, hidden),

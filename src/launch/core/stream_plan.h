@@ -1,28 +1,45 @@
-// Where the output of each worker goes, and what stands in front of its lines when they are shown.
+// Where the output of each worker goes, and the prefix of its lines on the console.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "launch/core/launch_words.h"
-
 namespace muster {
+
+/// Which of a worker's streams.
+struct Streams {
+  bool out = false;
+  bool err = false;
+
+  bool operator==(const Streams&) const = default;
+};
+
+/// The same for each worker.
+struct StreamChoice {
+  Streams all{};  ///< Of workers that the map does not name.
+  std::map<size_t, Streams> by_worker{};
+
+  Streams Of(size_t worker) const;
+  bool IsEmpty() const;
+  bool operator==(const StreamChoice&) const = default;
+};
 
 /// Of one stream of one worker.
 enum class Destination {
-  kConsole,         ///< Where ours goes, as it is.
-  kNothing,         ///< Thrown away.
+  kConsole,         ///< The launcher's own stream, unchanged.
+  kNothing,         ///< Discarded.
   kFile,            ///< Its log, and nothing else.
   kFileAndConsole,  ///< Its log, and from there line by line to the console.
 };
 
-/// What the user asked for.
-struct StreamWishes {
-  std::vector<Streams> redirects{};      ///< By worker; those beyond the end are left alone.
-  std::vector<Streams> tee{};            ///< The same.
+/// The options of the user.
+struct StreamOptions {
+  StreamChoice redirects{};
+  StreamChoice tee{};
   std::vector<int64_t> shown_workers{};  ///< Only these on the console; empty: all.
   bool without_logs = false;             ///< --log-dir /dev/null: no files, and so no echo either.
 };
@@ -34,9 +51,9 @@ struct StreamPlan {
   bool operator==(const StreamPlan&) const = default;
 };
 
-/// A filter hides what would be shown; it takes nothing from the files. Without logs, redirects and
-/// tee say nothing, and the filter still does: it is about the console.
-StreamPlan PlanStreams(const StreamWishes& wishes, size_t worker);
+/// A filter hides output of the console; the files keep everything. Without logs, redirects and tee
+/// have no effect, and the filter still has.
+StreamPlan PlanStreams(const StreamOptions& options, size_t worker);
 
 struct WorkerLabel {
   std::string role{};
@@ -46,7 +63,7 @@ struct WorkerLabel {
   int64_t attempt = 0;
 };
 
-/// What stands in front of each line: "[role0]:" for the worker with local rank 0, or `pattern`
+/// The prefix of each line: "[role0]:" for the worker with local rank 0, or `pattern`
 /// with $role_name, $rank, $local_rank, $host and $attempt filled in. No blank is added to either.
 std::string LinePrefix(const WorkerLabel& label, std::string_view pattern = "");
 

@@ -29,16 +29,16 @@ TEST(StreamPlanTest, EveryCombinationOfTeeRedirectAndFilterHasItsDestination) {
       {true, true, false, kFileAndConsole},  {true, true, true, kFile},
   };
   for (const Row& row : table) {
-    StreamWishes wishes{.redirects = {row.redirected ? kOut : kNone},
-                        .tee = {row.teed ? kOut : kNone},
-                        .shown_workers = {row.hidden ? 1 : 0}};
-    const StreamPlan out = PlanStreams(wishes, 0);
+    StreamOptions options{.redirects = {row.redirected ? kOut : kNone},
+                          .tee = {row.teed ? kOut : kNone},
+                          .shown_workers = {row.hidden ? 1 : 0}};
+    const StreamPlan out = PlanStreams(options, 0);
     EXPECT_EQ(out.out, row.expected) << row.teed << row.redirected << row.hidden;
     EXPECT_EQ(out.err, row.hidden ? kNothing : kConsole) << "the other stream is on its own";
 
-    wishes.redirects = {row.redirected ? kErr : kNone};
-    wishes.tee = {row.teed ? kErr : kNone};
-    const StreamPlan err = PlanStreams(wishes, 0);
+    options.redirects = {row.redirected ? kErr : kNone};
+    options.tee = {row.teed ? kErr : kNone};
+    const StreamPlan err = PlanStreams(options, 0);
     EXPECT_EQ(err.err, row.expected) << row.teed << row.redirected << row.hidden;
     EXPECT_EQ(err.out, row.hidden ? kNothing : kConsole);
   }
@@ -50,33 +50,34 @@ TEST(StreamPlanTest, WithoutWishesAllGoesToTheConsole) {
 }
 
 TEST(StreamPlanTest, Launch113EachWorkerAndStreamHasItsOwnDestination) {
-  const StreamWishes wishes{.redirects = *ParseStreams("0:1,1:2", 2),
-                            .tee = *ParseStreams("1:1", 2)};
-  EXPECT_EQ(PlanStreams(wishes, 0), (StreamPlan{.out = kFile, .err = kConsole}));
-  EXPECT_EQ(PlanStreams(wishes, 1), (StreamPlan{.out = kFileAndConsole, .err = kFile}));
+  const StreamOptions options{.redirects = {.by_worker = {{0, kOut}, {1, kErr}}},
+                              .tee = {.by_worker = {{1, kOut}}}};
+  EXPECT_EQ(PlanStreams(options, 0), (StreamPlan{.out = kFile, .err = kConsole}));
+  EXPECT_EQ(PlanStreams(options, 1), (StreamPlan{.out = kFileAndConsole, .err = kFile}));
 }
 
 TEST(StreamPlanTest, Launch114TheFilterHidesTheEchoAndKeepsTheFiles) {
-  const StreamWishes wishes{.tee = {kBoth, kBoth, kBoth}, .shown_workers = {1}};
-  EXPECT_EQ(PlanStreams(wishes, 0), Both(kFile));
-  EXPECT_EQ(PlanStreams(wishes, 1), Both(kFileAndConsole));
-  EXPECT_EQ(PlanStreams(wishes, 2), Both(kFile));
+  const StreamOptions options{.tee = {kBoth}, .shown_workers = {1}};
+  EXPECT_EQ(PlanStreams(options, 0), Both(kFile));
+  EXPECT_EQ(PlanStreams(options, 1), Both(kFileAndConsole));
+  EXPECT_EQ(PlanStreams(options, 2), Both(kFile));
 }
 
 TEST(StreamPlanTest, Launch115WithoutFilesTheFilterSilences) {
-  const StreamWishes wishes{.shown_workers = {0, 2}};
-  EXPECT_EQ(PlanStreams(wishes, 0), Both(kConsole));
-  EXPECT_EQ(PlanStreams(wishes, 1), Both(kNothing));
-  EXPECT_EQ(PlanStreams(wishes, 2), Both(kConsole));
+  const StreamOptions options{.shown_workers = {0, 2}};
+  EXPECT_EQ(PlanStreams(options, 0), Both(kConsole));
+  EXPECT_EQ(PlanStreams(options, 1), Both(kNothing));
+  EXPECT_EQ(PlanStreams(options, 2), Both(kConsole));
 }
 
 TEST(StreamPlanTest, WithoutLogsNothingIsRedirectedOrTeed) {
-  StreamWishes wishes{.redirects = {kBoth, kBoth}, .tee = {kOut, kErr}, .without_logs = true};
-  EXPECT_EQ(PlanStreams(wishes, 0), Both(kConsole));
-  EXPECT_EQ(PlanStreams(wishes, 1), Both(kConsole));
-  wishes.shown_workers = {1};
-  EXPECT_EQ(PlanStreams(wishes, 0), Both(kNothing));
-  EXPECT_EQ(PlanStreams(wishes, 1), Both(kConsole));
+  StreamOptions options{
+      .redirects = {kBoth}, .tee = {.by_worker = {{0, kOut}, {1, kErr}}}, .without_logs = true};
+  EXPECT_EQ(PlanStreams(options, 0), Both(kConsole));
+  EXPECT_EQ(PlanStreams(options, 1), Both(kConsole));
+  options.shown_workers = {1};
+  EXPECT_EQ(PlanStreams(options, 0), Both(kNothing));
+  EXPECT_EQ(PlanStreams(options, 1), Both(kConsole));
 }
 
 const WorkerLabel kTrainer{

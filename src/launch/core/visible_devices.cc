@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "base/text.h"
 #include "base/trim.h"
 
 namespace muster {
@@ -89,7 +90,7 @@ bool HasRepeat(const std::vector<Entry>& entries) {
 
 std::vector<size_t> Chosen(std::string_view text, Spelling spelling, const DeviceList& devices) {
   const std::vector<Entry> entries = ReadEntries(text, spelling);
-  // Whatever is written twice is a mistake, even behind an entry that ends the list.
+  // A repeated entry is a mistake, even after an entry that ends the list.
   if (HasRepeat(entries)) return {};
   std::vector<size_t> indices;
   for (const Entry& entry : entries) {
@@ -130,6 +131,19 @@ VisibleDevices RocmVisible(const RocmVariables& variables, const DeviceList& dev
   for (const size_t index : Chosen(*second, Spelling::kEither, left))
     visible.indices.push_back(first[index]);
   return visible;
+}
+
+Result<std::string> OnlyDeviceOf(size_t worker, const std::optional<std::string>& visible) {
+  if (!visible) return Concat(worker);
+  std::string_view rest = *visible;
+  const auto count = rest.empty() ? 0 : static_cast<size_t>(std::ranges::count(rest, ',')) + 1;
+  if (worker >= count) {
+    return Error{Code::kInvalid,
+                 Concat("CUDA_VISIBLE_DEVICES='", Printable(*visible), "' names ", count,
+                        " devices, and worker ", worker, " needs one of its own")};
+  }
+  for (size_t i = 0; i < worker; ++i) rest.remove_prefix(rest.find(',') + 1);
+  return std::string(Trim(rest.substr(0, rest.find(','))));
 }
 
 }  // namespace muster

@@ -7,16 +7,18 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
+
 namespace muster {
 
-/// A node's devices in their driver's order, "GPU-8d2a...": an empty text for one that did not say.
+/// A node's devices in their driver's order, "GPU-8d2a...": an empty text if it is not known.
 struct DeviceList {
   std::vector<std::string> uuids{};
 };
 
 struct VisibleDevices {
   std::vector<size_t> indices{};  ///< Into the list, in the workers' order; this many are visible.
-  bool ask_driver = false;        ///< Parts of devices (MIG) are named: only the driver can tell.
+  bool ask_driver = false;  ///< Parts of devices (MIG) are named, which only the driver knows.
 
   bool operator==(const VisibleDevices&) const = default;
 };
@@ -32,7 +34,11 @@ struct RocmVariables {
 };
 
 /// The first variable chooses among the devices, and the second among those that it has left. Both
-/// may mix numbers and UUIDs. Never asks for the driver.
+/// may mix numbers and UUIDs. Never sets ask_driver.
 VisibleDevices RocmVisible(const RocmVariables& variables, const DeviceList& devices);
+
+/// The only device that a worker is to see: its entry in CUDA_VISIBLE_DEVICES, or its own number
+/// where that is not set. kInvalid: the list is too short.
+Result<std::string> OnlyDeviceOf(size_t worker, const std::optional<std::string>& visible);
 
 }  // namespace muster

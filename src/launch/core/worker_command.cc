@@ -3,16 +3,16 @@
 #include <string_view>
 
 #include "base/text.h"
-#include "launch/core/launch_words.h"
+#include "launch/core/substitution.h"
 
 namespace muster {
 
 namespace {
 
-// Runs the path behind it as __main__. With PyTorch at hand, an exception that escapes the script
-// is written to the worker's error file. The script's folder takes the place that it has when
-// Python is given the script itself (for -c that is the current folder), before anything is
-// imported: what lies in the current folder must not stand in for PyTorch.
+// Runs the path in its first argument as __main__. If PyTorch is installed, an exception that
+// escapes the script is written to the worker's error file. Before anything is imported, the folder
+// of the script replaces the current folder, which -c puts first: a module in the current folder
+// must not shadow PyTorch.
 constexpr std::string_view kRunPath = R"(import os, runpy, sys
 sys.argv = sys.argv[1:]
 if sys.path and not sys.path[0]:
@@ -31,7 +31,7 @@ run_script_path()
 // What the bootstrap's function is called, here and in PyTorch.
 constexpr std::string_view kRunPathName = "run_script_path";
 
-// Behind the program and, with run_path, the bootstrap: as the user wrote them.
+// After the program and, with run_path, the bootstrap: as the user wrote them.
 std::vector<std::string> WordsAfterProgram(const CommandOptions& options) {
   std::vector<std::string> words;
   if (!options.run_path && !options.no_python) {
@@ -51,16 +51,14 @@ const std::string& ProgramOf(const CommandOptions& options) {
 }  // namespace
 
 Status CommandOptions::Validate() const {
-  if (run_path || !no_python) return Ok();
-  if (module) {
-    return Error{Code::kInvalid, Concat("'", Printable(script),
-                                        "' cannot be a program (--no-python) and a Python module "
-                                        "(--module) at once: leave one of them out")};
+  if (no_python && pass_local_rank) {
+    return Error{Code::kInvalid,
+                 "--no-python needs --use-env: a program that is not Python finds its rank in "
+                 "LOCAL_RANK, not in --local-rank"};
   }
-  if (pass_local_rank) {
-    return Error{Code::kInvalid, Concat("'", Printable(script),
-                                        "' is a program (--no-python) and would be given "
-                                        "--local-rank: add --use-env, and read LOCAL_RANK")};
+  if (no_python && module && !run_path) {
+    return Error{Code::kInvalid,
+                 "--no-python and --module: a module needs Python; leave out one of the two"};
   }
   return Ok();
 }

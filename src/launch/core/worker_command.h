@@ -1,4 +1,4 @@
-// The command that starts a worker: what `muster run` was asked to run, as the words of an exec.
+// The command that starts a worker: the program of `muster run` as the arguments of an exec.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +21,8 @@ struct CommandOptions {
   /// kInvalid: no_python with module, which contradict each other, or with pass_local_rank, which a
   /// program would not understand.
   Status Validate() const;
+
+  bool operator==(const CommandOptions&) const = default;
 };
 
 /// The program first: a path, or a name to be found on PATH. `$local_rank` and `${local_rank}` in

@@ -1,9 +1,9 @@
-// Lines of many workers on their way out of one descriptor, without waiting for its reader.
+// Writes lines of many workers to one descriptor, without waiting for its reader.
 //
-// One thread. Whole lines are gathered and written together; a write ends where a line ends, unless
-// one line is longer than a write may be. Into a pipe no write is larger than PIPE_BUF: such a
-// write is never mixed with those of other processes, so that also workers that write to the same
-// pipe by themselves tear no line.
+// One thread. Complete lines are collected and written together. A write ends at the end of a line,
+// unless one line is longer than a write may be. A write into a pipe is at most PIPE_BUF bytes,
+// which the kernel does not mix with those of other processes: workers that write to the same pipe
+// split no line.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class ConsoleWriter {
   bool full() const { return queued() >= kQueuedEnough; }
   /// Something is queued, and the descriptor takes no more of it now: wait for POLLOUT.
   bool waiting() const { return queued() > 0; }
-  /// It takes nothing any more, for ever: errno says why. Zero as long as all is well.
+  /// The errno after which nothing is written any more; zero: there was none.
   int broken() const { return broken_; }
 
  private:
@@ -44,7 +44,7 @@ class ConsoleWriter {
   const int fd_;
   bool is_terminal_ = false;
   bool is_socket_ = false;
-  bool may_block_ = false;  // A write would wait for a reader: ask before.
+  bool may_block_ = false;  // A write may wait for a reader: poll first.
   size_t write_max_;
   std::string queue_;
   size_t sent_ = 0;  // of the queue

@@ -8,13 +8,15 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <iterator>
 
 #include "base/calendar.h"
 #include "base/text.h"
 #include "base/trim.h"
 #include "base/utf8.h"
+#include "os/posix/file_io.h"
+#include "os/posix/owned_fd.h"
+#include "os/posix/system_error.h"
 
 namespace muster {
 
@@ -25,14 +27,14 @@ using Json = nlohmann::json;
 constexpr size_t kSummaryBytesMax = 300;
 constexpr size_t kReadableLinesMax = 40;
 constexpr size_t kReadableLineBytesMax = 300;
-/// Of a broken file, so much is looked at.
+/// How much of a broken file is read.
 constexpr size_t kReadableBytesMax = 16 * 1024;
 constexpr int kTemporaryNamesMax = 16;
 constexpr int64_t kSecond = 1'000'000;  // in microseconds
-/// File systems take the time from a clock that stands still between two ticks: at most so long.
+/// File systems take the time from a clock with ticks of at most this length.
 constexpr Duration kTickMax = 10ms;
 
-/// What can be said of JSON without building it.
+/// Properties of JSON that are known without parsing it into values.
 struct Shape {
   size_t deepest = 0;
   size_t values = 0;  // an upper bound
@@ -70,8 +72,8 @@ unsigned EscapedUnit(std::string_view text, size_t at) {
   return read.ptr == end && read.ec == std::errc() ? unit : 0;
 }
 
-/// Python puts \udcXX where a file name is no text; strict readers refuse the whole file for it.
-void MendHalfCharacters(std::string& text) {
+/// Python writes \udcXX for undecodable bytes of file names; strict parsers refuse the whole file.
+void ReplaceLoneSurrogates(std::string& text) {
   const auto is_high = [](unsigned unit) { return unit >= 0xd800 && unit < 0xdc00; };
   const auto is_low = [](unsigned unit) { return unit >= 0xdc00 && unit < 0xe000; };
   for (size_t at = text.find('\\'); at < text.size(); at = text.find('\\', at)) {
@@ -96,7 +98,7 @@ const Json* Find(const Json& object, const char* key) {
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
-/// A text as it is, anything else as JSON, so that a message of a strange type is not lost.
+/// A text as it is, anything else as JSON, so that a message of another type is not lost.
 std::string TextOf(const Json& value) {
   return value.is_string() ? value.get<std::string>()
                            : value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -127,12 +129,12 @@ void ReadObjectForm(const Json& message, ErrorFile& file) {
   const Json* const stack = extra == nullptr ? nullptr : Find(*extra, "py_callstack");
   const Json* const stamp = extra == nullptr ? nullptr : Find(*extra, "timestamp");
   file.message = stack != nullptr ? TextOf(*stack) : inner != nullptr ? TextOf(*inner) : "<N/A>";
-  // The type of an exception stands in the first line of its text, and in the last of its trace.
+  // The type of an exception is in the first line of its text, and in the last of its trace.
   file.summary = inner != nullptr ? OneLine(TextOf(*inner), false) : OneLine(file.message, true);
   if (stamp != nullptr) file.timestamp = SecondsOf(*stamp);
 }
 
-/// \n, \t, \" and \\ as what they stand for; of broken JSON nobody wants to read the escapes.
+/// Replaces \n, \t, \" and \\ by the characters, so that broken JSON is readable.
 std::string Unescaped(std::string_view text) {
   constexpr std::string_view kLetters = "nt\"\\";
   constexpr std::string_view kMeanings = "\n\t\"\\";
@@ -146,8 +148,8 @@ std::string Unescaped(std::string_view text) {
   return out;
 }
 
-/// When the worker failed, in microseconds: the second is the one that it tells, for it may have
-/// written the file later, or copied it; of that second, the file's own time is the fraction.
+/// When the worker failed, in microseconds. The second is the timestamp in the file, which may have
+/// been written or copied later; the fraction is from the modification time of the file.
 int64_t ErrorTime(WallTime written, std::optional<int64_t> timestamp) {
   const auto time = static_cast<int64_t>(written);
   constexpr int64_t kLast = static_cast<int64_t>(kWallTimeMax) / kSecond;
@@ -156,42 +158,20 @@ int64_t ErrorTime(WallTime written, std::optional<int64_t> timestamp) {
   return std::clamp(time, second, second + kSecond - 1);
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  bool is_open() const { return fd_ >= 0; }
-
- private:
-  const int fd_;
-};
-
-/// After a system call that failed. `does` reads on after the path: "cannot be written".
-Error SystemError(const std::string& path, std::string_view does) {
-  const int number = errno;
-  const bool absent = number == ENOENT || number == ENOTDIR;
-  return {absent ? Code::kNotFound : Code::kUnavailable,
-          Concat(Printable(path, 1024), " ", does, ": ", std::string_view(std::strerror(number)))};
+/// After a system call that failed, such as "cannot be written".
+Error FileError(const std::string& path, std::string_view problem) {
+  const bool absent = errno == ENOENT || errno == ENOTDIR;
+  Error error = SystemError(Concat(Printable(path, 1024), " ", problem));
+  if (absent) error.code = Code::kNotFound;
+  return error;
 }
 
-/// False: errno says why.
-bool WriteAll(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return true;
+Error CannotWrite(const std::string& path) {
+  return SystemError(Concat(Printable(path, 1024), " cannot be written"));
 }
 
-/// Beside the file, so that both are on the same file system, and with the usual rights, for other
-/// users may have to read it. False: errno says why.
+/// The new file is in the same folder, and so on the same file system, and has the usual rights, as
+/// other users may have to read it. False: errno says why.
 bool Replace(const std::string& to, std::string_view bytes) {
   std::string name;
   int fd = -1;
@@ -200,7 +180,7 @@ bool Replace(const std::string& to, std::string_view bytes) {
     fd = open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0 && errno != EEXIST) return false;
   }
-  const Descriptor file(fd);
+  const OwnedFd file(fd);
   if (!file.is_open()) return false;
   if (WriteAll(file.get(), bytes) && rename(name.c_str(), to.c_str()) == 0) return true;
   const int why = errno;
@@ -210,14 +190,12 @@ bool Replace(const std::string& to, std::string_view bytes) {
 }
 
 Status WriteInPlace(const std::string& to, std::string_view bytes) {
-  // Without waiting for a reader of a pipe that has none; whoever reads is waited for.
+  // O_NONBLOCK: not for a pipe without a reader. A reader that exists is waited for.
   constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-  const Descriptor file(open(to.c_str(), kFlags, 0666));
-  if (!file.is_open())
-    return Error{Code::kUnavailable, SystemError(to, "cannot be written").message};
+  const OwnedFd file(open(to.c_str(), kFlags, 0666));
+  if (!file.is_open()) return CannotWrite(to);
   fcntl(file.get(), F_SETFL, 0);
-  if (WriteAll(file.get(), bytes)) return Ok();
-  return Error{Code::kUnavailable, SystemError(to, "cannot be written").message};
+  return WriteAll(file.get(), bytes) ? Ok() : Status(CannotWrite(to));
 }
 
 }  // namespace
@@ -239,7 +217,7 @@ Result<Json> ParseForeignJson(std::string_view bytes, uint64_t bytes_max) {
     return Wrong(Concat("it has ", shape.values, " values, ", kJsonValuesMax, " are allowed"));
   }
   std::string text = ReplaceInvalidUtf8(bytes);
-  MendHalfCharacters(text);
+  ReplaceLoneSurrogates(text);
   try {
     return Json::parse(text);
   } catch (const Json::parse_error& error) {
@@ -297,14 +275,14 @@ std::string ReadablePart(std::string_view bytes) {
 }
 
 Result<ReadFile> ReadErrorFile(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (!file.is_open()) return SystemError(path, "cannot be read");
+  const OwnedFd file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!file.is_open()) return FileError(path, "cannot be read");
   struct stat facts = {};
-  if (fstat(file.get(), &facts) != 0) return SystemError(path, "cannot be read");
+  if (fstat(file.get(), &facts) != 0) return FileError(path, "cannot be read");
   if (!S_ISREG(facts.st_mode)) {
     return Error{Code::kInvalid, Concat(Printable(path, 1024), " is not a regular file")};
   }
-  // It may still grow, or be larger than it says (/proc): what counts is what can be read.
+  // It may still grow, or be larger than its size says (/proc).
   std::string bytes;
   constexpr size_t kAtOnce = 64 * 1024;
   while (bytes.size() <= kErrorFileBytesMax) {
@@ -315,14 +293,14 @@ Result<ReadFile> ReadErrorFile(const std::string& path) {
     const int why = errno;
     bytes.resize(before + (count > 0 ? static_cast<size_t>(count) : 0));
     errno = why;
-    if (count < 0 && errno != EINTR) return SystemError(path, "cannot be read");
+    if (count < 0 && errno != EINTR) return FileError(path, "cannot be read");
     if (count == 0) break;
   }
   return ReadFile{std::move(bytes), WallTime{facts.st_mtim.tv_sec * kSecond} +
                                         std::chrono::nanoseconds(facts.st_mtim.tv_nsec)};
 }
 
-std::optional<ErrorFile> AddErrorFile(const std::string& path, WallTime told_at,
+std::optional<ErrorFile> AddErrorFile(const std::string& path, WallTime signalled_at,
                                       FailureRecord& record) {
   const Result<ReadFile> read = ReadErrorFile(path);
   if (!read && read.error().code == Code::kNotFound) return std::nullopt;
@@ -333,8 +311,8 @@ std::optional<ErrorFile> AddErrorFile(const std::string& path, WallTime told_at,
   }
   Result<ErrorFile> file = ParseErrorFile(read->bytes);
   record.error_time = ErrorTime(read->written, file ? file->timestamp : std::nullopt);
-  // By the file system's clock: what a worker tells may be of long ago.
-  if (read->written + kTickMax < told_at) record.was_told = false;
+  // By the clock of the file system: the timestamp in the file may be wrong.
+  if (read->written + kTickMax < signalled_at) record.was_signalled = false;
   if (!file) {
     const std::string part = ReadablePart(read->bytes);
     record.message = Concat("the error file cannot be understood: ", file.error().message,
@@ -365,7 +343,7 @@ std::string OwnErrorFile(std::string_view type, std::string_view text, WallTime 
   const Json file = {
       {"message",
        {{"message", message},
-        // There is no trace of a native program; readers show this field before all others.
+        // A native program has no trace; readers show this field first.
         {"extraInfo", {{"py_callstack", message}, {"timestamp", Concat(seconds)}}}}}};
   return file.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
@@ -373,14 +351,14 @@ std::string OwnErrorFile(std::string_view type, std::string_view text, WallTime 
 Status WriteWhole(const std::string& to, std::string_view bytes) {
   struct stat facts = {};
   const bool exists = lstat(to.c_str(), &facts) == 0;
-  // A link is somebody's intention; and /dev/stdout is one, which nobody wants replaced by a file.
+  // A link, such as /dev/stdout, must not be replaced by a file.
   if (exists && !S_ISREG(facts.st_mode)) return WriteInPlace(to, bytes);
   if (Replace(to, bytes)) return Ok();
-  // A file can be ours to write while its folder is not. A full disk is no such reason: in place
-  // the old content would be lost for nothing.
+  // The file may be writable while its folder is not. A full disk is not such a reason: writing in
+  // place would only lose the old content.
   constexpr int kNotReplaceable[] = {EBUSY, EXDEV, EACCES, EPERM, EROFS};
   const bool in_place = std::ranges::find(kNotReplaceable, errno) != std::end(kNotReplaceable);
-  Error why{Code::kUnavailable, SystemError(to, "cannot be written").message};
+  Error why = CannotWrite(to);
   return exists && in_place ? WriteInPlace(to, bytes) : Status(std::move(why));
 }
 

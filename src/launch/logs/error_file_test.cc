@@ -276,7 +276,7 @@ TEST(AddErrorFileTest, WithoutAFileNothingChanges) {
 }
 
 /// What AddErrorFile() makes of a victim whose file has this content, and was written then.
-FailureRecord Added(std::string_view content, WallTime written, WallTime told_at) {
+FailureRecord Added(std::string_view content, WallTime written, WallTime signalled_at) {
   const TempDir folder;
   const std::string path = folder.File("error.json");
   WriteFile(path, content);
@@ -285,8 +285,8 @@ FailureRecord Added(std::string_view content, WallTime written, WallTime told_at
                       .tv_nsec = microseconds % 1'000'000 * 1'000};
   const timespec times[] = {time, time};
   EXPECT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
-  FailureRecord record{.code = 1, .was_told = true};
-  AddErrorFile(path, told_at, record);
+  FailureRecord record{.code = 1, .was_signalled = true};
+  AddErrorFile(path, signalled_at, record);
   return record;
 }
 
@@ -306,11 +306,12 @@ TEST(AddErrorFileTest, TheFilesOwnTimeIsTheFractionOfTheSecondThatItTells) {
 
 TEST(AddErrorFileTest, WhoWroteItBeforeItWasToldToEndIsNoVictim) {
   const WallTime written{1'769'851'230'250'000};
-  EXPECT_FALSE(Added(kObjectForm, written, written + 11ms).was_told);
-  EXPECT_TRUE(Added(kObjectForm, written, written + 1ms).was_told) << "a tick of the file's clock";
-  EXPECT_TRUE(Added(kObjectForm, written, written + -1s).was_told);
+  EXPECT_FALSE(Added(kObjectForm, written, written + 11ms).was_signalled);
+  EXPECT_TRUE(Added(kObjectForm, written, written + 1ms).was_signalled)
+      << "a tick of the file's clock";
+  EXPECT_TRUE(Added(kObjectForm, written, written + -1s).was_signalled);
   // Whatever time it tells.
-  EXPECT_TRUE(Added(R"({"message": "", "timestamp": 7})", written, written + -1s).was_told);
+  EXPECT_TRUE(Added(R"({"message": "", "timestamp": 7})", written, written + -1s).was_signalled);
 }
 
 TEST(AddErrorFileTest, SomethingElseInItsPlaceIsTold) {

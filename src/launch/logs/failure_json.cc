@@ -39,7 +39,7 @@ void EachField(Record& record, Visit&& visit) {
   visit("message", record.message);
   visit("is_trace", record.is_trace);
   visit("output", record.output);
-  visit("was_told", record.was_told);
+  visit("was_told", record.was_signalled);
 }
 
 OrderedJson Object(const FailureRecord& record) {
@@ -68,7 +68,7 @@ bool Take(const Json& value, Number& out) {
   return true;
 }
 
-/// The first bytes of a text, but no half character.
+/// The first bytes of a text, without a partial character.
 std::string_view Head(std::string_view text, size_t bytes) {
   size_t at = 0;
   while (at < text.size()) {
@@ -87,7 +87,7 @@ std::string_view Tail(std::string_view text, size_t bytes) {
   return text.substr(at);
 }
 
-/// The end of a trace tells most, its beginning where to look; what is between goes first.
+/// Removes the middle: the end of a trace is most useful, then its beginning.
 void Shorten(std::string& text) {
   if (!IsUtf8(text)) text = ReplaceInvalidUtf8(text);
   if (text.size() <= kFailureTextBytesMax) return;
@@ -160,8 +160,7 @@ bool FailedBefore(std::string_view ours, std::string_view theirs) {
   Result<FailureRecord> a = FailureFromJson(ours);
   const Result<FailureRecord> b = FailureFromJson(theirs);
   if (!a || !b || a->error_time <= 0) return false;
-  // The clocks of two nodes differ. The first report stands unless the other file is older by more
-  // than clocks may differ.
+  // The first report stands unless the other file is older by more than clocks may differ.
   a->error_time += std::min(kClockSkewMax, INT64_MAX - a->error_time);
   return WroteBefore(*a, *b);
 }
@@ -177,7 +176,7 @@ std::string FailureReportJson(const FailedJob& job, std::span<const FailureRecor
                         {"round", job.round},
                         {"restarts", job.restarts}};
   for (const FailureRecord& record : records) report["failures"].push_back(ReportObject(record));
-  // In ASCII: it holds words of workers and of other nodes, and is read on terminals.
+  // In ASCII: it contains texts of workers and other nodes, and may be shown on terminals.
   return report.dump(2, ' ', true, OrderedJson::error_handler_t::replace) + "\n";
 }
 

@@ -1,5 +1,5 @@
 // Failures as JSON: the report for programs (--failure-report FILE), and one record as the compact
-// text through which nodes tell each other whose worker failed first.
+// text that nodes exchange to find the first failure.
 #pragma once
 
 #include <cstddef>
@@ -13,23 +13,22 @@
 
 namespace muster {
 
-/// What one node may tell the others about a failure: every node of a job reads it.
+/// The limit of one record. Every node of a job reads it.
 inline constexpr uint64_t kFailureJsonBytesMax = 1024 * 1024;
-/// The longest text of a record that is sent; of a longer one the beginning and the end are.
+/// The limit of one text of a record. Of a longer one the beginning and the end are sent.
 inline constexpr size_t kFailureTextBytesMax = 32 * 1024;
 
-/// The record as it is sent: its texts valid UTF-8 and not too long. Those that are, stay.
+/// The record as it is sent: all texts are valid UTF-8 and within the limit.
 FailureRecord FitToSend(FailureRecord record);
 
 /// One line. FailureFromJson() makes FitToSend(record) of it.
 std::string ToJson(const FailureRecord& record);
 
-/// kProtocol: says what is wrong. Keys that are not known are passed over: newer peers may send
-/// them.
+/// kProtocol, with the reason. Unknown keys are ignored: newer peers may send them.
 Result<FailureRecord> FailureFromJson(std::string_view json);
 
 /// Of two such texts: whether our worker wrote its error file before theirs, of another node,
-/// failed, whatever the clocks of the two nodes say within kClockSkewMax.
+/// failed. True only if the times differ by more than the clocks of two nodes may (kClockSkewMax).
 inline constexpr int64_t kClockSkewMax = 500'000;  // microseconds
 bool FailedBefore(std::string_view ours, std::string_view theirs);
 

@@ -32,7 +32,7 @@ FailureRecord Sample() {
           .message = "a\n\"b\"",
           .is_trace = true,
           .output = "last\n",
-          .was_told = false};
+          .was_signalled = false};
 }
 
 constexpr std::string_view kSampleJson =
@@ -84,7 +84,7 @@ TEST(FailureJsonTest, EveryRecordComesBackAsItWasSent) {
                                .message = text(),
                                .is_trace = prng.Below(2) == 0,
                                .output = text(),
-                               .was_told = prng.Below(2) == 0};
+                               .was_signalled = prng.Below(2) == 0};
     const Result<FailureRecord> back = FailureFromJson(ToJson(record));
     ASSERT_TRUE(back.has_value()) << ToJson(record);
     EXPECT_EQ(*back, FitToSend(record)) << ToJson(record);
@@ -173,7 +173,7 @@ TEST(FailureJsonTest, TheReportNamesTheCauseAndAllFailures) {
                              .time_seconds = 0,
                              .order = 2,
                              .output = "\xff",
-                             .was_told = true};
+                             .was_signalled = true};
   const std::string report = FailureReportJson(
       {.entry_point = "t.py", .node = "node7", .run_id = "llama", .round = 2, .restarts = 3},
       std::vector{victim, Sample()}, 1);

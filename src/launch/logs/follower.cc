@@ -12,7 +12,6 @@
 #include <array>
 #include <cerrno>
 #include <climits>
-#include <csignal>
 #include <cstring>
 #include <string_view>
 #include <system_error>
@@ -20,23 +19,29 @@
 
 #include "base/text.h"
 #include "launch/logs/console_writer.h"
+#include "os/posix/file_io.h"
+#include "os/posix/forking.h"
+#include "os/posix/system_error.h"
 
 namespace muster {
 
 namespace {
 
 constexpr size_t kBlockBytes = 256 * 1024;
-/// Between two looks at a file that grows. Nobody reads faster, and lines come in batches.
+/// Between two reads of a file that grows: lines come in batches.
 constexpr int kPaceMs = 10;
-/// All files are looked at every so many turns: there may be a file system that tells us nothing.
+/// All files are read every so many turns, in case a file system sends no events.
 constexpr int kTurnsMax = 10;
+/// The same while nothing grows and every file is watched, so that an idle job costs nothing but
+/// its keep-alives, which come as often.
+constexpr int kWatchedMs = 5'000;
 
-/// A ninth of the share of others.
+/// A ninth of the CPU share of other threads.
 constexpr int kNiceness = 10;
 
 std::string_view Why(int number) { return std::strerror(number); }
 
-/// A worker that opens /dev/stdout anew empties its log, and writes on from the beginning.
+/// A worker that opens /dev/stdout again truncates its log and continues at the beginning.
 bool WasCut(int fd, uint64_t scanned) {
   struct stat now {};
   return fstat(fd, &now) == 0 && static_cast<uint64_t>(now.st_size) < scanned;
@@ -48,48 +53,18 @@ std::string Colored(const std::string& prefix, size_t worker) {
   return Concat("\x1b[", kColors[worker % kColors.size()], "m", prefix, "\x1b[0m");
 }
 
-bool HasOneOf(std::string_view line, const std::vector<std::string>& needles) {
-  return std::any_of(needles.begin(), needles.end(),
-                     [&](const std::string& needle) { return line.find(needle) != line.npos; });
-}
-
-/// As many bytes as there are, up to `size`; -1 and errno if that fails.
-ssize_t ReadAt(int fd, char* bytes, size_t size, uint64_t at) {
-  size_t filled = 0;
-  while (filled < size) {
-    const ssize_t count = pread(fd, bytes + filled, size - filled, static_cast<off_t>(at + filled));
-    if (count == 0) break;
-    if (count > 0) {
-      filled += static_cast<size_t>(count);
-    } else if (errno != EINTR) {
-      return filled > 0 ? static_cast<ssize_t>(filled) : -1;
-    }
-  }
-  return static_cast<ssize_t>(filled);
+bool HasOneOf(std::string_view line, const std::vector<std::string>& filters) {
+  return std::any_of(filters.begin(), filters.end(),
+                     [&](const std::string& filter) { return line.find(filter) != line.npos; });
 }
 
 }  // namespace
 
-/// A file of filtered lines, shared by all whose lines it takes.
+/// A file of filtered lines, shared by all files whose lines it takes.
 struct Follower::Duplicate {
-  std::string path;
-  int fd;
+  std::string path{};
+  OwnedFd fd{};
   bool broken = false;
-
-  Duplicate(std::string where, int descriptor) : path(std::move(where)), fd(descriptor) {}
-  ~Duplicate() { close(fd); }
-  Duplicate(const Duplicate&) = delete;
-  Duplicate& operator=(const Duplicate&) = delete;
-
-  /// Returns false, and errno, when the line is not there as a whole.
-  bool Append(std::string_view line) const {
-    while (!line.empty()) {  // Once around, unless the disk is nearly full.
-      const ssize_t count = write(fd, line.data(), line.size());
-      if (count >= 0) line.remove_prefix(static_cast<size_t>(count));
-      if (count < 0 && errno != EINTR) return false;
-    }
-    return true;
-  }
 };
 
 struct Follower::File {
@@ -99,59 +74,45 @@ struct Follower::File {
 
   std::string shown_prefix{};
   ConsoleWriter* console = nullptr;
-  int fd = -1;
-  int watch = -1;         ///< We will be told once when it grows.
-  bool watchable = true;  ///< As far as we know.
-  bool busy = true;       ///< It has grown lately: look again.
-  bool held = false;      ///< The console had enough to do when we looked last.
-  bool complained = false;
+  OwnedFd fd{};
+  int watch = -1;             ///< inotify reports its next growth.
+  bool watchable = true;      ///< As far as is known.
+  bool busy = true;           ///< It has grown lately: read it again.
+  bool held = false;          ///< The console was full at the last attempt to read.
+  bool has_reported = false;  ///< That it cannot be read.
   bool done = false;
-  // Nothing of the file is kept but these: bytes of a line that has no end yet are read again when
-  // it has. Hundreds of progress bars then cost no memory.
+  // Nothing else of the file is kept: the bytes of an incomplete line are read again when its end
+  // has come. Hundreds of progress bars then cost no memory.
   uint64_t line_begin = 0;
   uint64_t scanned = 0;  ///< No line ends between line_begin and here.
 
-  ~File() {
-    if (fd >= 0) close(fd);
-  }
-
-  /// Whether there is anybody left to read it for.
+  /// Whether its lines still go anywhere.
   bool IsWanted() const {
     return (console != nullptr && console->broken() == 0) || (duplicate && !duplicate->broken);
   }
 };
 
 Result<std::unique_ptr<Follower>> Follower::Open(FollowerOptions options) {
-  const int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (wake < 0) {
-    return Error{Code::kUnavailable, Concat("cannot follow the workers' logs: ", Why(errno))};
-  }
-  // Without inotify, when all instances of this user are taken, the tick does.
-  const int inotify = options.use_inotify ? inotify_init1(IN_CLOEXEC | IN_NONBLOCK) : -1;
-  std::unique_ptr<Follower> follower(new Follower(std::move(options), wake, inotify));
-  // The signals of the process are for others; and a reader who left is no reason to die.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int failure = 0;
+  OwnedFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.is_open()) return SystemError("cannot follow the workers' logs");
+  // Without inotify, for example when this user has too many instances, the tick is used.
+  OwnedFd inotify(options.use_inotify ? inotify_init1(IN_CLOEXEC | IN_NONBLOCK) : -1);
+  std::unique_ptr<Follower> follower(
+      new Follower(std::move(options), std::move(wake), std::move(inotify)));
+  // The signals of the process are for other threads, and SIGPIPE must not end it.
+  const AllSignalsBlocked blocked;
   try {
     follower->thread_ = std::thread([raw = follower.get()] { raw->Run(); });
   } catch (const std::system_error& error) {
-    failure = error.code().value();
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (failure != 0) {
-    return Error{Code::kUnavailable,
-                 Concat("cannot start a thread for the workers' logs: ", Why(failure))};
+    return SystemError("cannot start a thread for the workers' logs", error.code().value());
   }
   return follower;
 }
 
-Follower::Follower(FollowerOptions options, int wake, int inotify)
+Follower::Follower(FollowerOptions options, OwnedFd wake, OwnedFd inotify)
     : options_(std::move(options)),
-      wake_(wake),
-      inotify_(inotify),
+      wake_(std::move(wake)),
+      inotify_(std::move(inotify)),
       buffer_(kLineBytesMax + kBlockBytes, '\0') {}
 
 Follower::~Follower() {
@@ -161,35 +122,30 @@ Follower::~Follower() {
   }
   Wake();
   if (thread_.joinable()) thread_.join();
-  close(wake_);
-  if (inotify_ >= 0) close(inotify_);
 }
 
 void Follower::Wake() {
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t ignored = write(wake_, &one, sizeof one);  // Full is awake, too.
+  eventfd_write(wake_.get(), 1);  // it fails only while an earlier one is still to be read
 }
 
 Result<std::shared_ptr<Follower::Duplicate>> Follower::DuplicateAt(const std::string& path) {
   if (auto known = duplicates_[path].lock()) return known;
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (fd < 0) {
-    return Error{Code::kUnavailable, Concat("cannot write filtered lines to '",
-                                            Printable(path, 512), "': ", Why(errno))};
-  }
-  const auto made = std::make_shared<Duplicate>(path, fd);
+  const auto made = std::make_shared<Duplicate>(Duplicate{
+      .path = path,
+      .fd = OwnedFd(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666))});
+  if (!made->fd.is_open())
+    return SystemError(Concat("cannot write filtered lines to '", Printable(path, 512), "'"));
   duplicates_[path] = made;
   return made;
 }
 
 Status Follower::Follow(Followed what) {
   auto file = std::make_unique<File>();
-  // O_NONBLOCK: what somebody put there in place of a log must not hold up the others.
-  file->fd = open(what.path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
-  if (file->fd < 0) {
-    return Error{Code::kUnavailable,
-                 Concat("cannot follow the log '", Printable(what.path, 512), "': ", Why(errno))};
-  }
+  // O_NONBLOCK: a FIFO in the place of a log must not block the other files.
+  constexpr int kFlags = O_RDONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  file->fd = OwnedFd(open(what.path.c_str(), kFlags, 0666));
+  if (!file->fd.is_open())
+    return SystemError(Concat("cannot follow the log '", Printable(what.path, 512), "'"));
   {
     const std::lock_guard lock(mutex_);
     MUSTER_ASSERT(!finish_);
@@ -223,19 +179,19 @@ void Follower::Finish() {
 }
 
 void Follower::Run() {
-  // Of this thread only, as Linux has it. Where cores are scarce they are for the workers: on two
-  // busy cores the echo of a flood doubled the time of whoever wrote it.
+  // On Linux, of this thread only. Scarce cores are for the workers: on two busy cores, without
+  // this, echoing a flood of lines doubled the time of the worker that wrote it.
   setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNiceness);
-  while (TakeOrders()) {
+  while (TakeRequests()) {
     const bool all = ++turns_ >= kTurnsMax;
     if (all) turns_ = 0;
     Growth growth = Growth::kNone;
     for (const auto& file : files_) {
-      if (all || file->busy || file->watch < 0) growth = std::max(growth, Look(*file));
+      if (all || file->busy || file->watch < 0) growth = std::max(growth, ReadLines(*file));
     }
     Flush();
     for (const auto& file : files_) {
-      // Its console has room now, and nobody would tell us again.
+      // Its console has room now, and no event would report that.
       if (file->held && !file->console->full()) growth = Growth::kMore;
     }
     std::erase_if(files_, [](const auto& file) { return file->done; });
@@ -247,19 +203,19 @@ void Follower::Run() {
 }
 
 /// False: stop.
-bool Follower::TakeOrders() {
+bool Follower::TakeRequests() {
   const std::lock_guard lock(mutex_);
   if (settle_) {
     for (const auto& file : files_) file->complete = file->busy = true;
     settle_ = false;
   }
-  for (auto& file : arrivals_) Adopt(std::move(file));
+  for (auto& file : arrivals_) Begin(std::move(file));
   arrivals_.clear();
   finishing_ = finish_;
   return !stop_;
 }
 
-void Follower::Adopt(std::unique_ptr<File> file) {
+void Follower::Begin(std::unique_ptr<File> file) {
   file->shown_prefix = file->what.prefix;
   if (file->what.console >= 0) {
     auto& console = consoles_[file->what.console];
@@ -272,9 +228,9 @@ void Follower::Adopt(std::unique_ptr<File> file) {
   files_.push_back(std::move(file));
 }
 
-Follower::Growth Follower::Look(File& file) {
+Follower::Growth Follower::ReadLines(File& file) {
   if (!file.IsWanted()) {
-    LetGo(file);
+    Drop(file);
     return Growth::kMore;
   }
   file.held = file.console != nullptr && file.console->full();
@@ -288,21 +244,21 @@ Follower::Growth Follower::Look(File& file) {
     return Growth::kMore;
   }
   if (growth == Growth::kNone && file.busy && Watch(file)) {
-    growth = Read(file);  // It may have grown in between, and we would not be told.
+    growth = Read(file);  // It may have grown before the watch began.
   }
   file.busy = growth != Growth::kNone;
   return growth;
 }
 
-/// Shows the lines that have come to their ends, of one block at most: files take turns.
+/// Shows the complete lines of one block at most: files take turns.
 Follower::Growth Follower::Read(File& file) {
   const auto old = static_cast<size_t>(file.scanned - file.line_begin);
-  const ssize_t count = ReadAt(file.fd, buffer_.data() + old, kBlockBytes, file.scanned);
-  if (count < 0 && !std::exchange(file.complained, true)) {
-    Say(Concat("cannot read '", Printable(file.what.path, 512), "': ", Why(errno),
-               "; its rest may not be shown"));
+  const ssize_t count = ReadAt(file.fd.get(), buffer_.data() + old, kBlockBytes, file.scanned);
+  if (count < 0 && !std::exchange(file.has_reported, true)) {
+    Warn(Concat("cannot read '", Printable(file.what.path, 512), "': ", Why(errno),
+                "; its rest may not be shown"));
   }
-  if (count == 0 && WasCut(file.fd, file.scanned)) {
+  if (count == 0 && WasCut(file.fd.get(), file.scanned)) {
     file.scanned = file.line_begin = 0;
     return Growth::kMore;
   }
@@ -314,8 +270,8 @@ Follower::Growth Follower::Read(File& file) {
   if (!line_ends && old + fresh <= kLineBytesMax) return growth;
 
   std::string_view rest(buffer_.data(), old + fresh);
-  const ssize_t again = ReadAt(file.fd, buffer_.data(), old, file.line_begin);
-  // Only a file that has been cut has less of it now.
+  const ssize_t again = ReadAt(file.fd.get(), buffer_.data(), old, file.line_begin);
+  // Only a truncated file has less of it now.
   if (again < static_cast<ssize_t>(old)) rest.remove_prefix(old);
   while (true) {
     const size_t end = rest.substr(0, kLineBytesMax + 1).find('\n');
@@ -330,38 +286,38 @@ Follower::Growth Follower::Read(File& file) {
 
 void Follower::Show(File& file, std::string_view line) {
   if (file.console != nullptr) file.console->Add(file.shown_prefix, line);
-  if (!file.duplicate || file.duplicate->broken || !HasOneOf(line, file.what.needles)) return;
+  if (!file.duplicate || file.duplicate->broken || !HasOneOf(line, file.what.filters)) return;
   std::string copy = Concat(file.what.prefix, line);
   if (!copy.ends_with('\n')) copy += '\n';
-  if (!file.duplicate->Append(copy)) {
+  if (!WriteAll(file.duplicate->fd.get(), copy)) {
     file.duplicate->broken = true;
-    Say(Concat("cannot write filtered lines to '", Printable(file.duplicate->path, 512),
-               "': ", Why(errno), "; no more of them are collected, the logs have them all"));
+    Warn(Concat("cannot write filtered lines to '", Printable(file.duplicate->path, 512),
+                "': ", Why(errno), "; the rest is only in the logs"));
   }
 }
 
-/// It has been read to its end, and there will be no more.
+/// It has been read to its end, and its writers are gone.
 void Follower::Complete(File& file) {
   const auto old = static_cast<size_t>(file.scanned - file.line_begin);
-  const ssize_t count = old > 0 ? ReadAt(file.fd, buffer_.data(), old, file.line_begin) : 0;
+  const ssize_t count = old > 0 ? ReadAt(file.fd.get(), buffer_.data(), old, file.line_begin) : 0;
   if (count > 0) Show(file, std::string_view(buffer_.data(), static_cast<size_t>(count)));
-  LetGo(file);
+  Drop(file);
 }
 
-void Follower::LetGo(File& file) {
-  if (file.watch >= 0) inotify_rm_watch(inotify_, file.watch);
+void Follower::Drop(File& file) {
+  if (file.watch >= 0) inotify_rm_watch(inotify_.get(), file.watch);
   file.done = true;
 }
 
-/// Asks to be told once when the file grows. Returns whether that was asked now.
+/// Watches the next growth of the file. Returns whether the watch is new.
 ///
-/// Once, because the kernel charges the writer for each notice: a million lines of 100 bytes took
+/// Only the next one, because each event costs the writer time: a million lines of 100 bytes took
 /// 0.4 s without a watch and 0.8 s with one.
 bool Follower::Watch(File& file) {
-  if (inotify_ < 0 || !file.watchable || file.watch >= 0) return false;
+  if (!inotify_.is_open() || !file.watchable || file.watch >= 0) return false;
   // Through the descriptor: directories of earlier attempts are renamed.
-  const std::string self = Concat("/proc/self/fd/", file.fd);
-  file.watch = inotify_add_watch(inotify_, self.c_str(), IN_MODIFY | IN_ONESHOT);
+  const std::string self = Concat("/proc/self/fd/", file.fd.get());
+  file.watch = inotify_add_watch(inotify_.get(), self.c_str(), IN_MODIFY | IN_ONESHOT);
   file.watchable = file.watch >= 0;
   return file.watchable;
 }
@@ -374,41 +330,45 @@ void Follower::Flush() {
     const std::string name = fd == STDOUT_FILENO   ? "standard output"
                              : fd == STDERR_FILENO ? "standard error"
                                                    : Concat("descriptor ", fd);
-    Say(Concat("cannot write to ", name, ": ", Why(console->broken()),
-               "; workers go on, and their output is only in their logs from now on"));
+    Warn(Concat("cannot write to ", name, ": ", Why(console->broken()),
+                "; workers go on, and their output is only in their logs from now on"));
   }
 }
 
 void Follower::Wait(Growth growth) {
   if (growth == Growth::kMore) return;
-  std::vector<pollfd> wanted = {{.fd = wake_, .events = POLLIN, .revents = 0}};
+  std::vector<pollfd> wanted = {{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
   for (const auto& [fd, console] : consoles_) {
     if (console->waiting()) wanted.push_back({.fd = fd, .events = POLLOUT, .revents = 0});
   }
   const bool paced = growth == Growth::kSome;
-  if (!paced && inotify_ >= 0) wanted.push_back({.fd = inotify_, .events = POLLIN, .revents = 0});
+  if (!paced && inotify_.is_open())
+    wanted.push_back({.fd = inotify_.get(), .events = POLLIN, .revents = 0});
+  const bool all_watched =
+      std::ranges::all_of(files_, [](const auto& file) { return file->watch >= 0; });
   const auto tick = static_cast<int>(std::min<int64_t>(Milliseconds(options_.tick), INT_MAX));
-  const int ready = poll(wanted.data(), wanted.size(), paced ? kPaceMs : tick);
+  const int ready = poll(wanted.data(), wanted.size(),
+                         paced         ? kPaceMs
+                         : all_watched ? std::max(tick, kWatchedMs)
+                                       : tick);
   if (ready == 0 && !paced) turns_ = kTurnsMax;
-  if (wanted.front().revents != 0) {
-    uint64_t count = 0;
-    [[maybe_unused]] const ssize_t ignored = read(wake_, &count, sizeof count);
-  }
+  eventfd_t ignored = 0;
+  if (wanted.front().revents != 0) eventfd_read(wake_.get(), &ignored);
   TakeEvents();
 }
 
 void Follower::TakeEvents() {
   alignas(inotify_event) std::array<char, 4096> events;
-  while (inotify_ >= 0) {
-    const ssize_t count = read(inotify_, events.data(), events.size());
+  while (inotify_.is_open()) {
+    const ssize_t count = read(inotify_.get(), events.data(), events.size());
     if (count <= 0) return;
     for (ssize_t at = 0; at < count;) {
       inotify_event event;
       std::memcpy(&event, events.data() + at, sizeof event);
       at += static_cast<ssize_t>(sizeof event + event.len);
       if ((event.mask & IN_Q_OVERFLOW) != 0) turns_ = kTurnsMax;
-      // IN_IGNORED alone: we asked again while the first watch was about to go, and it took ours
-      // along.
+      // IN_IGNORED alone: the file was watched again while its first watch was about to end, which
+      // ended both.
       if ((event.mask & (IN_MODIFY | IN_IGNORED)) == 0) continue;
       for (const auto& file : files_) {
         if (file->watch != event.wd) continue;
@@ -419,7 +379,7 @@ void Follower::TakeEvents() {
   }
 }
 
-void Follower::Say(const std::string& line) const {
+void Follower::Warn(const std::string& line) const {
   if (options_.log) options_.log(LogLevel::kWarning, line);
 }
 

@@ -1,18 +1,18 @@
 // Shows what workers write into their logs while they write it.
 //
-// A worker writes straight into its file and never waits for us: a slow terminal slows only the
-// echo. One thread follows all files. It is told by inotify when a file that was quiet grows; as
-// long as a file keeps growing it is looked at every few milliseconds instead, because a watch
-// would make each small write half as slow again. Files that cannot be watched are looked at ten
-// times a second.
+// A worker writes into its file and never waits for the follower: a slow terminal slows only the
+// echo. One thread follows all files. inotify reports when a quiet file grows. A file that keeps
+// growing is read every few milliseconds instead, because a watch would make each small write half
+// as slow again. Files that cannot be watched are read ten times a second.
 //
 //   one line of a file   ->  one line of the console, the prefix in front, its bytes unchanged
 //   '\n' ends a line     ->  '\r' is part of it: a progress bar is one line
 //   a line without end   ->  shown when the file is complete, and given an end
 //   more than 1 MiB      ->  several lines, each with the prefix: the file has them in one piece
 //
-// Lines of one file keep their order. If the reader of a console goes away, its echo ends and all
-// else goes on. A file that is emptied is shown from its new beginning; what was not shown is lost.
+// Lines of one file keep their order. If the reader of a console goes away, its echo ends and
+// everything else continues. A truncated file is shown from its new beginning; what had not been
+// shown is lost.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "base/time.h"
+#include "os/posix/owned_fd.h"
 
 namespace muster {
 
@@ -36,15 +37,15 @@ struct Followed {
   std::string prefix{};  ///< In front of every line.
   int console = -1;      ///< Where lines are shown; the caller keeps it open. -1: nowhere.
   size_t worker = 0;     ///< Chooses the colour of the prefix.
-  std::vector<std::string> needles{};  ///< Lines that contain one of these (an empty one is in all)
+  std::vector<std::string> filters{};  ///< Lines that contain one of these (an empty one is in all)
   std::string duplicate_to{};          ///< are appended to this file as well, with the prefix.
 };
 
 struct FollowerOptions {
   bool color = false;  ///< Colour the prefixes on consoles that are terminals.
   bool use_inotify = true;
-  Duration tick = 100ms;  ///< How often all files are looked at without being told.
-  LogSink log = nullptr;  ///< Called on the follower's thread, when part of the echo has to end.
+  Duration tick = 100ms;  ///< How often files that inotify does not watch are read.
+  LogSink log = nullptr;  ///< Called on the follower's thread when part of the echo has to end.
 };
 
 class Follower {
@@ -55,7 +56,7 @@ class Follower {
   /// Starts the thread. kUnavailable: no thread or no descriptors to be had.
   static Result<std::unique_ptr<Follower>> Open(FollowerOptions options);
 
-  /// Stops at once. What has not been shown by then is only in the files: see Finish().
+  /// Stops immediately. What has not been shown is only in the files: see Finish().
   ~Follower();
   Follower(const Follower&) = delete;
   Follower& operator=(const Follower&) = delete;
@@ -64,8 +65,8 @@ class Follower {
   /// thread. kUnavailable: one of them cannot be opened; nothing is followed then.
   Status Follow(Followed file);
 
-  /// The writers of all files so far are gone. Files are read to their ends, shown, and let go of,
-  /// while the caller goes on: perhaps to the next attempt. Any thread; does not block.
+  /// The writers of all files so far are gone. The files are read to their ends, shown and closed,
+  /// while the caller continues, perhaps with the next attempt. Any thread; does not block.
   void Settle();
 
   /// Settle(), and blocks until everything is shown: as long as the reader of the console takes.
@@ -75,9 +76,9 @@ class Follower {
  private:
   struct Duplicate;
   struct File;
-  enum class Growth { kNone, kSome, kMore };  // The more, the sooner we look again.
+  enum class Growth { kNone, kSome, kMore };  // The more, the sooner the file is read again.
 
-  Follower(FollowerOptions options, int wake, int inotify);
+  Follower(FollowerOptions options, OwnedFd wake, OwnedFd inotify);
 
   // Any thread.
   void Wake();
@@ -85,24 +86,24 @@ class Follower {
 
   // The follower's thread.
   void Run();
-  bool TakeOrders();
-  void Adopt(std::unique_ptr<File> file);
-  Growth Look(File& file);
+  bool TakeRequests();
+  void Begin(std::unique_ptr<File> file);
+  Growth ReadLines(File& file);
   Growth Read(File& file);
   void Show(File& file, std::string_view line);
   void Complete(File& file);
-  void LetGo(File& file);
+  void Drop(File& file);
   bool Watch(File& file);
   void Flush();
   void Wait(Growth growth);
   void TakeEvents();
-  void Say(const std::string& line) const;
+  void Warn(const std::string& line) const;
 
   const FollowerOptions options_;
-  const int wake_;     // An eventfd: there are orders.
-  const int inotify_;  // -1: none.
+  const OwnedFd wake_;     // An eventfd: there are requests.
+  const OwnedFd inotify_;  // Not open: there is none.
 
-  std::mutex mutex_;  // Guards the orders.
+  std::mutex mutex_;  // Guards the requests.
   std::vector<std::unique_ptr<File>> arrivals_;
   std::map<std::string, std::weak_ptr<Duplicate>> duplicates_;  // by path
   bool settle_ = false;  // The files that the thread has already.
@@ -114,7 +115,7 @@ class Follower {
   std::map<int, std::unique_ptr<ConsoleWriter>> consoles_;  // by descriptor
   std::string buffer_;
   bool finishing_ = false;
-  int turns_ = 0;  // since all files were looked at
+  int turns_ = 0;  // since all files were read
 
   std::thread thread_;
 };

@@ -284,17 +284,17 @@ TEST(FollowerTest, Launch116LinesWithANeedleAreCollectedWithTheirPrefix) {
   const Log second(temp.File("1"));
   Console console;
   const std::string filtered = temp.File("filtered_stdout.log");
-  const std::vector<std::string> needles = {"out", "bad"};
+  const std::vector<std::string> filters = {"out", "bad"};
   const auto follower = OpenFollower();
   ASSERT_TRUE(follower->Follow({.path = first.path(),
                                 .prefix = "[out0]:",
                                 .console = console.fd(),
-                                .needles = needles,
+                                .filters = filters,
                                 .duplicate_to = filtered}));
   ASSERT_TRUE(follower->Follow({.path = second.path(),
                                 .prefix = "[out1]:",
                                 .console = console.fd(),
-                                .needles = needles,
+                                .filters = filters,
                                 .duplicate_to = filtered}));
   first.Write("an out line\nnothing\nBad\n");
   ASSERT_TRUE(console.Shows("Bad\n"));
@@ -310,7 +310,7 @@ TEST(FollowerTest, AnEmptyNeedleIsInEveryLineAndAConsoleIsNotNeeded) {
   log.Write("a\n\nb");
   const auto follower = OpenFollower();
   ASSERT_TRUE(follower->Follow(
-      {.path = log.path(), .prefix = ":", .needles = {""}, .duplicate_to = temp.File("f")}));
+      {.path = log.path(), .prefix = ":", .filters = {""}, .duplicate_to = temp.File("f")}));
   follower->Finish();
   EXPECT_EQ(ReadFile(temp.File("f")), ":a\n:\n:b\n");
 }
@@ -336,7 +336,7 @@ TEST(FollowerTest, WhenTheReaderIsGoneTheRestGoesOn) {
   const auto follower = OpenFollower({.tick = 1h, .log = words.Sink()});
   ASSERT_TRUE(follower->Follow({.path = log.path(),
                                 .console = gone.fd(),
-                                .needles = {""},
+                                .filters = {""},
                                 .duplicate_to = temp.File("filtered")}));
   ASSERT_TRUE(follower->Follow({.path = other.path(), .console = stays.fd()}));
   log.Write("1\n");
@@ -360,7 +360,7 @@ TEST(FollowerTest, AFullDiskIsOneLineAndTheEchoGoesOn) {
   Words words;
   const auto follower = OpenFollower({.tick = 1h, .log = words.Sink()});
   ASSERT_TRUE(follower->Follow(
-      {.path = log.path(), .console = console.fd(), .needles = {""}, .duplicate_to = "/dev/full"}));
+      {.path = log.path(), .console = console.fd(), .filters = {""}, .duplicate_to = "/dev/full"}));
   log.Write("1\n2\n3\n");
   follower->Finish();
   EXPECT_EQ(console.Seen(), "1\n2\n3\n");
@@ -494,7 +494,7 @@ TEST(FollowerTest, PrefixesAreColouredOnTerminalsOnly) {
                                   .prefix = "[w]:",
                                   .console = console.fd(),
                                   .worker = worker,
-                                  .needles = {"x"},
+                                  .filters = {"x"},
                                   .duplicate_to = temp.File("filtered")}));
     follower->Finish();
   };

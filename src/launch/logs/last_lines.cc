@@ -2,13 +2,13 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <string_view>
 
 #include "base/text.h"
+#include "os/posix/file_io.h"
+#include "os/posix/owned_fd.h"
 
 namespace muster {
 
@@ -25,15 +25,8 @@ Tail ReadTail(int fd, size_t bytes_max) {
   const auto size = static_cast<uint64_t>(found.st_size);
   const uint64_t skipped = size > bytes_max ? size - bytes_max : 0;
   Tail tail{.bytes = std::string(static_cast<size_t>(size - skipped), '\0'), .cut = skipped > 0};
-  size_t filled = 0;
-  while (filled < tail.bytes.size()) {
-    const ssize_t count = pread(fd, tail.bytes.data() + filled, tail.bytes.size() - filled,
-                                static_cast<off_t>(skipped + filled));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
-    filled += static_cast<size_t>(count);
-  }
-  tail.bytes.resize(filled);
+  const ssize_t count = ReadAt(fd, tail.bytes.data(), tail.bytes.size(), skipped);
+  tail.bytes.resize(static_cast<size_t>(std::max<ssize_t>(count, 0)));
   return tail;
 }
 
@@ -55,7 +48,7 @@ std::string WithoutColors(std::string_view line) {
 }
 
 std::string Shown(std::string_view line) {
-  // What a terminal would be left with: each '\r' starts the line again.
+  // What a terminal would show finally: each '\r' starts the line again.
   while (line.ends_with('\r')) line.remove_suffix(1);
   if (const size_t begin = line.rfind('\r'); begin != line.npos) line.remove_prefix(begin + 1);
   const std::string plain = WithoutColors(line);
@@ -65,11 +58,10 @@ std::string Shown(std::string_view line) {
 }  // namespace
 
 std::vector<std::string> LastLines(const std::string& path, const LastLinesLimits& limits) {
-  // O_NONBLOCK: a worker may have put anything there, and a report must not hang on a FIFO.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) return {};
-  const Tail tail = ReadTail(fd, limits.bytes_max);
-  close(fd);
+  // O_NONBLOCK: a worker may have replaced the file by a FIFO, on which the report must not hang.
+  const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file.is_open()) return {};
+  const Tail tail = ReadTail(file.get(), limits.bytes_max);
 
   std::string_view rest = tail.bytes;
   while (rest.ends_with('\n') || rest.ends_with('\r')) rest.remove_suffix(1);

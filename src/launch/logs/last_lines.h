@@ -14,8 +14,8 @@ struct LastLinesLimits {
 
 /// The last lines of the file, oldest first, without their ends, fit for a report: of what was
 /// overwritten with '\r' only the last is shown, colours are gone, tabs are blanks, and bytes that
-/// do not print are \xNN. Empty lines at the end do not count. Nothing if there is no such file, or
-/// nothing in it; there is no failure that a report should have to mention.
+/// do not print are \xNN. Empty lines at the end do not count. Empty if there is no such file, or
+/// it cannot be read: a report does not mention that.
 std::vector<std::string> LastLines(const std::string& path, const LastLinesLimits& limits = {});
 
 }  // namespace muster

@@ -5,13 +5,14 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
 
 #include "base/prng.h"
 #include "base/text.h"
+#include "os/posix/owned_fd.h"
+#include "os/posix/system_error.h"
 
 namespace muster {
 
@@ -22,8 +23,9 @@ constexpr std::string_view kAdvice =
     "; name another place with --log-dir, or /dev/null for no logs";
 
 Error Refused(std::string_view what, const std::string& path, int number) {
-  return Error{Code::kUnavailable, Concat("cannot ", what, " '", Printable(path, 512),
-                                          "': ", std::string_view(std::strerror(number)), kAdvice)};
+  Error error = SystemError(Concat("cannot ", what, " '", Printable(path, 512), "'"), number);
+  error.message += kAdvice;
+  return error;
 }
 
 /// Makes `stem` and eight characters into a directory for this user only. Returns its path.
@@ -48,7 +50,7 @@ Result<std::string> MakeRoot(const LogTreeOptions& options, Prng& prng) {
   if (failure) return Refused("find the log directory", options.root, failure.value());
   std::filesystem::create_directories(root, failure);
   if (failure) {
-    // An existing file is reported in the library's own words; ours are clearer.
+    // Clearer than the library's message for an existing file.
     if (struct stat found{}; stat(root.c_str(), &found) == 0 && !S_ISDIR(found.st_mode)) {
       return Error{Code::kInvalid, Concat("--log-dir '", Printable(options.root, 512),
                                           "' is a file, and logs need a directory", kAdvice)};
@@ -64,10 +66,8 @@ Status MakeDirectory(const std::string& path) {
 }
 
 Status MakeFile(const std::string& path) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if (fd < 0) return Refused("create the log", path, errno);
-  close(fd);
-  return Ok();
+  const OwnedFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  return file.is_open() ? Ok() : Status(Refused("create the log", path, errno));
 }
 
 bool Exists(const std::string& path) {

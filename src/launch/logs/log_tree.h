@@ -1,7 +1,7 @@
 // The directories of the workers' logs. One tree for each launcher, one branch for each attempt:
 //
 //   <root>/                            --log-dir, or a new directory for temporary files
-//     <run id>_<8 characters>/         this launcher's own, whoever else uses the root
+//     <run id>_<8 characters>/         of this launcher only
 //       attempt_<n>/
 //         <local rank>/                stdout.log, stderr.log, error.json
 //         filtered_stdout.log, filtered_stderr.log
@@ -18,18 +18,18 @@
 #include <utility>
 
 #include "base/result.h"
-#include "launch/core/launch_words.h"
+#include "launch/core/stream_plan.h"
 
 namespace muster {
 
 struct LogTreeOptions {
   std::string root{};  ///< Made, with its parents, if it is not there. "/dev/null": no logs at all.
                        ///< Empty: a new directory in `temporary`.
-  std::string temporary = "/tmp";  ///< What $TMPDIR says.
+  std::string temporary = "/tmp";  ///< $TMPDIR.
   std::string run_id = "none";
   Streams filtered{};  ///< Which streams have a file for filtered lines. It is there even when no
                        ///< line ever passes.
-  uint64_t seed = 0;   ///< For names that nobody else has.
+  uint64_t seed = 0;   ///< For unique names.
 };
 
 /// The paths of one attempt; all of them are empty where there are no logs.
@@ -42,7 +42,7 @@ class AttemptLogs {
   std::string WorkerDir(size_t worker) const;
   std::string OutPath(size_t worker) const { return In(worker, "stdout.log"); }
   std::string ErrPath(size_t worker) const { return In(worker, "stderr.log"); }
-  /// Where the worker is to write its error, if it has one to tell.
+  /// Where the worker writes its error, if it fails.
   std::string ErrorFile(size_t worker) const { return In(worker, "error.json"); }
   std::string FilteredOut() const { return In("filtered_stdout.log"); }
   std::string FilteredErr() const { return In("filtered_stderr.log"); }
@@ -60,13 +60,11 @@ class LogTree {
   /// name, or filters are wanted without logs. kUnavailable: the system refuses.
   static Result<LogTree> Create(const LogTreeOptions& options);
 
-  /// Makes the directories of `attempt`. An attempt that had the same number keeps its logs, under
-  /// another name: after a change of membership the number stays, and the logs of what went before
-  /// are what one wants to read. kUnavailable.
+  /// Makes the directories of `attempt`. The logs of an earlier attempt with the same number
+  /// are renamed: after a change of membership the number stays the same. kUnavailable.
   Result<AttemptLogs> Begin(int64_t attempt, size_t workers);
 
-  /// kUnavailable if the disk has no room left: workers then fail without being able to say why.
-  /// For reports of failures.
+  /// kUnavailable if the disk has no room left: workers then fail and cannot report why.
   Status CheckRoom() const;
 
   /// This launcher's own directory, absolute; empty where there are no logs.

@@ -175,7 +175,7 @@ Status Reader::TakeOption(Word option) {
   bool equals = option.equals;
   while (true) {
     if (TakesValue(*spec)) return attached ? TakeValue(*spec, *attached) : TakeNextAsValue(*spec);
-    // "-mt3": the letters behind a flag are options of their own.
+    // "-mt3": the letters after a flag are options of their own.
     const bool more = option.by_letter && attached && !attached->empty() && !equals;
     const ArgumentSpec* next = more ? Exactly(Concat('-', attached->front())) : nullptr;
     if (attached && !next) {
@@ -215,7 +215,7 @@ Result<CommandLine> Reader::Read() {
         TakeScript();
         break;
       case Word::Kind::kUnknown:
-        // Told at the end: who asks for help as well gets it.
+        // Reported at the end, so that --help after it still works.
         if (!unknown_) unknown_ = text;
         ++at_;
         break;
@@ -231,13 +231,13 @@ Result<CommandLine> Reader::Read() {
   }
   if (unknown_) {
     return Error{Code::kInvalid, Concat("there is no option '", Printable(*unknown_),
-                                        "'; options of the script stand behind the script")};
+                                        "'; options of the script come after the script")};
   }
   return std::move(line_);
 }
 
-/// In lines of at most `columns`, all of which begin behind `indent` blanks; those of the first are
-/// there already.
+/// In lines of at most `columns`, indented by `indent` blanks; those of the first line exist
+/// already.
 void AppendWrapped(std::string& out, const std::vector<std::string>& words, size_t indent,
                    size_t columns) {
   size_t column = indent;

@@ -31,7 +31,7 @@ struct ArgumentSpec {
   Kind kind = Kind::kText;
   std::string_view choices{};      ///< "spawn,fork": no other value. Empty: any.
   std::string_view placeholder{};  ///< What the help calls the value.
-  std::string_view initial{};      ///< The value where nobody gives one.
+  std::string_view initial{};      ///< The default value.
   std::string_view variable{};     ///< The environment variable that replaces `initial`.
   bool ours = false;               ///< Not torchrun's: never makes an abbreviation ambiguous.
   std::string_view group{};        ///< The help's heading.
@@ -41,7 +41,7 @@ struct ArgumentSpec {
 struct CommandLine {
   /// Those that were given, by name; the last one of each. Flags have no text.
   std::map<std::string, std::string, std::less<>> given{};
-  bool help = false;  ///< Asked for: what stands behind was not read.
+  bool help = false;  ///< Requested: the words after it were not read.
   std::optional<std::string> script{};
   std::vector<std::string> rest{};  ///< The script's, untouched.
 

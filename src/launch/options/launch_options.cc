@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "base/text.h"
 #include "base/trim.h"
+#include "launch/core/signals.h"
 #include "launch/options/arguments.h"
 #include "launch/options/rendezvous_keys.h"
 
@@ -18,11 +19,10 @@ namespace muster {
 namespace {
 
 using Kind = ArgumentSpec::Kind;
-using Environment = std::map<std::string, std::string>;
 
-// --- What was given ------------------------------------------------------------------------------
+// --- Settings ------------------------------------------------------------------------------------
 
-/// The command line goes before the variable, and that before the table.
+/// Precedence: the command line, the variable, the default of the table.
 class Settings {
  public:
   Settings(std::span<const ArgumentSpec> specs, const CommandLine& line,
@@ -34,7 +34,7 @@ class Settings {
     const std::optional<std::string> value = Variable(Spec(name).variable);
     return value ? *value : std::string(Spec(name).initial);
   }
-  /// Of one that ReadCommandLine() or CheckVariables() has let through.
+  /// Of an option that ReadCommandLine() or CheckVariables() has accepted.
   int64_t Whole(std::string_view name) const { return *ParseWholeNumber(Text(name)); }
   bool Flag(std::string_view name) const {
     if (line_.given.contains(name)) return true;
@@ -50,16 +50,14 @@ class Settings {
     return Concat("--", name);
   }
   std::optional<std::string> Variable(std::string_view name) const {
-    const auto at = environment_.find(std::string(name));
-    if (name.empty() || at == environment_.end()) return std::nullopt;
-    return at->second;
+    return name.empty() ? std::nullopt : muster::Variable(environment_, std::string(name));
   }
   /// "--nnodes: " and the reason.
   Error Wrong(std::string_view name, std::string_view reason) const {
     return {Code::kInvalid, Concat(Source(name), ": ", reason)};
   }
 
-  /// Values in variables are typed; choices are not demanded of them.
+  /// Values in variables must be of the option's kind, but need not be one of its choices.
   Status CheckVariables() const {
     for (const ArgumentSpec& spec : specs_) {
       const std::optional<std::string> value = Variable(spec.variable);
@@ -68,7 +66,7 @@ class Settings {
     }
     return Ok();
   }
-  /// Those of flags are read first of all, whether they are needed or not.
+  /// Those of flags are checked first, whether they are used or not.
   Status CheckFlagVariables() const {
     for (const ArgumentSpec& spec : specs_) {
       const std::optional<std::string> value = Variable(spec.variable);
@@ -92,10 +90,10 @@ class Settings {
   const Environment& environment_;
 };
 
-// --- What it means -------------------------------------------------------------------------------
+// --- Their meaning -------------------------------------------------------------------------------
 
 constexpr std::array<std::string_view, 3> kStaticOnly = {"node-rank", "master-addr", "master-port"};
-constexpr int64_t kWorkersMax = 65536;          // More is a slip, and would take all memory.
+constexpr int64_t kWorkersMax = 65536;          // More is a mistake, and would take all memory.
 constexpr int64_t kSecondsMax = 1'000'000'000;  // 31 years, and sums of them still fit.
 
 template <size_t size>
@@ -117,7 +115,7 @@ Result<std::map<std::string, std::string>> ParsePairs(std::string_view text) {
     const std::string_view value = equals == item.npos ? "" : Trim(item.substr(equals + 1));
     if (key.empty() || value.empty()) {
       return Error{Code::kInvalid, Concat("'", Printable(item), "' in '", Printable(text),
-                                          "' is no KEY=VALUE: write k1=v1,k2=v2")};
+                                          "' is not KEY=VALUE: write k1=v1,k2=v2")};
     }
     if (IsOneOf(key, {"backend", "endpoint", "run_id", "min_nodes", "max_nodes", "local_addr"})) {
       return Error{Code::kInvalid, Concat("'", key,
@@ -129,7 +127,7 @@ Result<std::map<std::string, std::string>> ParsePairs(std::string_view text) {
   return pairs;
 }
 
-/// The port, if there is one, and a host before it. What a host may be is known to who connects.
+/// Checks the port, if there is one. The host is checked by the connection.
 Status CheckEndpoint(std::string_view endpoint, bool needs_port) {
   const std::string_view text = Trim(endpoint);
   const bool all_host = text.starts_with('[') && text.ends_with(']');
@@ -141,7 +139,7 @@ Status CheckEndpoint(std::string_view endpoint, bool needs_port) {
       std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (digits.size() <= 5 && plain && port && *port <= 65535 && colon > 0) return Ok();
   return Error{Code::kInvalid, Concat("'", Printable(endpoint),
-                                      "' is no HOST:PORT with a port from 0 to 65535; "
+                                      "' is not HOST:PORT with a port from 0 to 65535; "
                                       "write an IPv6 address as [ADDRESS]:PORT")};
 }
 
@@ -157,7 +155,7 @@ Result<Duration> WholeSeconds(const Settings& given, std::string_view name,
   if (seconds && *seconds >= 0 && *seconds <= kSecondsMax)
     return Duration(std::chrono::seconds(*seconds));
   return Error{Code::kInvalid,
-               Concat(source, ": '", Printable(text), "' is no time: whole seconds from 0 to ",
+               Concat(source, ": '", Printable(text), "' is not a time: whole seconds from 0 to ",
                       kSecondsMax, " are allowed")};
 }
 
@@ -170,13 +168,15 @@ Status ReadNodes(const Settings& given, LaunchOptions& options) {
   if (number ? *number < 1 || *number > kWorkersMax
              : !IsOneOf(workers, {"cpu", "gpu", "xpu", "auto"})) {
     return given.Wrong("nproc-per-node",
-                       Concat("'", Printable(workers), "' is no number of workers: write 1 to ",
+                       Concat("'", Printable(workers), "' is not a number of workers: write 1 to ",
                               kWorkersMax, ", or gpu, xpu, cpu or auto"));
   }
   options.workers = number ? Concat(*number) : workers;
   options.role = given.Text("role");
   options.local_addr = given.Text("local-addr");
-  options.numa_binding = given.Text("numa-binding");
+  if (const std::string mode = given.Text("numa-binding"); !mode.empty()) {
+    MUSTER_TRY(options.numa_binding, ParseNumaMode(mode));
+  }
   options.virtual_local_rank = given.Flag("virtual-local-rank");
   return Ok();
 }
@@ -230,13 +230,13 @@ Status ReadStandalone(const Settings& given, LaunchOptions& options) {
   options.run_id.clear();
   if (options.nodes.min > 1) {
     return given.Wrong("nnodes", Concat("at least ", options.nodes.min,
-                                        " nodes, but --standalone is for one that meets nobody"));
+                                        " nodes, but --standalone is for a single node"));
   }
-  options.nodes.max = 1;  // Nobody else can come, so nobody is waited for.
+  options.nodes.max = 1;  // No other node can join.
   return Ok();
 }
 
-/// In a variable they are nobody else's to read.
+/// The command line can be read by all users of the machine; variables cannot.
 Status CheckPasswords(const Settings& given, const LaunchOptions& options) {
   const auto on_command_line = [&](std::string_view name) {
     return given.Source(name).starts_with("--");
@@ -248,6 +248,17 @@ Status CheckPasswords(const Settings& given, const LaunchOptions& options) {
   return Ok();
 }
 
+Result<Duration> ReadContactTimeout(const Settings& given, const LaunchOptions& options) {
+  const auto found = options.rendezvous.find("contact_timeout");
+  if (found == options.rendezvous.end()) return options.contact_timeout;
+  const auto seconds = ParseWholeNumber(found->second);
+  if (!seconds || *seconds < 1) {
+    return given.Wrong("rdzv-conf", Concat("contact_timeout='", Printable(found->second),
+                                           "': write a number of seconds above 0"));
+  }
+  return Duration(std::chrono::seconds(std::min(*seconds, kSecondsMax)));
+}
+
 Status ReadRendezvous(const Settings& given, LaunchOptions& options) {
   MUSTER_CHECK_OK(ReadBackend(given, options));
   auto pairs = ParsePairs(given.Text("rdzv-conf"));
@@ -257,6 +268,7 @@ Status ReadRendezvous(const Settings& given, LaunchOptions& options) {
     if (const auto warning = WarningOfKey(options.backend, key))
       options.warnings.push_back(*warning);
   }
+  MUSTER_TRY(options.contact_timeout, ReadContactTimeout(given, options));
   options.endpoint = Trim(given.Text("rdzv-endpoint"));
   if (options.backend.starts_with("etcd")) MUSTER_CHECK_OK(CheckPasswords(given, options));
   options.run_id = given.Text("rdzv-id");
@@ -265,11 +277,10 @@ Status ReadRendezvous(const Settings& given, LaunchOptions& options) {
   options.master_port = given.Whole("master-port");
   if (options.standalone) return ReadStandalone(given, options);
   if (options.run_id.empty()) {
-    options.warnings.push_back(Concat(given.Source("rdzv-id"),
-                                      " is empty: a random id is used, under which no other node "
-                                      "can be met"));
+    options.warnings.push_back(
+        Concat(given.Source("rdzv-id"), " is empty: a random id is used, which no other node has"));
   }
-  // torchrun gives its own default to those who would take a shorter one.
+  // torchrun's default, where that of the backend is shorter.
   if (options.backend == "static" || options.backend == "etcd")
     options.rendezvous.try_emplace("timeout", "900");
   if (options.backend == "static") return ReadStatic(given, options);
@@ -280,33 +291,26 @@ Status ReadRendezvous(const Settings& given, LaunchOptions& options) {
   if (!right) return given.Wrong("rdzv-endpoint", right.error().message);
   if (options.endpoint.empty() && options.nodes.max > 1) {
     options.warnings.push_back(
-        "several nodes and no --rdzv-endpoint: only those on this machine can be met; give the "
+        "several nodes and no --rdzv-endpoint: only nodes on this machine can join; give the "
         "same --rdzv-endpoint=HOST:PORT to all, or --node-rank and --master-addr to each");
   }
   return Ok();
 }
 
 Status ReadProgram(const Settings& given, LaunchPersonality personality, LaunchOptions& options) {
-  options.module = given.Flag("module");
-  options.no_python = given.Flag("no-python");
-  options.run_path = given.Flag("run-path");
-  options.python = given.Text("python");
+  CommandOptions& command = options.command;
+  command.module = given.Flag("module");
+  command.no_python = given.Flag("no-python");
+  command.run_path = given.Flag("run-path");
+  command.python = given.Text("python");
   if (personality == LaunchPersonality::kLegacy) {
-    options.insert_local_rank = !given.Flag("use-env");
+    command.pass_local_rank = !given.Flag("use-env");
     options.warnings.push_back(
         "this way to launch is deprecated: use 'muster run', and read LOCAL_RANK in the script");
-    if (options.no_python && options.insert_local_rank) {
-      return Error{Code::kInvalid,
-                   "--no-python needs --use-env: a program that is not Python finds its rank in "
-                   "LOCAL_RANK, not in --local-rank"};
-    }
   }
-  if (options.run_path) {
-    options.module = options.no_python = false;  // They do not count, as in torchrun.
-  } else if (options.module && options.no_python) {
-    return Error{Code::kInvalid,
-                 "--no-python and --module: a module needs Python; leave out one of the two"};
-  }
+  MUSTER_CHECK_OK(command.Validate());
+  // --run-path overrides these two, as in torchrun.
+  if (command.run_path) command.module = command.no_python = false;
   if (given.Given("start-method")) {
     options.warnings.push_back(
         Concat(given.Source("start-method"), " has no effect: workers are always new processes"));
@@ -333,6 +337,7 @@ Status ReadSupervision(const Settings& given, LaunchOptions& options) {
   options.signals = given.Text("signals-to-handle");
   const Result<SignalList> signals = ParseSignals(options.signals);
   if (!signals) return given.Wrong("signals-to-handle", signals.error().message);
+  options.signal_numbers = signals->numbers;
   for (const std::string& name : signals->unknown) {
     options.warnings.push_back(Concat(given.Source("signals-to-handle"), ": there is no signal '",
                                       Printable(name), "'; it is left out"));
@@ -348,16 +353,15 @@ Status ReadLogs(const Settings& given, LaunchOptions& options) {
   const Result<std::vector<int64_t>> shown = ParseWorkerList(given.Text("local-ranks-filter"));
   if (!shown) return given.Wrong("local-ranks-filter", shown.error().message);
   options.shown_workers = *shown;
-  options.redirects = given.Text("redirects");
-  options.tee = given.Text("tee");
-  for (const std::string_view name : {"redirects", "tee"}) {
-    // How many workers there will be does not matter to the grammar.
-    const Result<std::vector<Streams>> streams = ParseStreams(given.Text(name), 1);
+  for (const auto& [name, choice] :
+       {std::pair{"redirects", &options.redirects}, std::pair{"tee", &options.tee}}) {
+    const Result<StreamChoice> streams = ParseStreams(given.Text(name));
     if (!streams) return given.Wrong(name, streams.error().message);
+    *choice = *streams;
   }
   options.log_dir = given.Text("log-dir");
-  options.output_needles = ParseNeedles(given.Text("duplicate-stdout-filters"));
-  options.error_needles = ParseNeedles(given.Text("duplicate-stderr-filters"));
+  options.output_filters = ParseFilters(given.Text("duplicate-stdout-filters"));
+  options.error_filters = ParseFilters(given.Text("duplicate-stderr-filters"));
   options.event_sink = given.Text("event-log-handler");
   if (!options.event_sink.starts_with("file:") &&
       !IsOneOf(options.event_sink, {"null", "console", "dynamic_rendezvous"})) {
@@ -386,23 +390,6 @@ LaunchRefusal UsageError(std::string_view reason) {
   return {.status = 2, .text = Concat(kLaunchUsage, "\nmuster run: error: ", reason)};
 }
 
-struct NamedSignal {
-  std::string_view name;
-  int number;
-};
-
-constexpr NamedSignal kSignals[] = {
-    {"SIGABRT", SIGABRT}, {"SIGALRM", SIGALRM}, {"SIGBUS", SIGBUS},       {"SIGCHLD", SIGCHLD},
-    {"SIGCLD", SIGCHLD},  {"SIGCONT", SIGCONT}, {"SIGFPE", SIGFPE},       {"SIGHUP", SIGHUP},
-    {"SIGILL", SIGILL},   {"SIGINT", SIGINT},   {"SIGIO", SIGIO},         {"SIGIOT", SIGABRT},
-    {"SIGKILL", SIGKILL}, {"SIGPIPE", SIGPIPE}, {"SIGPOLL", SIGIO},       {"SIGPROF", SIGPROF},
-    {"SIGPWR", SIGPWR},   {"SIGQUIT", SIGQUIT}, {"SIGSEGV", SIGSEGV},     {"SIGSTKFLT", SIGSTKFLT},
-    {"SIGSTOP", SIGSTOP}, {"SIGSYS", SIGSYS},   {"SIGTERM", SIGTERM},     {"SIGTRAP", SIGTRAP},
-    {"SIGTSTP", SIGTSTP}, {"SIGTTIN", SIGTTIN}, {"SIGTTOU", SIGTTOU},     {"SIGURG", SIGURG},
-    {"SIGUSR1", SIGUSR1}, {"SIGUSR2", SIGUSR2}, {"SIGVTALRM", SIGVTALRM}, {"SIGWINCH", SIGWINCH},
-    {"SIGXCPU", SIGXCPU}, {"SIGXFSZ", SIGXFSZ},
-};
-
 }  // namespace
 
 std::variant<LaunchOptions, LaunchRefusal> ReadLaunchOptions(std::span<const std::string> arguments,
@@ -418,34 +405,13 @@ std::variant<LaunchOptions, LaunchRefusal> ReadLaunchOptions(std::span<const std
   if (line->help) return LaunchRefusal{.status = 0, .text = LaunchHelp(personality)};
   const Settings given(specs, *line, environment);
   if (const Status typed = given.CheckVariables(); !typed) return UsageError(typed.error().message);
-  if (!line->script) return UsageError("the script is missing; --help tells more");
+  if (!line->script) return UsageError("the script is missing; see --help");
 
   Result<LaunchOptions> options = ReadAll(given, personality);
   if (!options) return LaunchRefusal{.status = 1, .text = options.error().message};
-  options->script = *line->script;
-  options->arguments = line->rest;
+  options->command.script = *line->script;
+  options->command.arguments = line->rest;
   return *std::move(options);
-}
-
-Result<SignalList> ParseSignals(std::string_view text) {
-  SignalList list;
-  for (bool more = true; more;) {
-    const size_t end = text.find(',');
-    const std::string_view name = Trim(text.substr(0, end));
-    more = end != text.npos;
-    if (more) text.remove_prefix(end + 1);
-    const auto found = std::find_if(std::begin(kSignals), std::end(kSignals),
-                                    [&](const NamedSignal& signal) { return signal.name == name; });
-    if (found == std::end(kSignals)) {
-      list.unknown.emplace_back(name);
-    } else if (found->number == SIGKILL || found->number == SIGSTOP) {
-      return Error{Code::kInvalid, Concat(name, " cannot be handled by any program; leave it out")};
-    } else if (std::find(list.numbers.begin(), list.numbers.end(), found->number) ==
-               list.numbers.end()) {
-      list.numbers.push_back(found->number);
-    }
-  }
-  return list;
 }
 
 }  // namespace muster

@@ -69,7 +69,7 @@ void ExpectRefused(const Words& words, std::string_view reason,
 
 TEST(LaunchOptionsTest, WithoutOptionsEverythingIsAsTheStructSays) {
   LaunchOptions expected;
-  expected.script = "W";
+  expected.command.script = "W";
   EXPECT_EQ(Options({"W"}), expected);
 }
 
@@ -97,7 +97,7 @@ TEST(LaunchOptionsTest, Launch005WorkersInBothSpellings) {
 }
 
 TEST(LaunchOptionsTest, Launch006AnOptionMayBeCutShort) {
-  EXPECT_EQ(Options({"--redirect=3", "W"}).redirects, "3");
+  EXPECT_EQ(Options({"--redirect=3", "W"}).redirects, *ParseStreams("3"));
   EXPECT_EQ(Options({"--max_rest", "1", "W"}).max_restarts, 1);
 }
 
@@ -108,15 +108,15 @@ TEST(LaunchOptionsTest, Launch007NprocIsAmbiguous) {
 
 TEST(LaunchOptionsTest, Launch008WhatIsBehindTheScriptReachesIt) {
   const LaunchOptions options = Options({"W", "--nnodes", "3", "-h", "--nproc"});
-  EXPECT_EQ(options.script, "W");
-  EXPECT_THAT(options.arguments, ElementsAre("--nnodes", "3", "-h", "--nproc"));
+  EXPECT_EQ(options.command.script, "W");
+  EXPECT_THAT(options.command.arguments, ElementsAre("--nnodes", "3", "-h", "--nproc"));
   EXPECT_EQ(options.nodes, NodeCount{});
 }
 
 TEST(LaunchOptionsTest, Launch009ADoubleDashMayStandBeforeTheScript) {
   const LaunchOptions options = Options({"--", "W", "x"});
-  EXPECT_EQ(options.script, "W");
-  EXPECT_THAT(options.arguments, ElementsAre("x"));
+  EXPECT_EQ(options.command.script, "W");
+  EXPECT_THAT(options.command.arguments, ElementsAre("x"));
 }
 
 TEST(LaunchOptionsTest, Launch010RestartsAreANumberThatIsNotNegative) {
@@ -136,8 +136,8 @@ TEST(LaunchOptionsTest, Launch011TheStartMethodIsChosenFromAListOnTheLineOnly) {
 
 TEST(LaunchOptionsTest, Launch012TheNumaBindingIsChosenFromAList) {
   ExpectUsageError({"--numa-binding=foo", "W"}, "not 'foo'");
-  EXPECT_EQ(Options({"--numa-binding=core-complex", "W"}).numa_binding, "core-complex");
-  EXPECT_EQ(Options({"W"}, {{"PET_NUMA_BINDING", "node"}}).numa_binding, "");
+  EXPECT_EQ(Options({"--numa-binding=core-complex", "W"}).numa_binding, NumaMode::kCoreComplex);
+  EXPECT_EQ(Options({"W"}, {{"PET_NUMA_BINDING", "node"}}).numa_binding, std::nullopt);
 }
 
 // --- Nodes and workers ---------------------------------------------------------------------------
@@ -169,10 +169,10 @@ TEST(LaunchOptionsTest, Launch019TheLineGoesBeforeTheVariable) {
 }
 
 TEST(LaunchOptionsTest, Launch020AFlagsVariableIsANumber) {
-  EXPECT_TRUE(Options({"W"}, {{"PET_NO_PYTHON", "1"}}).no_python);
-  EXPECT_TRUE(Options({"W"}, {{"PET_NO_PYTHON", " -2 "}}).no_python);
-  EXPECT_FALSE(Options({"W"}, {{"PET_NO_PYTHON", "0"}}).no_python);
-  EXPECT_TRUE(Options({"--no-python", "W"}, {{"PET_NO_PYTHON", "0"}}).no_python);
+  EXPECT_TRUE(Options({"W"}, {{"PET_NO_PYTHON", "1"}}).command.no_python);
+  EXPECT_TRUE(Options({"W"}, {{"PET_NO_PYTHON", " -2 "}}).command.no_python);
+  EXPECT_FALSE(Options({"W"}, {{"PET_NO_PYTHON", "0"}}).command.no_python);
+  EXPECT_TRUE(Options({"--no-python", "W"}, {{"PET_NO_PYTHON", "0"}}).command.no_python);
 }
 
 TEST(LaunchOptionsTest, Launch021AFlagsVariableThatIsNoNumberIsRefused) {
@@ -259,7 +259,7 @@ TEST(LaunchOptionsTest, WithoutABackendItIsMusterUnlessNodesAreFixed) {
 
 TEST(LaunchOptionsTest, Launch024RendezvousOptionsWithoutKeyOrValueAreRefused) {
   for (const std::string text : {"a", "=1", "a=1,", "a=", ",", "a=1,,b=2", " = "})
-    ExpectRefused({"--rdzv-conf=" + text, "W"}, "is no KEY=VALUE: write k1=v1,k2=v2");
+    ExpectRefused({"--rdzv-conf=" + text, "W"}, "is not KEY=VALUE: write k1=v1,k2=v2");
 }
 
 TEST(LaunchOptionsTest, Launch025RendezvousOptionsAreTrimmedAndDividedOnce) {
@@ -420,23 +420,23 @@ TEST(LaunchOptionsTest, Launch032AModuleNeedsPython) {
 
 TEST(LaunchOptionsTest, RunPathWins) {
   const LaunchOptions options = Options({"--run-path", "--no-python", "--module", "x"});
-  EXPECT_TRUE(options.run_path);
-  EXPECT_FALSE(options.no_python);
-  EXPECT_FALSE(options.module);
+  EXPECT_TRUE(options.command.run_path);
+  EXPECT_FALSE(options.command.no_python);
+  EXPECT_FALSE(options.command.module);
 }
 
 TEST(LaunchOptionsTest, TheLocalRankIsInsertedForLegacyCallersOnly) {
   constexpr auto kLegacy = LaunchPersonality::kLegacy;
-  EXPECT_FALSE(Options({"W"}).insert_local_rank);
-  EXPECT_TRUE(Options({"W"}, {}, kLegacy).insert_local_rank);
-  EXPECT_FALSE(Options({"--use-env", "W"}, {}, kLegacy).insert_local_rank);
-  EXPECT_FALSE(Options({"--use_env", "W"}, {}, kLegacy).insert_local_rank);
-  EXPECT_TRUE(Options({"W"}, {{"PET_USE_ENV", "1"}}, kLegacy).insert_local_rank);
+  EXPECT_FALSE(Options({"W"}).command.pass_local_rank);
+  EXPECT_TRUE(Options({"W"}, {}, kLegacy).command.pass_local_rank);
+  EXPECT_FALSE(Options({"--use-env", "W"}, {}, kLegacy).command.pass_local_rank);
+  EXPECT_FALSE(Options({"--use_env", "W"}, {}, kLegacy).command.pass_local_rank);
+  EXPECT_TRUE(Options({"W"}, {{"PET_USE_ENV", "1"}}, kLegacy).command.pass_local_rank);
   EXPECT_THAT(Options({"W"}, {}, kLegacy).warnings, ElementsAre(HasSubstr("deprecated")));
   const LaunchRefusal refusal = Refusal({"--no-python", "W"}, {}, kLegacy);
   EXPECT_EQ(refusal.status, 1);
   EXPECT_THAT(refusal.text, HasSubstr("--no-python needs --use-env"));
-  EXPECT_TRUE(Options({"--no-python", "--use-env", "W"}, {}, kLegacy).no_python);
+  EXPECT_TRUE(Options({"--no-python", "--use-env", "W"}, {}, kLegacy).command.no_python);
 }
 
 // --- Supervision ---------------------------------------------------------------------------------
@@ -503,8 +503,8 @@ TEST(ParseSignalsTest, WhatNobodyCanHandleIsRefused) {
 // torchrun refuses 10:1 as well, for a rank of two digits; here the tenth worker has streams too.
 TEST(LaunchOptionsTest, Launch033StreamsAreCheckedBeforeAnythingStarts) {
   for (const std::string text : {"0", "1", "2", "3", "0:1,1:2", "10:1"}) {
-    EXPECT_EQ(Options({"-r", text, "W"}).redirects, text);
-    EXPECT_EQ(Options({"-t" + text, "W"}).tee, text);
+    EXPECT_EQ(Options({"-r", text, "W"}).redirects, *ParseStreams(text));
+    EXPECT_EQ(Options({"-t" + text, "W"}).tee, *ParseStreams(text));
   }
   for (const std::string text : {"4", "0:1,", "0:4", ""}) {
     ExpectRefused({"-r", text, "W"}, "--redirects: '" + text + "' names no streams");
@@ -520,8 +520,8 @@ TEST(LaunchOptionsTest, Launch034AFilterOfRanksIsAList) {
 TEST(LaunchOptionsTest, Launch040ADoubledCommaIsAComma) {
   const LaunchOptions options =
       Options({"--duplicate-stdout-filters", "a,,b", "--duplicate-stderr-filters=c,d", "W"});
-  EXPECT_THAT(options.output_needles, ElementsAre("a,b"));
-  EXPECT_THAT(options.error_needles, ElementsAre("c", "d"));
+  EXPECT_THAT(options.output_filters, ElementsAre("a,b"));
+  EXPECT_THAT(options.error_filters, ElementsAre("c", "d"));
 }
 
 TEST(LaunchOptionsTest, EventsGoToAKnownSink) {
@@ -534,7 +534,7 @@ TEST(LaunchOptionsTest, OptionsOfOursAreRead) {
       Options({"--quiet", "--failure-report=f.json", "--python", "/bin/python3", "W"});
   EXPECT_TRUE(options.quiet);
   EXPECT_EQ(options.failure_report, "f.json");
-  EXPECT_EQ(options.python, "/bin/python3");
+  EXPECT_EQ(options.command.python, "/bin/python3");
   EXPECT_TRUE(Options({"--verbose", "W"}).verbose);
   ExpectRefused({"--quiet", "--verbose", "W"}, "leave out one of the two");
 }

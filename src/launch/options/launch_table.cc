@@ -12,10 +12,10 @@ namespace {
 using Kind = ArgumentSpec::Kind;
 
 constexpr std::string_view kNodes = "Nodes and workers";
-constexpr std::string_view kMeeting = "Where nodes meet";
-constexpr std::string_view kProgram = "What is run";
-constexpr std::string_view kWatching = "Supervision";
-constexpr std::string_view kTelling = "Logs and reports";
+constexpr std::string_view kRendezvous = "Rendezvous";
+constexpr std::string_view kProgram = "Program";
+constexpr std::string_view kSupervision = "Supervision";
+constexpr std::string_view kReports = "Logs and reports";
 
 constexpr ArgumentSpec kOptions[] = {
     {.name = "nnodes",
@@ -23,7 +23,7 @@ constexpr ArgumentSpec kOptions[] = {
      .initial = "1:1",
      .variable = "PET_NNODES",
      .group = kNodes,
-     .help = "Number of nodes, or the least and the most where they may come and go."},
+     .help = "Number of nodes, or the minimum and maximum of an elastic job."},
     {.name = "nproc-per-node",
      .placeholder = "N|WORD",
      .initial = "1",
@@ -36,12 +36,12 @@ constexpr ArgumentSpec kOptions[] = {
      .initial = "default",
      .variable = "PET_ROLE",
      .group = kNodes,
-     .help = "What these workers are; workers of one role are also counted by themselves."},
+     .help = "Role of these workers. Workers of one role also have ranks within it."},
     {.name = "local-addr",
      .placeholder = "ADDR",
      .variable = "PET_LOCAL_ADDR",
      .group = kNodes,
-     .help = "Address under which other nodes reach this one. Without it: found out."},
+     .help = "Address at which other nodes reach this one. Without it: determined automatically."},
     {.name = "numa-binding",
      .choices = "node,socket,exclusive,core-complex",
      .placeholder = "MODE",
@@ -56,50 +56,50 @@ constexpr ArgumentSpec kOptions[] = {
     {.name = "standalone",
      .kind = Kind::kFlag,
      .variable = "PET_STANDALONE",
-     .group = kMeeting,
-     .help = "One node that meets nobody; needs no endpoint, no port and no id."},
+     .group = kRendezvous,
+     .help = "A job of one node; needs no endpoint, no port and no id."},
     {.name = "rdzv-backend",
      .placeholder = "NAME",
      .variable = "PET_RDZV_BACKEND",
-     .group = kMeeting,
-     .help = "muster, c10d (as torchrun's, with whom it can be shared), static, etcd or etcd-v2. "
+     .group = kRendezvous,
+     .help = "muster, c10d (that of torchrun, whose agents can join), static, etcd or etcd-v2. "
              "Without it: static where --node-rank, --master-addr or --master-port is given, else "
              "muster."},
     {.name = "rdzv-endpoint",
      .placeholder = "HOST:PORT",
      .variable = "PET_RDZV_ENDPOINT",
-     .group = kMeeting,
-     .help = "Where the rendezvous is, the same on all nodes."},
+     .group = kRendezvous,
+     .help = "Address of the rendezvous, the same on all nodes."},
     {.name = "rdzv-id",
      .placeholder = "ID",
      .initial = "none",
      .variable = "PET_RDZV_ID",
-     .group = kMeeting,
-     .help = "Name of the job, the same on all nodes; jobs of different names do not meet."},
+     .group = kRendezvous,
+     .help = "Id of the job, the same on all nodes. Jobs with different ids are separate."},
     {.name = "rdzv-conf",
      .placeholder = "K=V,...",
      .variable = "PET_RDZV_CONF",
-     .group = kMeeting,
+     .group = kRendezvous,
      .help = "Options of the backend, such as join_timeout=600,last_call_timeout=30."},
     {.name = "node-rank",
      .kind = Kind::kWhole,
      .placeholder = "N",
      .initial = "0",
      .variable = "PET_NODE_RANK",
-     .group = kMeeting,
-     .help = "Which of the nodes this one is, from 0. Static only."},
+     .group = kRendezvous,
+     .help = "Rank of this node, from 0. Static only."},
     {.name = "master-addr",
      .placeholder = "ADDR",
      .initial = "127.0.0.1",
      .variable = "PET_MASTER_ADDR",
-     .group = kMeeting,
-     .help = "Where node 0 is, if there is no --rdzv-endpoint. Static only."},
+     .group = kRendezvous,
+     .help = "Address of node 0, if there is no --rdzv-endpoint. Static only."},
     {.name = "master-port",
      .kind = Kind::kWhole,
      .placeholder = "PORT",
      .initial = "29500",
      .variable = "PET_MASTER_PORT",
-     .group = kMeeting,
+     .group = kRendezvous,
      .help = "Port on node 0, if there is no --rdzv-endpoint. Static only."},
     {.name = "module",
      .letter = 'm',
@@ -116,7 +116,7 @@ constexpr ArgumentSpec kOptions[] = {
      .kind = Kind::kFlag,
      .variable = "PET_RUN_PATH",
      .group = kProgram,
-     .help = "Run the script with its exceptions recorded; --module and --no-python do not count."},
+     .help = "Run the script with its exceptions recorded; overrides --module and --no-python."},
     {.name = "start-method",
      .choices = "spawn,fork,forkserver",
      .placeholder = "METHOD",
@@ -135,48 +135,49 @@ constexpr ArgumentSpec kOptions[] = {
      .placeholder = "N",
      .initial = "0",
      .variable = "PET_MAX_RESTARTS",
-     .group = kWatching,
-     .help = "How often this node's workers may fail and be started again."},
+     .group = kSupervision,
+     .help = "How often the workers of this node may fail and be restarted."},
     {.name = "monitor-interval",
      .kind = Kind::kFraction,
      .placeholder = "SECONDS",
      .initial = "0.1",
      .variable = "PET_MONITOR_INTERVAL",
-     .group = kWatching,
-     .help = "Longest time between two looks at the workers and the other nodes."},
+     .group = kSupervision,
+     .help = "Time between two queries for changes of membership; only c10d is queried. "
+             "The ends of workers, and all other backends, are reported by events."},
     {.name = "shutdown-timeout",
      .kind = Kind::kWhole,
      .placeholder = "SECONDS",
      .initial = "30",
      .variable = "PET_SHUTDOWN_TIMEOUT",
-     .group = kWatching,
-     .help = "Time for workers to end when told to, before they are killed. Also from "
+     .group = kSupervision,
+     .help = "Time for workers to end after the signal, before they are killed. Also from "
              "TORCH_ELASTIC_SHUTDOWN_TIMEOUT. In torchrun from 2.12 on."},
     {.name = "exit-barrier-timeout",
      .kind = Kind::kWhole,
      .placeholder = "SECONDS",
      .initial = "300",
      .ours = true,
-     .group = kWatching,
-     .help = "Time for the other nodes' workers to end when those here are done. Also from "
+     .group = kSupervision,
+     .help = "Time for the workers of other nodes to end after those of this node. Also from "
              "TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT."},
     {.name = "signals-to-handle",
      .placeholder = "NAMES",
      .initial = "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
      .variable = "PET_SIGNALS_TO_HANDLE",
-     .group = kWatching,
-     .help = "Signals that end the workers in order, and then this program."},
+     .group = kSupervision,
+     .help = "Signals that are forwarded to the workers and end this program after them."},
     {.name = "log-dir",
      .placeholder = "DIR",
      .variable = "PET_LOG_DIR",
-     .group = kTelling,
-     .help = "Where worker logs and error files go. Without it: a temporary folder."},
+     .group = kReports,
+     .help = "Folder of worker logs and error files. Without it: a temporary folder."},
     {.name = "redirects",
      .letter = 'r',
      .placeholder = "STREAMS",
      .initial = "0",
      .variable = "PET_REDIRECTS",
-     .group = kTelling,
+     .group = kReports,
      .help = "Write streams of workers to files only: 0 none, 1 stdout, 2 stderr, 3 both, or "
              "0:1,1:3 by worker."},
     {.name = "tee",
@@ -184,54 +185,54 @@ constexpr ArgumentSpec kOptions[] = {
      .placeholder = "STREAMS",
      .initial = "0",
      .variable = "PET_TEE",
-     .group = kTelling,
+     .group = kReports,
      .help = "Write them to files and show them, each line with its worker's rank."},
     {.name = "local-ranks-filter",
      .placeholder = "N,...",
      .variable = "PET_LOCAL_RANKS_FILTER",
-     .group = kTelling,
+     .group = kReports,
      .help = "Show these workers only. Without it: all."},
     {.name = "duplicate-stdout-filters",
      .placeholder = "TEXTS",
      .variable = "PET_DUPLICATE_STDOUT_FILTERS",
-     .group = kTelling,
+     .group = kReports,
      .help = "Copy lines of teed stdout that contain one of these texts to one file. Commas "
              "divide; two of them are one in a text."},
     {.name = "duplicate-stderr-filters",
      .placeholder = "TEXTS",
      .variable = "PET_DUPLICATE_STDERR_FILTERS",
-     .group = kTelling,
+     .group = kReports,
      .help = "The same for stderr."},
     {.name = "event-log-handler",
      .placeholder = "SINK",
      .initial = "null",
      .variable = "PET_EVENT_LOG_HANDLER",
-     .group = kTelling,
-     .help = "What becomes of lifecycle events: null (nothing), console (JSON on stderr), or "
+     .group = kReports,
+     .help = "Destination of lifecycle events: null (none), console (JSON on stderr), or "
              "file:PATH (JSON with real times, appended)."},
     {.name = "logs-specs",
      .placeholder = "NAME",
-     .group = kTelling,
+     .group = kReports,
      .help = "A Python plug-in. It cannot be loaded here: use torchrun for that."},
     {.name = "failure-report",
      .placeholder = "FILE",
      .ours = true,
-     .group = kTelling,
-     .help = "Also write there, as JSON, which worker failed first and how."},
+     .group = kReports,
+     .help = "Also write to this file, as JSON, which worker failed first and how."},
     {.name = "quiet",
      .kind = Kind::kFlag,
      .ours = true,
-     .group = kTelling,
-     .help = "Tell failures only."},
+     .group = kReports,
+     .help = "Print failures only."},
     {.name = "verbose",
      .kind = Kind::kFlag,
      .ours = true,
-     .group = kTelling,
-     .help = "Tell what happens, and why."},
+     .group = kReports,
+     .help = "Print what happens, and why."},
     {.name = "help",
      .letter = 'h',
      .kind = Kind::kHelp,
-     .group = kTelling,
+     .group = kReports,
      .help = "Show this and end."},
 };
 
@@ -239,31 +240,31 @@ constexpr ArgumentSpec kUseEnv = {
     .name = "use-env",
     .kind = Kind::kFlag,
     .group = kProgram,
-    .help = "Do not put --local-rank=N behind the script: it reads LOCAL_RANK."};
+    .help = "Do not pass --local-rank=N to the script: it reads LOCAL_RANK."};
 
 constexpr std::string_view kAbout = R"(
-Starts the workers of this node, meets the other nodes, and keeps watch: when workers fail, or nodes
-come or go, the workers of all nodes start again. Takes torchrun's command line and PET_ variables.
+Starts and supervises the workers of this node. When workers fail, or nodes join or leave, the
+workers of all nodes are restarted. Takes torchrun's command line and PET_ variables.
 
   muster run --standalone --nproc-per-node=gpu train.py --epochs 3
       One machine, a worker for each GPU.
   muster run --nnodes=2:4 --max-restarts=3 --rdzv-id=job7 --rdzv-endpoint=host0:29400 train.py
-      Two to four nodes that come and go. The same line on each; host0 serves the rendezvous.
+      An elastic job of two to four nodes. The same line on each; host0 serves the rendezvous.
   muster run --nnodes=2 --node-rank=1 --master-addr=host0 --nproc-per-node=8 -m package.train
-      The second of two fixed nodes.
+      The second of two static nodes.
   muster run --nnodes=2:4 --rdzv-id=job7 --rdzv-backend=etcd --rdzv-endpoint=etcd://h1,h2 train.py
-      The same line on each node; they meet in etcd, and no machine of the job is special.
+      The same with a rendezvous in etcd: no machine of the job is special.
 
-Options stand before the script; what stands behind it is the script's. Dashes in names may be
-underscores, and names may be cut short where that is clear. A value on the command line goes before
-the one in the variable shown with the option, and that before the default. Variables of options
-without a value are 1 (on) or 0 (off).
+Options come before the script; all words after it are the script's. Dashes in names may be
+underscores, and names may be abbreviated where that is unambiguous. A value on the command line
+takes precedence over the variable shown with the option, and that over the default. Variables of
+options without a value are 1 (on) or 0 (off).
 
 )";
 
 constexpr std::string_view kStatuses = R"(
-Exit status: 0 all workers of this node succeeded; 1 workers failed, nodes did not meet, a signal
-ended it, or a value cannot be used; 2 the command line cannot be meant.)";
+Exit status: 0 all workers of this node succeeded; 1 workers failed, the rendezvous failed, a signal
+ended it, or a value cannot be used; 2 usage error.)";
 
 }  // namespace
 

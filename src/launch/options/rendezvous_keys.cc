@@ -12,7 +12,7 @@ namespace muster {
 
 namespace {
 
-// Who knows a key: one bit for each backend.
+// The backends that know a key: one bit for each.
 enum Backends : unsigned {
   kMuster = 1,
   kC10d = 2,
@@ -80,12 +80,12 @@ constexpr size_t kKeyBytesMax = 64;  // more is no slip of the pen
 }  // namespace
 
 std::optional<std::string> WarningOfKey(std::string_view backend, std::string_view key) {
-  const auto asked = std::ranges::find(kNames, backend, &decltype(kNames)::value_type::first);
-  if (asked == kNames.end()) return std::nullopt;
+  const auto wanted = std::ranges::find(kNames, backend, &decltype(kNames)::value_type::first);
+  if (wanted == kNames.end()) return std::nullopt;
   const Key* nearest = nullptr;
   size_t least = key.size() / 2 + 1;  // what shares less than half of it is another word
   for (const Key& known : kKeys) {
-    if ((known.known_to & asked->second) == 0) continue;
+    if ((known.known_to & wanted->second) == 0) continue;
     if (known.name == key) return std::nullopt;
     const size_t distance =
         key.size() > kKeyBytesMax ? key.size() : Distance(LowerCase(key), known.name);

@@ -1,5 +1,5 @@
-// Which options each backend of a rendezvous knows: one that is misspelt is passed over by whoever
-// reads the others, and somebody waits an hour for a timeout that was never set. Any thread.
+// The options that each backend of a rendezvous knows. Backends ignore unknown options, so a
+// misspelt one would go unnoticed without a warning. Any thread.
 #pragma once
 
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace muster {
 
-/// What to tell somebody who gave `key` to `backend`, which does not know it: with the nearest one
-/// that it knows. Nothing, if it does, or if the backend is not one of ours.
+/// A warning about a `key` that `backend` does not know, with the most similar one that it knows.
+/// Nothing if it knows it, or if the backend is not built in.
 std::optional<std::string> WarningOfKey(std::string_view backend, std::string_view key);
 
 /// Whether an endpoint of etcd has "user:password@" before its hosts.

@@ -1,8 +1,8 @@
-// How many workers a node is to have: a number, or one for each of its CPUs or accelerators.
+// The number of workers of a node: a number, or one for each of its CPUs or accelerators.
 //
 // Accelerators are counted without Python and without PyTorch. Whether the PyTorch of the workers
-// was built for them is not known here: on a node with GPUs and a PyTorch without, torchrun gives
-// up where this counts the GPUs.
+// supports them is not known here: on a node with GPUs and a PyTorch without GPU support, torchrun
+// fails where this counts the GPUs.
 //
 //   NVIDIA  NVML, whose list is then filtered by CUDA_VISIBLE_DEVICES; the CUDA driver, which
 //           filters by itself, where there is no NVML and for parts of devices (MIG). NVML numbers
@@ -15,27 +15,25 @@
 //           their own; `xpu` takes graphics inside the processor if there are no others, `auto`
 //           does not.
 //
-// The vendors' libraries are loaded and asked in a short-lived child each: they leave nothing
-// behind in this process, and one that hangs or crashes is an error, not the end of the launcher.
-//
-// Call these from a process of one thread, or of threads that hold no locks: they fork. They block,
-// up to `patience` for each library. An Error is one line.
+// The vendors' libraries are loaded in short-lived children (device_libraries.h): the same limits
+// apply to the calls here. They block, up to `patience` for each library. An Error is one line.
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "base/time.h"
+#include "launch/core/environment.h"
+#include "launch/workers/device_libraries.h"
 
 namespace muster {
 
-/// No node starts more: more likely a slip than a wish, and each costs memory before it runs.
+/// A larger number is a mistake, and each worker costs memory before it runs.
 inline constexpr size_t kWorkersPerNodeMax = 65536;
 
-/// Where this machine's devices are found. Tests make up their own.
+/// Where this machine's devices are found.
 struct DeviceSources {
   std::string sys = "/sys";
   std::string nvml = "libnvidia-ml.so.1";  ///< A path, or a name that the loader knows.
@@ -44,25 +42,17 @@ struct DeviceSources {
   Duration patience = 10s;  ///< For one library's answer.
 };
 
-/// What --nproc-per-node says: a number, "cpu" (all that are online, whichever of them this process
-/// may use), "gpu", "xpu", or "auto": one of these that the node has, in the order gpu, xpu, cpu.
-/// For a number and for "cpu" no library is loaded and no device opened.
-/// kInvalid: no such word, or a number below 1. kNotFound: no such device, or none that the
-/// environment leaves visible; the message names the variable. kTimeout: a library hangs.
-Result<size_t> CountWorkers(const std::string& word,
-                            const std::map<std::string, std::string>& environment,
+/// The value of --nproc-per-node: a number, "cpu" (all that are online, also those that this
+/// process may not use), "gpu", "xpu", or "auto": one of these that the node has, in the order gpu,
+/// xpu, cpu. For a number and for "cpu" no library is loaded and no device opened. kInvalid: no
+/// such word, or a number below 1. kNotFound: no such device, or none that the environment leaves
+/// visible; the message names the variable. kTimeout: a library hangs.
+Result<size_t> CountWorkers(const std::string& word, const Environment& environment,
                             const DeviceSources& sources = {});
-
-struct Gpu {
-  std::string uuid{};  ///< "GPU-8d2a..."; may be empty, as the driver does not always say.
-  std::string pci{};   ///< "0000:3b:00.0", as the kernel names its folder; likewise.
-
-  bool operator==(const Gpu&) const = default;
-};
 
 /// NVIDIA's or AMD's GPUs that workers with this environment see, in their numbering; at least one.
 /// Errors as above.
-Result<std::vector<Gpu>> VisibleGpus(const std::map<std::string, std::string>& environment,
+Result<std::vector<Gpu>> VisibleGpus(const Environment& environment,
                                      const DeviceSources& sources = {});
 
 }  // namespace muster

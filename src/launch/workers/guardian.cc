@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,7 +12,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -22,89 +20,75 @@
 #include "base/text.h"
 #include "os/posix/forking.h"
 #include "os/posix/process_tree.h"
+#include "os/posix/system_error.h"
 
 namespace muster {
 
 namespace {
 
-constexpr int kFarewellMs = 1000;
+constexpr int kShutdownMs = 1000;
 constexpr Duration kCleanUpMax = 10s;
 
-enum MessageKind : int32_t { kWatch, kForget, kFarewell };
+// The guardian's descriptors.
+constexpr int kSocketFd = 3;
+constexpr int kLauncherFd = 4;
 
-// One datagram each, so that none is ever read in part.
+enum MessageKind : int32_t { kWatch, kForget, kShutdown };
+
+// One datagram each, so that none is read in part.
 struct Message {
   int32_t kind = kWatch;
   pid_t leader = 0;
-  uint64_t started = 0;  // when the leader was: whoever has its number later is another
+  uint64_t started =
+      0;  // when the leader started: distinguishes it from a later process with its pid
 };
 
-Error SystemError(std::string_view what) {
-  return Error{Code::kUnavailable, Concat("cannot guard workers: ", what, ": ",
-                                          std::string_view(std::strerror(errno)))};
+Error CannotGuard(std::string_view what) {
+  return SystemError(Concat("cannot guard workers: ", what));
+}
+
+std::optional<Message> Receive() {
+  Message message;
+  const ssize_t got = recv(kSocketFd, &message, sizeof message, MSG_DONTWAIT);
+  if (got != static_cast<ssize_t>(sizeof message)) return std::nullopt;
+  return message;
 }
 
 /// What the guardian does in its own process.
-class Vigil {
- public:
-  Vigil(std::string mark, const Cgroup* cgroup, int line, int launcher)
-      : cgroup_(cgroup), line_(line), launcher_(launcher) {
-    kin_.marks.push_back(std::move(mark));
-  }
-
-  void Keep() {
-    std::array<pollfd, 2> events{pollfd{.fd = line_, .events = POLLIN, .revents = 0},
-                                 pollfd{.fd = launcher_, .events = POLLIN, .revents = 0}};
-    while (true) {
-      if (poll(events.data(), events.size(), -1) < 0) continue;
-      // The launcher's last words may be a farewell: first the line, then its death.
-      while (const std::optional<Message> message = Hear()) {
-        if (message->kind == kFarewell) return;
-        Note(*message);
-      }
-      // The line alone can end too, if the launcher is beyond saying anything. It can also stay
-      // open after its death, in a fork of it.
-      if (events[1].revents != 0 || (events[0].revents & POLLHUP) != 0) return CleanUp();
+void RunGuardian(const std::string& mark, const Cgroup* cgroup) {
+  ProcessFamily workers{.marks = {mark}};
+  std::array<pollfd, 2> events{pollfd{.fd = kSocketFd, .events = POLLIN, .revents = 0},
+                               pollfd{.fd = kLauncherFd, .events = POLLIN, .revents = 0}};
+  while (true) {
+    if (poll(events.data(), events.size(), -1) < 0) continue;
+    // Messages first: the launcher may have sent the shutdown message before it ended.
+    while (const std::optional<Message> message = Receive()) {
+      if (message->kind == kShutdown) return;
+      std::erase_if(workers.leaders,
+                    [&](const Leader& known) { return known.pid == message->leader; });
+      if (message->kind == kWatch) workers.leaders.emplace_back(message->leader, message->started);
     }
+    // The socket alone may close while the launcher hangs in its exit. It may also stay open after
+    // the launcher's death, in a fork of it.
+    if (events[1].revents != 0 || (events[0].revents & POLLHUP) != 0) break;
   }
+  if (cgroup != nullptr) cgroup->End(kCleanUpMax);
+  EndFamily(workers, kCleanUpMax);
+  if (cgroup != nullptr) cgroup->Remove();
+}
 
- private:
-  std::optional<Message> Hear() const {
-    Message message;
-    const ssize_t got = recv(line_, &message, sizeof message, MSG_DONTWAIT);
-    if (got != static_cast<ssize_t>(sizeof message)) return std::nullopt;
-    return message;
-  }
-
-  void Note(const Message& message) {
-    std::erase_if(kin_.leaders, [&](const Leader& known) { return known.pid == message.leader; });
-    if (message.kind == kWatch) kin_.leaders.emplace_back(message.leader, message.started);
-  }
-
-  void CleanUp() const {
-    if (cgroup_ != nullptr) cgroup_->End(kCleanUpMax);
-    EndKin(kin_, kCleanUpMax);
-    if (cgroup_ != nullptr) cgroup_->Remove();
-  }
-
-  Kinship kin_;
-  const Cgroup* const cgroup_;
-  const int line_;
-  const int launcher_;
-};
-
-/// In the new process: leaves its parent's session, signals, descriptors and folder. Returns false
-/// if there is nothing to listen with.
-bool Detach(int line, int launcher) {
+/// In the new process: leaves the session, signals, descriptors and folder of its parent. False:
+/// there is no descriptor to wait on.
+bool Detach(int socket, int launcher) {
   setsid();
   prctl(PR_SET_NAME, "muster-guardian");
-  if (dup2(line, 3) < 0 || dup2(launcher, 4) < 0) return false;
-  CloseFrom(5);
-  // Nobody may wait for the end of our launcher's output because of us; and nothing that is opened
-  // later may be taken for it.
-  const int nothing = open("/dev/null", O_RDWR);
-  for (int standard = 0; standard < 3; ++standard) dup2(nothing, standard);
-  CloseFrom(5);
+  if (dup2(socket, kSocketFd) < 0 || dup2(launcher, kLauncherFd) < 0) return false;
+  CloseFrom(kLauncherFd + 1);
+  // Readers of the launcher's output must not wait for this process, and no file that is opened
+  // later may become a standard stream.
+  const int null = open("/dev/null", O_RDWR);
+  for (int standard = 0; standard < 3; ++standard) dup2(null, standard);
+  CloseFrom(kLauncherFd + 1);
   ResetSignals();
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE}) {
     struct sigaction ignore {};
@@ -120,35 +104,36 @@ bool Detach(int line, int launcher) {
 Result<std::unique_ptr<Guardian>> Guardian::Start(const std::string& mark, const Cgroup* cgroup) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-    return SystemError("socketpair");
-  // Above the numbers that they will have there, so that none is overwritten before it is moved.
-  OwnedFd ours = MoveTo(OwnedFd(ends[0]), 5);
-  const OwnedFd theirs = MoveTo(OwnedFd(ends[1]), 5);
-  OwnedFd launcher(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
-  if (!launcher.is_open()) return SystemError("pidfd_open (Linux 5.3 or newer is needed)");
-  launcher = MoveTo(std::move(launcher), 5);
-  if (!ours.is_open() || !theirs.is_open() || !launcher.is_open()) return SystemError("fcntl");
+    return CannotGuard("socketpair");
+  // Above the numbers that they get in the guardian, so that none is overwritten before it is
+  // moved.
+  OwnedFd ours = MoveTo(OwnedFd(ends[0]), kLauncherFd + 1);
+  const OwnedFd theirs = MoveTo(OwnedFd(ends[1]), kLauncherFd + 1);
+  OwnedFd launcher = OpenProcess(getpid());
+  if (!launcher.is_open()) return CannotGuard("pidfd_open (Linux 5.3 or newer is needed)");
+  launcher = MoveTo(std::move(launcher), kLauncherFd + 1);
+  if (!ours.is_open() || !theirs.is_open() || !launcher.is_open()) return CannotGuard("fcntl");
   pid_t pid = 0;
   {
-    const AllSignalsBlocked quiet;  // none may meet a handler of ours in the new process
+    const AllSignalsBlocked blocked;  // no handler of the launcher may run in the new process
     pid = fork();
     if (pid == 0) {
-      if (Detach(theirs.get(), launcher.get())) Vigil(mark, cgroup, 3, 4).Keep();
+      if (Detach(theirs.get(), launcher.get())) RunGuardian(mark, cgroup);
       _exit(0);
     }
   }
-  if (pid < 0) return SystemError("fork");
+  if (pid < 0) return CannotGuard("fork");
   return std::unique_ptr<Guardian>(new Guardian(pid, std::move(ours)));
 }
 
 Guardian::~Guardian() {
-  Say(kFarewell, 0, 0);
-  line_.Close();
+  Send(kShutdown, 0, 0);
+  socket_.Close();
   if (pid_ == 0) return;
-  const OwnedFd handle(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
+  const OwnedFd handle = OpenProcess(pid_);
   pollfd ended{.fd = handle.get(), .events = POLLIN, .revents = 0};
-  // Somebody may have stopped it.
-  if (!handle.is_open() || poll(&ended, 1, kFarewellMs) != 1) kill(pid_, SIGKILL);
+  // It may be stopped (SIGSTOP).
+  if (!handle.is_open() || poll(&ended, 1, kShutdownMs) != 1) kill(pid_, SIGKILL);
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
@@ -161,16 +146,16 @@ bool Guardian::ReapIfEnded() {
 
 void Guardian::Watch(pid_t leader) {
   const std::optional<ProcessFacts> facts = FactsOf(leader);
-  Say(kWatch, leader, facts ? facts->started : 0);
+  Send(kWatch, leader, facts ? facts->started : 0);
 }
 
-void Guardian::Forget(pid_t leader) { Say(kForget, leader, 0); }
+void Guardian::Forget(pid_t leader) { Send(kForget, leader, 0); }
 
-void Guardian::Say(int32_t kind, pid_t leader, uint64_t started) {
+void Guardian::Send(int32_t kind, pid_t leader, uint64_t started) {
   const Message message{.kind = kind, .leader = leader, .started = started};
-  // If it is dead or does not listen, there is nothing that we could do about it.
-  [[maybe_unused]] const ssize_t said =
-      send(line_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  // Nothing can be done about a guardian that is dead or does not read.
+  [[maybe_unused]] const ssize_t sent =
+      send(socket_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 }  // namespace muster

@@ -1,13 +1,13 @@
-// A small process that outlives its launcher for one purpose: when that has died without a word,
-// even by kill -9, nothing that its workers have started stays.
+// A small process that outlives its launcher for one purpose: when the launcher dies without a
+// shutdown message, even by kill -9, nothing that its workers have started stays alive.
 //
-// Workers themselves die with the launcher (their parent-death signal). The guardian ends what they
-// leave behind: everyone in their cgroup, who carries their mark, or is in a session that one of
-// them led, and all descendants of these. What has shed all of that, and has lost its parent too,
-// is found only where there is a cgroup.
+// Workers themselves die with the launcher (parent-death signal). The guardian ends what they
+// leave: all processes in their cgroup, with their mark, or in a session that one of them led, and
+// the descendants of these. A process that has shed all of that and has lost its parent is found
+// only where there is a cgroup.
 //
-// It holds nothing of the launcher's open but its own end of a socket. Nobody needs it to live: if
-// it is killed, the parent-death signal is what remains. One thread at a time.
+// The guardian keeps no descriptor of the launcher open but its end of a socket. If it is
+// killed, the parent-death signal remains. One thread at a time.
 #pragma once
 
 #include <sys/types.h>
@@ -29,28 +29,27 @@ class Guardian {
   /// at its end; `cgroup`, if any, theirs. kUnavailable.
   static Result<std::unique_ptr<Guardian>> Start(const std::string& mark, const Cgroup* cgroup);
 
-  /// Bids it farewell and waits for its end, which is at once.
+  /// Sends the shutdown message and waits for the guardian to end, which it does immediately.
   ~Guardian();
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
 
   /// 0 once it has been reaped.
   pid_t pid() const { return pid_; }
-  /// Somebody may have killed it. Returns whether that was so.
+  /// Whether it had been killed, and has now been reaped.
   bool ReapIfEnded();
 
-  /// A worker, a child of ours that has just been started, leads the session `leader`. Never
-  /// blocks.
+  /// Adds the session `leader`, a worker that has just been started. Never blocks.
   void Watch(pid_t leader);
-  /// Nobody is left in that session: its number may get a new owner. Never blocks.
+  /// Removes it: the session is empty, and its number may be reused. Never blocks.
   void Forget(pid_t leader);
 
  private:
-  Guardian(pid_t pid, OwnedFd line) : pid_(pid), line_(std::move(line)) {}
-  void Say(int32_t kind, pid_t leader, uint64_t started);
+  Guardian(pid_t pid, OwnedFd socket) : pid_(pid), socket_(std::move(socket)) {}
+  void Send(int32_t kind, pid_t leader, uint64_t started);
 
   pid_t pid_;
-  OwnedFd line_;
+  OwnedFd socket_;
 };
 
 }  // namespace muster

@@ -13,13 +13,6 @@ namespace muster {
 
 namespace {
 
-using Environment = std::map<std::string, std::string>;
-
-std::string Variable(const Environment& environment, const char* name) {
-  const auto found = environment.find(name);
-  return found == environment.end() ? "" : found->second;
-}
-
 bool IsProgram(const std::string& path) {
   struct stat facts {};
   return stat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) &&
@@ -86,16 +79,17 @@ std::string UnresolvedOwnPath(const std::string& argument_0, const Environment& 
 }
 
 Result<std::string> FindPython(const Environment& environment, const std::string& own_path,
-                               const std::string& resolved_own_path, const std::string& asked) {
-  if (const std::string named = Variable(environment, "PYTHON_EXEC"); !named.empty()) return named;
-  if (!asked.empty()) return asked;
+                               const std::string& resolved_own_path, const std::string& option) {
+  if (const std::string named = VariableOrEmpty(environment, "PYTHON_EXEC"); !named.empty())
+    return named;
+  if (!option.empty()) return option;
   Search search;
   for (const std::string* const path : {&own_path, &resolved_own_path}) {
     const std::string folder = FolderOf(*path);
     if (!folder.empty() && search.TryBothNames(folder)) return search.found();
   }
   for (const char* const variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
-    const std::string prefix = Variable(environment, variable);
+    const std::string prefix = VariableOrEmpty(environment, variable);
     if (!prefix.empty() && search.Try(InFolder(prefix, "bin/python"))) return search.found();
   }
   // One name on all of PATH before the other: an old `python` early on it must not win.
@@ -107,11 +101,11 @@ Result<std::string> FindPython(const Environment& environment, const std::string
   }
   constexpr size_t kShown = 8;
   std::string tried = ListOf(search.tried(), kShown);
-  return Error{
-      Code::kNotFound,
-      Concat("no Python to run the workers with: there is no ", tried,
-             tried.empty() ? "" : ", and no ", "python3 or python on PATH='",
-             Printable(Variable(environment, "PATH"), 500), "'; set PYTHON_EXEC or give --python")};
+  return Error{Code::kNotFound,
+               Concat("no Python to run the workers with: there is no ", tried,
+                      tried.empty() ? "" : ", and no ", "python3 or python on PATH='",
+                      Printable(VariableOrEmpty(environment, "PATH"), 500),
+                      "'; set PYTHON_EXEC or give --python")};
 }
 
 }  // namespace muster

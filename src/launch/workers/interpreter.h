@@ -1,29 +1,27 @@
-// The Python that runs the workers. torchrun is a Python program and uses its own; muster has to
-// find one, and finds the same where it is installed beside it.
+// The Python that runs the workers. torchrun is a Python program and uses its own interpreter;
+// muster finds the same one where it is installed in the same folder.
 #pragma once
 
-#include <map>
 #include <string>
 
 #include "base/result.h"
+#include "launch/core/environment.h"
 
 namespace muster {
 
 /// The path by which this program was started, with its symbolic links: `argument_0` if that has a
 /// folder in it, otherwise where PATH leads to. Empty if that is nowhere.
-std::string UnresolvedOwnPath(const std::string& argument_0,
-                              const std::map<std::string, std::string>& environment);
+std::string UnresolvedOwnPath(const std::string& argument_0, const Environment& environment);
 
-/// In this order: PYTHON_EXEC and `asked` (what the user gave as --python), both as they are and
-/// without a look whether they exist; python3, then python, in the folder of `own_path` and in that
+/// In this order: PYTHON_EXEC and `option` (--python), both unchanged and without a check
+/// that they exist; python3, then python, in the folder of `own_path` and in that
 /// of `resolved_own_path` (/proc/self/exe); bin/python of VIRTUAL_ENV and of CONDA_PREFIX; python3,
-/// then python, on PATH. What is empty is as if it were not there.
+/// then python, on PATH. Empty values are skipped.
 ///
 /// Symbolic links stay as they are: Python knows by its path to which virtual environment it
 /// belongs. For the name of a failed worker's entry point, the interpreter that is "our own" is the
 /// one that is found without PYTHON_EXEC in `environment`. kNotFound, with all that was tried.
-Result<std::string> FindPython(const std::map<std::string, std::string>& environment,
-                               const std::string& own_path, const std::string& resolved_own_path,
-                               const std::string& asked);
+Result<std::string> FindPython(const Environment& environment, const std::string& own_path,
+                               const std::string& resolved_own_path, const std::string& option);
 
 }  // namespace muster

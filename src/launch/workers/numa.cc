@@ -4,28 +4,21 @@
 
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <string_view>
 #include <system_error>
 
 #include "base/text.h"
 #include "base/trim.h"
+#include "os/posix/file_io.h"
+#include "os/posix/system_error.h"
 
 namespace muster {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-std::optional<std::string> ReadWhole(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
 
 std::optional<int> Number(std::string_view text) {
   int number = 0;
@@ -36,7 +29,7 @@ std::optional<int> Number(std::string_view text) {
 }
 
 Result<int> ReadNumber(const fs::path& path) {
-  const std::optional<std::string> text = ReadWhole(path);
+  const std::optional<std::string> text = ReadUpTo(path);
   const std::optional<int> number = Number(Trim(text.value_or("")));
   if (number) return *number;
   return Error{Code::kUnavailable, Concat("a number was expected in ", path.string(), ", and ",
@@ -45,7 +38,7 @@ Result<int> ReadNumber(const fs::path& path) {
 }
 
 Result<Cpus> ReadCpuList(const fs::path& path) {
-  const std::optional<std::string> text = ReadWhole(path);
+  const std::optional<std::string> text = ReadUpTo(path);
   if (!text) return Error{Code::kUnavailable, Concat("cannot read ", path.string())};
   const Result<Cpus> cpus = ParseCpuList(*text);
   if (!cpus) return Error{Code::kUnavailable, Concat(path.string(), ": ", cpus.error().message)};
@@ -135,12 +128,11 @@ Result<Cpus> OwnCpus() {
       if (CPU_ISSET_S(cpu, bytes, set)) cpus.push_back(static_cast<int>(cpu));
     return cpus;
   }
-  return Error{Code::kUnavailable, Concat("which CPUs this process may use cannot be read: ",
-                                          std::string_view(std::strerror(errno)))};
+  return SystemError("the CPUs of this process cannot be read");
 }
 
 Result<std::vector<Cpus>> CpusOfWorkers(NumaMode mode, size_t workers,
-                                        const std::map<std::string, std::string>& environment,
+                                        const Environment& environment,
                                         const DeviceSources& sources) {
   MUSTER_TRY(const std::vector<Gpu> gpus, VisibleGpus(environment, sources));
   MUSTER_TRY(const Cpus allowed, OwnCpus());

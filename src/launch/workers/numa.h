@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -16,7 +15,8 @@
 
 namespace muster {
 
-/// A kernel without NUMA has one node of all its CPUs. kUnavailable: a file is not as it should be.
+/// A kernel without NUMA has one node of all its CPUs. kUnavailable: a file is missing or
+/// malformed.
 Result<NumaTopology> ReadNumaTopology(const std::string& sys = "/sys");
 
 /// The NUMA node of each GPU, by its PCI address; one that is on none counts for node 0.
@@ -26,10 +26,10 @@ Result<std::vector<int>> NumaNodesOf(const std::vector<Gpu>& gpus, const std::st
 /// The CPUs that this process may use. kUnavailable.
 Result<Cpus> OwnCpus();
 
-/// For each of so many workers: what WorkerCommand::cpus is to be. Asks the GPUs' driver, see
-/// devices.h. Errors are those of what it calls; one line.
+/// For each worker the value of WorkerCommand::cpus. Queries the GPUs' driver, see devices.h. An
+/// Error is one line.
 Result<std::vector<Cpus>> CpusOfWorkers(NumaMode mode, size_t workers,
-                                        const std::map<std::string, std::string>& environment,
+                                        const Environment& environment,
                                         const DeviceSources& sources = {});
 
 /// The same with GPUs that are already known, and for a process that may use these CPUs.

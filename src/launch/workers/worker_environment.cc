@@ -1,9 +1,7 @@
 #include "launch/workers/worker_environment.h"
 
-#include <optional>
-
 #include "base/text.h"
-#include "launch/core/launch_words.h"
+#include "launch/core/visible_devices.h"
 #include "launch/options/rendezvous_keys.h"
 
 namespace muster {
@@ -13,17 +11,11 @@ namespace {
 constexpr const char* kThreads = "OMP_NUM_THREADS";
 constexpr const char* kDevices = "CUDA_VISIBLE_DEVICES";
 
-std::optional<std::string> Find(const Environment& environment, const char* name) {
-  const auto found = environment.find(name);
-  return found == environment.end() ? std::nullopt : std::optional(found->second);
-}
-
-/// Passwords of etcd are for the launcher: nobody knows what a worker's libraries do with their
-/// environment.
+/// Passwords of etcd are for the launcher only: libraries of workers may print their environment.
 void ErasePasswords(Environment& all) {
   all.erase("MUSTER_ETCD_PASSWORD");
-  if (ShowsPassword(Find(all, "PET_RDZV_ENDPOINT").value_or(""))) all.erase("PET_RDZV_ENDPOINT");
-  if (Find(all, "PET_RDZV_CONF").value_or("").find("password") != std::string::npos)
+  if (ShowsPassword(VariableOrEmpty(all, "PET_RDZV_ENDPOINT"))) all.erase("PET_RDZV_ENDPOINT");
+  if (VariableOrEmpty(all, "PET_RDZV_CONF").find("password") != std::string::npos)
     all.erase("PET_RDZV_CONF");
 }
 
@@ -62,7 +54,7 @@ Result<Environment> WorkerEnvironment(const Environment& inherited,
   all.try_emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   if (LimitsThreads(inherited, options.workers)) all[kThreads] = "1";
   if (options.has_virtual_local_rank) {
-    MUSTER_TRY(all[kDevices], OnlyDeviceOf(situation.worker, Find(inherited, kDevices)));
+    MUSTER_TRY(all[kDevices], OnlyDeviceOf(situation.worker, Variable(inherited, kDevices)));
   }
   return all;
 }

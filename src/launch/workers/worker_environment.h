@@ -3,16 +3,14 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "launch/core/environment.h"
 #include "launch/rendezvous_thread.h"
 
 namespace muster {
-
-using Environment = std::map<std::string, std::string>;
 
 struct WorkerEnvironmentOptions {
   std::string role = "default";
@@ -34,8 +32,8 @@ struct WorkerSituation {
   std::string timer_file{};  ///< The watchdog's pipe. Empty: there is no watchdog.
 };
 
-/// Whether OMP_NUM_THREADS is set for the workers because nobody else has: several on one machine
-/// would otherwise all use all of its cores.
+/// Whether OMP_NUM_THREADS is set for the workers because the user has not set it: each of several
+/// workers would otherwise use all cores of the machine.
 bool LimitsThreads(const Environment& inherited, size_t workers);
 
 /// kInvalid: CUDA_VISIBLE_DEVICES has fewer entries than there are workers that want one each.

@@ -5,7 +5,6 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,7 +12,6 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -23,24 +21,24 @@
 #include "base/text.h"
 #include "os/posix/forking.h"
 #include "os/posix/process.h"
+#include "os/posix/system_error.h"
 #include "os/posix/worker_launch.h"
 
 namespace muster {
 
 namespace {
 
-// What SIGKILL has not ended by then is left to Sweep(): meanwhile no end is reported.
+// No end is reported while the thread kills. Survivors are left to Sweep().
 constexpr Duration kKillMax = 200ms;
 constexpr pid_t kNoPid = 0;
 
-Error SystemError(std::string_view what, int number) {
-  return Error{Code::kUnavailable,
-               Concat("cannot run workers: ", what, ": ", std::string_view(std::strerror(number)))};
+Error CannotRun(std::string_view what, int number = errno) {
+  return SystemError(Concat("cannot run workers: ", what), number);
 }
 
 uint64_t Entropy() {
   uint64_t bits = 0;
-  // Without it, the pid and the time of our start still make a token that nobody else has.
+  // Without it, the pid and the start time still make a unique token.
   [[maybe_unused]] const ssize_t got = getrandom(&bits, sizeof bits, GRND_NONBLOCK);
   return bits;
 }
@@ -57,7 +55,7 @@ sigset_t OnlyChildSignal() {
   return set;
 }
 
-/// Reports `tag` while `fd` is readable. False: errno tells why.
+/// Reports `tag` while `fd` is readable. False: errno says why.
 bool AddTo(const OwnedFd& epoll, const OwnedFd& fd, pid_t tag) {
   epoll_event event{};
   event.events = EPOLLIN;
@@ -65,11 +63,7 @@ bool AddTo(const OwnedFd& epoll, const OwnedFd& fd, pid_t tag) {
   return epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd.get(), &event) == 0;
 }
 
-OwnedFd OpenProcess(pid_t pid) {
-  return OwnedFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-}
-
-/// A zombie of ours goes; nothing happens to one that lives.
+/// Reaps a zombie child. Nothing happens to a child that is alive.
 bool Reap(pid_t pid) { return waitpid(pid, nullptr, WNOHANG) == pid; }
 
 /// The status of a child that has ended, which stays a zombie.
@@ -92,7 +86,7 @@ pid_t PeekAnyEnd() {
 }  // namespace
 
 // ----------------------------------------------------------------------------------------------
-// from the first to the last moment
+// construction and destruction
 
 Result<std::unique_ptr<WorkerProcesses>> WorkerProcesses::Open(
     OnEnd on_end, const WorkerProcessesOptions& options) {
@@ -106,17 +100,17 @@ WorkerProcesses::WorkerProcesses(OnEnd on_end, const WorkerProcessesOptions& opt
 
 Status WorkerProcesses::Prepare() {
   wake_ = OwnedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake_.is_open()) return SystemError("eventfd", errno);
+  if (!wake_.is_open()) return CannotRun("eventfd");
   const sigset_t child = OnlyChildSignal();
   child_signals_ = OwnedFd(signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!child_signals_.is_open()) return SystemError("signalfd", errno);
+  if (!child_signals_.is_open()) return CannotRun("signalfd");
   events_ = OwnedFd(epoll_create1(EPOLL_CLOEXEC));
   if (!events_.is_open() || !AddTo(events_, wake_, kNoPid) ||
       !AddTo(events_, child_signals_, kNoPid))
-    return SystemError("epoll", errno);
+    return CannotRun("epoll");
   if (options_.use_cgroup) cgroup_ = Cgroup::Make(Concat("muster-", getpid(), "-", Entropy()));
 
-  // Who started us may have ignored SIGCHLD; then children would leave no status.
+  // Where SIGCHLD is ignored, perhaps by our parent, children leave no exit status.
   struct sigaction plain {};
   plain.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &plain, &child_action_before_);
@@ -127,10 +121,10 @@ Status WorkerProcesses::Prepare() {
 
   MUSTER_TRY(guardian_, Guardian::Start(token_ + ".", cgroup_.get()));
   try {
-    const AllSignalsBlocked quiet;  // signals are for threads that wait for them, not for this one
+    const AllSignalsBlocked blocked;  // signals are for threads that wait for them
     thread_ = std::thread([this] { Watch(); });
   } catch (const std::system_error& error) {
-    return SystemError("no thread", error.code().value());
+    return CannotRun("no thread", error.code().value());
   }
   return Ok();
 }
@@ -152,12 +146,12 @@ WorkerProcesses::~WorkerProcesses() {
 
 void WorkerProcesses::EndEverything() {
   const std::lock_guard lock(mutex_);
-  Kinship kin{.marks = {token_ + "."}, .adopted = true, .spared = {guardian_->pid()}};
-  for (const Worker& worker : workers_) kin.leaders.push_back(worker.pid);
+  ProcessFamily family{.marks = {token_ + "."}, .orphans = true, .spared = {guardian_->pid()}};
+  for (const Worker& worker : workers_) family.leaders.push_back(worker.pid);
   for (const Remains& remains : remains_) {
-    if (remains.zombie != 0) kin.leaders.push_back(remains.zombie);
+    if (remains.zombie != 0) family.leaders.push_back(remains.zombie);
   }
-  EndAll(kin, cgroup_.get());
+  EndAll(family, cgroup_.get());
   for (const Worker& worker : workers_) Reap(worker.pid);
   for (Remains& remains : remains_) Release(remains);
   workers_.clear();
@@ -165,11 +159,11 @@ void WorkerProcesses::EndEverything() {
   ReapOrphans();
 }
 
-void WorkerProcesses::EndAll(const Kinship& kin, const Cgroup* cgroup) const {
+void WorkerProcesses::EndAll(const ProcessFamily& family, const Cgroup* cgroup) const {
   const auto give_up = std::chrono::steady_clock::now() + options_.sweep_max;
   if (cgroup != nullptr) cgroup->Kill();
-  EndKin(kin, options_.sweep_max);
-  // Nobody in it who can die is alive now; the last of them may still be on their way.
+  EndFamily(family, options_.sweep_max);
+  // All members that can end have been killed; the last may not have ended yet.
   if (cgroup != nullptr)
     cgroup->End(std::min<Duration>(give_up - std::chrono::steady_clock::now(), 1s));
 }
@@ -184,7 +178,7 @@ void WorkerProcesses::RestoreProcess() {
 }
 
 // ----------------------------------------------------------------------------------------------
-// what the caller asks for
+// requests of the caller
 
 Result<int64_t> WorkerProcesses::Start(size_t worker, const WorkerCommand& command) {
   const std::lock_guard turn(turn_);
@@ -204,7 +198,7 @@ Result<int64_t> WorkerProcesses::Start(size_t worker, const WorkerCommand& comma
   MUSTER_TRY(WorkerLaunch launch, WorkerLaunch::Prepare(command, mark));
   pid_t pid = 0;
   {
-    // With the lock, so that nobody takes the new process for an orphan.
+    // With the lock, so that ReapOrphans() does not take the new process for an orphan.
     const std::lock_guard lock(mutex_);
     MUSTER_TRY(pid, launch.Fork(cgroup));
     starting_ = pid;
@@ -212,14 +206,15 @@ Result<int64_t> WorkerProcesses::Start(size_t worker, const WorkerCommand& comma
   }
   Status running = launch.AwaitExec();
   OwnedFd handle = OpenProcess(pid);
-  if (running && !handle.is_open()) running = SystemError("pidfd_open", errno);
+  if (running && !handle.is_open()) running = CannotRun("pidfd_open");
   {
     const std::lock_guard lock(mutex_);
     starting_ = 0;
     if (launch.was_refused_by_cgroup()) cgroup_works_ = false;
-    if (running && !AddTo(events_, handle, pid)) running = SystemError("epoll", errno);
+    if (running && !AddTo(events_, handle, pid)) running = CannotRun("epoll");
     if (running) {
-      Register(worker, pid, std::move(mark), std::move(handle));
+      workers_.push_back(
+          {.number = worker, .pid = pid, .mark = std::move(mark), .handle = std::move(handle)});
     } else {
       kill(-pid, SIGKILL);
       while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
@@ -231,57 +226,52 @@ Result<int64_t> WorkerProcesses::Start(size_t worker, const WorkerCommand& comma
   return pid;
 }
 
-void WorkerProcesses::Register(size_t worker, pid_t pid, std::string mark, OwnedFd handle) {
-  workers_.push_back(
-      {.number = worker, .pid = pid, .mark = std::move(mark), .handle = std::move(handle)});
-}
-
 void WorkerProcesses::Signal(size_t worker, int signal) {
   {
     const std::lock_guard lock(mutex_);
     for (Worker& candidate : workers_) {
       if (candidate.number != worker) continue;
-      // Until we have reaped it, its number is its own, whatever has become of it.
+      // Its pid cannot be reused before it is reaped.
       if (signal != SIGKILL) kill(-candidate.pid, signal);
       if (signal == SIGKILL) candidate.was_killed = candidate.is_to_be_killed = true;
     }
   }
-  // To find a whole tree takes time, and one search does for all that are killed at once: the
+  // To find a whole tree takes time, and one search serves all that are killed together: the
   // thread does it.
   if (signal == SIGKILL) Wake();
 }
 
 void WorkerProcesses::Sweep() {
   const std::lock_guard turn(turn_);
-  Kinship kin;
+  ProcessFamily family;
   bool all_ended = true;
   size_t count = 0;
   {
     const std::lock_guard lock(mutex_);
-    kin.spared.push_back(guardian_->pid());
+    family.spared.push_back(guardian_->pid());
     for (const Worker& worker : workers_) {
-      // One that was killed and still lives will not go faster for being waited for.
-      kin.spared.push_back(worker.pid);
+      // A worker that was killed and still lives does not end sooner if it is waited for.
+      family.spared.push_back(worker.pid);
       if (worker.was_killed) {
-        kin.leaders.push_back(worker.pid);
-        kin.marks.push_back(worker.mark);
+        family.leaders.push_back(worker.pid);
+        family.marks.push_back(worker.mark);
       } else {
         all_ended = false;
       }
     }
     for (const Remains& remains : remains_) {
-      if (remains.zombie != 0) kin.leaders.push_back(remains.zombie);
-      kin.marks.push_back(remains.mark);
+      if (remains.zombie != 0) family.leaders.push_back(remains.zombie);
+      family.marks.push_back(remains.mark);
     }
     count = remains_.size();
   }
   if (all_ended) {
-    kin.marks = {token_ + "."};
-    kin.adopted = true;
+    family.marks = {token_ + "."};
+    family.orphans = true;
   }
-  EndAll(kin, all_ended ? cgroup_.get() : nullptr);
+  EndAll(family, all_ended ? cgroup_.get() : nullptr);
   const std::lock_guard lock(mutex_);
-  // Those that ended meanwhile stand behind them.
+  // Those that ended meanwhile come after the first `count`.
   for (size_t i = 0; i < count; ++i) Release(remains_[i]);
   remains_.erase(remains_.begin(), remains_.begin() + static_cast<ptrdiff_t>(count));
   ReapOrphans();
@@ -310,8 +300,8 @@ void WorkerProcesses::Watch() {
   std::array<epoll_event, 64> events;
   while (true) {
     const int count = epoll_wait(events_.get(), events.data(), events.size(), -1);
-    // In the order in which they became ready: however late this thread gets to run, the worker
-    // that ended first is reported first.
+    // In the order in which they became ready: the worker that ended first is reported first,
+    // however late this thread runs.
     std::vector<pid_t> ready;
     for (int i = 0; i < count; ++i) ready.push_back(events[static_cast<size_t>(i)].data.fd);
     std::array<char, sizeof(signalfd_siginfo)> ignored;
@@ -350,20 +340,20 @@ std::vector<WorkerProcesses::End> WorkerProcesses::TakeEnds(const std::vector<pi
 }
 
 void WorkerProcesses::KillRequested() {
-  Kinship kin;
+  ProcessFamily family;
   {
     const std::lock_guard lock(mutex_);
     for (Worker& worker : workers_) {
       if (!std::exchange(worker.is_to_be_killed, false)) continue;
-      kin.leaders.push_back(worker.pid);
-      kin.marks.push_back(worker.mark);
+      family.leaders.push_back(worker.pid);
+      family.marks.push_back(worker.mark);
     }
   }
-  if (!kin.leaders.empty()) EndKin(kin, kKillMax);
+  if (!family.leaders.empty()) EndFamily(family, kKillMax);
 }
 
 // ----------------------------------------------------------------------------------------------
-// who is buried when
+// reaping
 
 void WorkerProcesses::ReleaseEmptySessions() {
   const auto is_fresh = [](const Remains& remains) { return remains.is_fresh; };
@@ -394,7 +384,8 @@ void WorkerProcesses::ReapOrphans() {
     const std::optional<ProcessFacts> child = FactsOf(pid);
     if (!child || !IsOrphan(*child) || !Reap(pid)) break;
   }
-  // The kernel always shows the same one first. It is not for us to reap, but who stands behind it?
+  // The kernel always returns the same child first, and that one is not ours to reap: look at the
+  // others one by one.
   for (const ProcessFacts& child : AllProcesses()) {
     if (child.parent == getpid() && child.IsDead() && IsOrphan(child)) Reap(child.pid);
   }

@@ -1,19 +1,19 @@
 // Workers as real processes.
 //
-// Each leads its own session and process group and is a child of this process. Three nets hold what
-// workers start, also what they let go of:
-//   - a cgroup of version 2, where this process may make one: nobody slips out of it;
-//   - this process is a child subreaper, so that orphans come to it; and every worker has a mark in
-//     its environment, which its descendants inherit (see process_tree.h);
-//   - workers die with this process (parent-death signal), and what they leave then is ended by a
-//     guardian, a process of its own (see guardian.h).
-// What none of them can hold: a process that has been given the rights of another user; and, where
-// there is no cgroup and this process is killed, one that has shed its session, its environment and
-// its parents, all three. A program that runs with rights of its file's owner (setuid) loses the
-// parent-death signal; the guardian still finds its session.
+// Each worker leads its own session and process group and is a child of this process. Three
+// mechanisms hold what workers start, also processes that they abandon:
+//   - a cgroup of version 2, where this process may make one: no member can leave it;
+//   - this process is a child subreaper, so that it becomes the parent of orphans; and every worker
+//     has a mark in its environment, which descendants inherit (process_tree.h);
+//   - workers die with this process (parent-death signal), and a guardian, a process of its own,
+//     ends what they leave then (guardian.h).
+// Not held are: a process with the rights of another user; and, where there is no cgroup and this
+// process is killed, one that has shed its session, its environment and its parents. A program with
+// the rights of its file's owner (setuid) loses the parent-death signal; the guardian still finds
+// its session.
 //
-// Ends are noticed through descriptors of the processes, on a thread of its own, and reported in
-// the order in which the workers ended; nothing is polled.
+// The ends of workers are noticed through descriptors of the processes, on a thread of its own, and
+// reported in the order in which they happened. Nothing is polled.
 #pragma once
 
 #include <signal.h>
@@ -39,17 +39,17 @@ namespace muster {
 
 struct WorkerProcessesOptions {
   bool use_cgroup = true;   ///< Where that is allowed.
-  Duration sweep_max = 5s;  ///< For what was killed to be gone; then it is left behind.
+  Duration sweep_max = 5s;  ///< For killed processes to end; survivors are left behind.
 };
 
 class WorkerProcesses final : public WorkerRunner {
  public:
-  /// Call it on the main thread, before there are others: they inherit that SIGCHLD is blocked, and
+  /// Call it on the main thread before there are others: they inherit that SIGCHLD is blocked, and
   /// the guardian is forked here. At most one at a time. It reaps children of this process that are
-  /// in other sessions than this process; those that others start in ours are left to them.
+  /// in other sessions; children in this session are left to the code that started them.
   ///
-  /// `on_end` is called on a thread of its own, perhaps before Start() returns; never once the
-  /// destructor has begun. It must not wait for that thread, as the destructor does.
+  /// `on_end` is called on a thread of its own, perhaps before Start() returns, and never after the
+  /// destructor has begun. It must not wait for the thread of the destructor.
   ///
   /// kUnavailable: out of processes or descriptors, or the kernel is older than Linux 5.3.
   static Result<std::unique_ptr<WorkerProcesses>> Open(OnEnd on_end,
@@ -61,18 +61,18 @@ class WorkerProcesses final : public WorkerRunner {
   WorkerProcesses(const WorkerProcesses&) = delete;
   WorkerProcesses& operator=(const WorkerProcesses&) = delete;
 
-  /// On a thread that lives as long as the worker, best the main one: the kernel kills the worker
-  /// when the thread that started it ends. Returns when the program runs. A predecessor that has
-  /// been sent SIGKILL and still lives is left behind; any other must have ended.
+  /// On a thread that lives as long as the worker, such as the main one: the kernel kills the
+  /// worker when the thread that started it ends. Returns when the program runs. A predecessor that
+  /// has been sent SIGKILL and still lives is left behind; any other must have ended.
   Result<int64_t> Start(size_t worker, const WorkerCommand& command) override;
-  /// Does nothing for workers that have ended. Waits for nobody. Any thread.
+  /// Does nothing for workers that have ended. Does not wait. Any thread.
   void Signal(size_t worker, int signal) override;
-  /// Those that have been sent SIGKILL count as ended. Orphans that carry no mark any more are
-  /// ended when no worker is left to which they could belong. Blocks for sweep_max at most, and so
-  /// does a Start() meanwhile. Any thread.
+  /// Workers that have been sent SIGKILL count as ended. Orphans without a mark are ended when no
+  /// worker is left that could own them. Blocks for sweep_max at most, and so does a Start()
+  /// meanwhile. Any thread.
   void Sweep() override;
 
-  /// For diagnostics. It turns to false if the system refuses to start a worker there.
+  /// For diagnostics. It becomes false if the system refuses to start a worker there.
   bool uses_cgroup() const;
   /// 0: it is dead, and has been reaped.
   pid_t guardian_pid() const;
@@ -89,10 +89,10 @@ class WorkerProcesses final : public WorkerRunner {
 
   /// Of a worker that has ended.
   struct Remains {
-    pid_t zombie = 0;  // Not reaped while somebody is in its session: that keeps its pid, which is
-                       // the session's number, from getting a new owner. 0: reaped.
+    pid_t zombie = 0;  // Not reaped while its session has members, so that its pid, which is the
+                       // number of the session, is not reused. 0: reaped.
     std::string mark{};
-    bool is_fresh = true;  // nobody has looked yet whether its session is empty
+    bool is_fresh = true;  // it is not known yet whether its session is empty
   };
 
   struct End {
@@ -110,14 +110,13 @@ class WorkerProcesses final : public WorkerRunner {
   void Wake();
 
   // With mutex_ held:
-  void Register(size_t worker, pid_t pid, std::string mark, OwnedFd handle);
   void ReapOrphans();
   bool IsOrphan(const ProcessFacts& child) const;
   void ReleaseEmptySessions();
   void Release(Remains& remains);
 
   void EndEverything();
-  void EndAll(const Kinship& kin, const Cgroup* cgroup) const;
+  void EndAll(const ProcessFamily& family, const Cgroup* cgroup) const;
   void RestoreProcess();
 
   const OnEnd on_end_;
@@ -134,7 +133,7 @@ class WorkerProcesses final : public WorkerRunner {
   OwnedFd child_signals_;
   OwnedFd events_;  // epoll: both of them, and the workers
 
-  std::mutex turn_;  // Start() and Sweep() take turns: a sweep must know all who are to be spared
+  std::mutex turn_;  // Start() and Sweep() exclude each other: a sweep must know what to spare
   mutable std::mutex mutex_;  // guards what follows, the guardian, and all reaping
   bool cgroup_works_ = true;
   bool stopping_ = false;

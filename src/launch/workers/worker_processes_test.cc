@@ -187,7 +187,7 @@ TEST_P(WorkerProcessesTest, AMissingInterpreterIsNotTakenForAMissingScript) {
   chmod(script.c_str(), 0755);
   const Error error = FailureOf(Command({script}));
   EXPECT_EQ(error.code, Code::kNotFound);
-  EXPECT_THAT(error.message, HasSubstr("the interpreter that it asks for does not exist"));
+  EXPECT_THAT(error.message, HasSubstr("its interpreter does not exist"));
 }
 
 TEST_P(WorkerProcessesTest, AFileOnThePathThatMayNotBeRunIsPassedOver) {

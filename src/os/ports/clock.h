@@ -1,4 +1,4 @@
-// Time for those who may block: a blocking client in its caller's thread. Loops have their own.
+// Time for code that may block, such as a client in its caller's thread. Loops have their own.
 #pragma once
 
 #include "base/time.h"
@@ -12,11 +12,11 @@ class Clock {
   /// Any thread.
   virtual Instant Now() const = 0;
 
-  /// The wall clock, to be written down for others. Any thread.
+  /// The wall clock, for other readers. Any thread.
   virtual WallTime Wall() const = 0;
 
-  /// Blocks until `when`, or until the thread is interrupted (base/interruption.h): whoever sleeps
-  /// in a loop looks whether it is. Any thread.
+  /// Blocks until `when`, or until the thread is interrupted (base/interruption.h): a caller in a
+  /// loop calls IsInterrupted(). Any thread.
   virtual void SleepUntil(Instant when) = 0;
 };
 

@@ -1,4 +1,4 @@
-// Byte streams for those who may block: a client that waits for its answer in its caller's thread.
+// Byte streams for code that may block: a client waits for its reply in its caller's thread.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 namespace muster {
 
 /// One connection. One thread at a time; every call is bounded by its deadline. kInterrupted (from
-/// all of them): as kTimeout, but it was the caller's wish (base/interruption.h).
+/// all of them): as kTimeout, but the caller has interrupted (base/interruption.h).
 class BlockingStream {
  public:
   virtual ~BlockingStream() = default;
@@ -23,7 +23,7 @@ class BlockingStream {
   virtual Status Send(std::string_view bytes, Instant deadline) = 0;
 
   /// Waits for at least one byte and takes what is there, at most into.size(). kTimeout: nothing
-  /// was taken. kClosed: the peer ended the connection in order. kUnavailable: it failed.
+  /// was taken. kClosed: the peer closed the connection orderly. kUnavailable: it failed.
   virtual Result<size_t> Receive(std::span<char> into, Instant deadline) = 0;
 
   /// "(127.0.0.1:4711 -> 127.0.0.1:29500)": for messages.
@@ -34,7 +34,7 @@ class Dialer {
  public:
   virtual ~Dialer() = default;
 
-  /// One attempt at every address of `to`, IPv6 first. kUnavailable when nobody answers (yet):
+  /// One attempt at every address of `to`, IPv6 first. kUnavailable when there is no answer (yet):
   /// refused, reset, unresolvable; kTimeout when the deadline passed first; kInvalid when repeating
   /// cannot help; kInterrupted as above.
   virtual Result<std::unique_ptr<BlockingStream>> Dial(const Endpoint& to, Instant deadline) = 0;

@@ -8,7 +8,8 @@
 
 namespace muster {
 
-/// Runs its callback on the loop until destroyed. Made and destroyed on the loop's thread.
+/// Runs its callback on the loop unless destroyed before. Made and destroyed on the loop's thread;
+/// the callback may destroy it.
 class Timer {
  public:
   virtual ~Timer() = default;
@@ -25,15 +26,18 @@ class Loop {
   virtual bool IsCurrent() const = 0;
 
   /// Runs `work` on the loop's thread, after what was posted before. Any thread. Work posted to a
-  /// loop that has ended is destroyed unrun.
+  /// loop that has ended is destroyed, and does not run.
   virtual void Post(std::function<void()> work) = 0;
 
-  /// Calls `tick` every `period`, first after one period. Loop thread only.
-  /// While the machine is suspended the period stands still: the next tick is late by that time.
+  /// Calls `tick` every `period`, first after one period. Loop thread only. Time in which the
+  /// machine is suspended does not count.
   virtual std::unique_ptr<Timer> Every(Duration period, std::function<void()> tick) = 0;
 
-  /// Calls `ring` once, when Now() has reached `when`, however much of that time the machine was
-  /// suspended; if it wakes up later than that, at once. Loop thread only.
+  /// Calls `work` once, after `delay`. Otherwise as Every().
+  virtual std::unique_ptr<Timer> After(Duration delay, std::function<void()> work) = 0;
+
+  /// Calls `ring` once, when Now() has reached `when`: time in which the machine is suspended does
+  /// count. If the machine wakes up later than that, at once. Loop thread only.
   virtual std::unique_ptr<Timer> At(Instant when, std::function<void()> ring) = 0;
 };
 

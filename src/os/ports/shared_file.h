@@ -1,4 +1,4 @@
-// A file that several processes read and append to, one writer at a time: what FileStore stands on.
+// A file that several processes read and append to, one writer at a time: the base of FileStore.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace muster {
 
-/// An open file with its lock held; the lock goes when the object goes.
+/// An open file with its lock held, until destroyed.
 class LockedFile {
  public:
   virtual ~LockedFile() = default;
 
   virtual Result<uint64_t> Size() = 0;
-  /// Tells one file from another that later took the same name.
+  /// Differs between a file and another one that later has the same name.
   virtual uint64_t identity() const = 0;
   /// All bytes from `offset` to the end.
   virtual Result<std::string> ReadFrom(uint64_t offset) = 0;
@@ -34,7 +34,7 @@ class SharedFiles {
   enum class Missing { kCreate, kFail };
 
   /// Opens and locks `path`, waiting for the lock until `deadline`. kNotFound: there is no such
-  /// file (with kFail). kTimeout: somebody else held the lock. kInvalid: the path cannot be used.
+  /// file (with kFail). kTimeout: another process held the lock. kInvalid: the path cannot be used.
   virtual Result<std::unique_ptr<LockedFile>> Open(const std::string& path, Lock lock,
                                                    Missing missing, Instant deadline) = 0;
   virtual bool Exists(const std::string& path) = 0;

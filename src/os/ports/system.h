@@ -1,5 +1,5 @@
-// What a handler finds around it: the time, threads, the network and a name of its own. A real
-// process has all that; so has a simulated one, and the handler cannot tell.
+// The environment of a handler: time, threads, network and process id, of a real process or of a
+// simulated one.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,26 @@
 
 namespace muster {
 
-/// A lock, and news about what it guards. For std::unique_lock.
+/// A mutex with a condition variable. For std::unique_lock.
 class Monitor {
  public:
   virtual ~Monitor() = default;
 
   virtual void lock() = 0;
   virtual void unlock() = 0;
-  /// Gives the lock back until there is news, or until then; or for no reason at all, of which one
-  /// is that the thread is interrupted (base/interruption.h).
+  /// Releases the lock until NotifyAll(), or until then. May return earlier, for example when the
+  /// thread is interrupted (base/interruption.h).
   virtual void WaitUntil(Instant until) = 0;
   virtual void NotifyAll() = 0;
 };
 
-/// Something that runs beside everything else. Destroying it waits for its end.
+/// A thread. Destroying it waits for its end.
 class Thread {
  public:
   virtual ~Thread() = default;
 };
 
-/// A loop that turns by itself, on a thread of its own.
+/// A loop on a thread of its own.
 class LoopThread {
  public:
   virtual ~LoopThread() = default;
@@ -45,16 +45,16 @@ class LoopThread {
   virtual void RunAndWait(const std::function<void()>& work) = 0;
 };
 
-/// A port that nobody else can take, for a store that may be served there one day.
+/// A port that no other process can take, for a store that may be served there later.
 class ReservedPort {
  public:
   virtual ~ReservedPort() = default;
 
   virtual uint16_t port() const = 0;
-  /// A store with nothing in it, from now on, until destroyed or called again. Who was connected to
-  /// the one before is cut off.
+  /// Serves an empty store from now on, until destroyed or called again. Connections to the one
+  /// before are closed.
   virtual void Serve() = 0;
-  /// For another process to serve there.
+  /// Releases the port for another process.
   virtual void Free() = 0;
 };
 
@@ -64,12 +64,12 @@ class System {
 
   virtual Clock& clock() = 0;
   virtual Dialer& dialer() = 0;
-  /// A simulated process may be dead already; whatever still runs in it ends when it sees this.
+  /// A simulated process may be dead already: code that still runs in it ends when it sees this.
   virtual bool has_ended() const { return false; }
   virtual uint32_t process_id() const = 0;
   /// Tells the nodes of one process apart.
   virtual int64_t NextNodeId() = 0;
-  /// Different for whatever starts at another time, or elsewhere. No secret.
+  /// Differs between processes that start at another time, or elsewhere. No secret.
   virtual uint64_t Seed() = 0;
 
   virtual std::unique_ptr<Monitor> MakeMonitor() = 0;
@@ -78,12 +78,12 @@ class System {
   virtual std::unique_ptr<Timer> CallEvery(std::string name, std::chrono::milliseconds period,
                                            std::function<void()> tick) = 0;
   virtual std::unique_ptr<Thread> StartThread(std::function<void()> body) = 0;
-  /// StoreError, NetworkError: no thread or descriptor to be had.
+  /// StoreError, NetworkError: no thread or descriptor is left.
   virtual std::unique_ptr<LoopThread> StartLoop() = 0;
   virtual std::unique_ptr<ReservedPort> ReservePort() = 0;
 };
 
-/// This process: there is one, and nothing in it changes but the number of nodes made.
+/// This process. Its only state is the number of nodes made.
 System& ThisProcess();
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// Byte streams between peers, as an event loop sees them. TCP in production, memory in simulation.
+// Byte streams between peers, for event loops. TCP in production, memory in simulation.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace muster {
 
-/// What a stream tells its owner, on the loop's thread. Any of these may destroy the stream.
+/// A stream's events, on the loop's thread. Each of these may destroy the stream.
 class StreamHandler {
  public:
   virtual ~StreamHandler() = default;
@@ -31,11 +31,11 @@ class StreamHandler {
   virtual void OnClosed(const std::string& why) = 0;
 };
 
-/// Whom connections count for when descriptors are shared out: an IPv4 address (mapped into IPv6),
-/// or the network part of an IPv6 one.
+/// The owner of connections, for fair shares of descriptors: an IPv4 address (mapped into IPv6), or
+/// the network part of an IPv6 one.
 using PeerGroup = std::array<uint8_t, 16>;
 
-/// What a connection has been used for: those of no use give way when descriptors run out.
+/// How a connection has been used: unused ones are closed first when descriptors run out.
 struct StreamUse {
   PeerGroup from{};
   uint64_t received_bytes = 0;
@@ -57,8 +57,8 @@ class Stream {
   /// taken over. Empty afterwards.
   virtual void WriteLarge(std::string& bytes) = 0;
 
-  /// What bytes cost that the network did not take when they were sent: their buffers. A few KiB
-  /// may be on their way there.
+  /// Size of the buffers of bytes that the network has not taken. A few KiB may be on their way
+  /// there.
   virtual size_t queued_bytes() const = 0;
   /// Bytes that the network has taken since the start: grows as long as the peer reads.
   virtual uint64_t taken_bytes() const = 0;
@@ -71,7 +71,7 @@ class Stream {
 
   /// The other side, "127.0.0.1:4711".
   virtual std::string peer() const = 0;
-  /// This side, as the other one has reached it.
+  /// This side, as the peer addresses it.
   virtual std::string local() const = 0;
 };
 
@@ -87,7 +87,7 @@ class Listener {
   /// closed.
   using OpenSocket = std::function<StreamPtr(Loop& loop)>;
   /// Descriptors are short: `count` connections of this peer, or fewer, should be closed soon,
-  /// those of least use. Only those that never asked for anything, if `only_unused`.
+  /// least used ones first; only unused ones, if `only_unused`.
   using MakeRoom = std::function<void(const PeerGroup& from, size_t count, bool only_unused)>;
   virtual void Start(std::function<void(OpenSocket open)> accept, MakeRoom make_room) = 0;
 
@@ -96,12 +96,12 @@ class Listener {
 
 struct ConnectOptions {
   Duration patience = 5s;  ///< For one attempt as a whole.
-  /// What was sent and not received by the peer's machine for so long ends the connection; 0: as
-  /// the system likes.
+  /// Sent bytes that the peer's machine does not acknowledge for so long end the connection; 0: the
+  /// default of the system.
   Duration unanswered_max{};
 };
 
-/// Reaches out to peers, on one loop.
+/// Connects to peers, on one loop.
 class Connector {
  public:
   /// Under way as long as it lives.
@@ -113,7 +113,7 @@ class Connector {
   virtual ~Connector() = default;
 
   /// Tries every address of `to` once, IPv6 first. `done` is called once, later, on the loop:
-  /// kUnavailable (nobody answers, or no such name) or kTimeout.
+  /// kUnavailable (no answer, or no such name) or kTimeout.
   virtual std::unique_ptr<Attempt> Connect(const Endpoint& to, const ConnectOptions& options,
                                            std::function<void(Result<StreamPtr>)> done) = 0;
 };

@@ -12,9 +12,9 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <system_error>
 
+#include "os/posix/file_io.h"
 #include "os/posix/forking.h"
 #include "os/posix/process_tree.h"
 
@@ -24,15 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string ReadWhole(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
 bool WriteTo(const std::string& path, std::string_view text) {
   const OwnedFd file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  return file.is_open() &&
-         write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  return file.is_open() && WriteAll(file.get(), text);
 }
 
 /// The next piece of `text` up to `separator`, which is taken away from it.
@@ -113,7 +107,7 @@ bool RemoveAll(const std::string& path) {
 
 std::optional<std::string> OwnCgroupFolder(std::string_view mountinfo, std::string_view cgroup) {
   const std::optional<std::string> path = PathInVersion2(cgroup);
-  // A group outside our cgroup namespace is told as "/..": out of reach.
+  // "/..": a group outside our cgroup namespace, out of reach.
   if (!path || path->starts_with("/..")) return std::nullopt;
   while (!mountinfo.empty()) {
     const std::optional<Mount> mount = ParseCgroup2Mount(Take(mountinfo, '\n'));
@@ -127,15 +121,14 @@ std::optional<std::string> OwnCgroupFolder(std::string_view mountinfo, std::stri
 }
 
 std::unique_ptr<Cgroup> Cgroup::Make(const std::string& name) {
-  const std::optional<std::string> ours =
-      OwnCgroupFolder(ReadWhole("/proc/self/mountinfo"), ReadWhole("/proc/self/cgroup"));
+  const std::optional<std::string> ours = OwnCgroupFolder(
+      ReadUpTo("/proc/self/mountinfo").value_or(""), ReadUpTo("/proc/self/cgroup").value_or(""));
   if (!ours) return nullptr;
   std::string path = *ours + "/" + name;
   if (mkdir(path.c_str(), 0755) != 0) return nullptr;
   OwnedFd members(open((path + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
   members = MoveTo(std::move(members), 3);
-  // To be allowed to make a group is not yet to be allowed to move somebody into it: that needs the
-  // right to both, where they come from and where they go.
+  // Moving a process needs the right to write to both groups, the old and the new one.
   const bool usable = members.is_open() && access((*ours + "/cgroup.procs").c_str(), W_OK) == 0;
   if (!usable) {
     rmdir(path.c_str());
@@ -151,7 +144,7 @@ std::vector<pid_t> Cgroup::Members() const {
 }
 
 bool Cgroup::IsEmpty() const {
-  return ReadWhole(path_ + "/cgroup.events").find("populated 1") == std::string::npos;
+  return ReadUpTo(path_ + "/cgroup.events").value_or("").find("populated 1") == std::string::npos;
 }
 
 void Cgroup::Kill() const {

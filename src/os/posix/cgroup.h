@@ -1,7 +1,7 @@
-// A control group (version 2) of our own for all workers: membership is inherited, cannot be shed
-// by those in it without the right to, and ends everyone in it with one write.
+// A control group (version 2) for all workers: membership is inherited, a process without rights to
+// the group cannot leave it, and one write kills all members.
 //
-// Wherever that is not allowed there is none, and processes are found in other ways. Any thread.
+// Where that is not allowed there is no group, and processes are found in other ways. Any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -34,7 +34,7 @@ class Cgroup {
   Cgroup& operator=(const Cgroup&) = delete;
 
   const std::string& path() const { return path_; }
-  /// Whoever writes "0" there becomes a member. Nothing else here needs it.
+  /// A process that writes "0" there becomes a member.
   int members_fd() const { return members_.get(); }
 
   /// In it and in groups below it.
@@ -43,14 +43,14 @@ class Cgroup {
 
   /// SIGKILL to all members. Does not wait for their end.
   void Kill() const;
-  /// The same for kernels that cannot do it in one stroke (older than 5.14): freezes, then kills
-  /// one by one.
+  /// The same for kernels before 5.14, which cannot do it with one write: freezes, then kills the
+  /// members one by one.
   void KillOneByOne() const;
 
-  /// Kills until nobody is in it, or `limit` has passed; returns whether nobody is.
+  /// Kills until it is empty or `limit` has passed; returns whether it is empty.
   bool End(Duration limit) const;
 
-  /// Removes it and groups below it. False: somebody is still in one of them.
+  /// Removes it and groups below it. False: one of them still has members.
   bool Remove() const;
 
  private:

@@ -7,8 +7,8 @@
 
 namespace muster {
 
-/// While it lives, the calling thread takes no signals: one that came between fork and exec would
-/// run a handler of the parent in the child.
+/// While it exists, the calling thread receives no signals: between fork and exec, one would run a
+/// handler of the parent in the child.
 class AllSignalsBlocked {
  public:
   AllSignalsBlocked();
@@ -20,8 +20,8 @@ class AllSignalsBlocked {
   sigset_t before_;
 };
 
-/// All signals to their default, those that were ignored too; those that are pending are dropped.
-/// They stay blocked.
+/// All signals to their default, including ignored ones; pending ones are dropped. They stay
+/// blocked.
 void ResetSignals();
 
 /// Empties the signal mask.

@@ -48,7 +48,8 @@ void KeptChild::Run(const std::vector<std::string>& command, const std::string& 
   pid_ = *pid;
   const Status running = launch->AwaitExec();
   started_.set_value(running);  // with it, the references go
-  // Its number stays its own until it is waited for for good: Signal() never meets a stranger.
+  // WNOWAIT: its pid is not reused before it is reaped below, so Signal() cannot hit another
+  // process.
   siginfo_t info{};
   while (waitid(P_PID, static_cast<id_t>(*pid), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
   }

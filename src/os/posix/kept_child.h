@@ -1,8 +1,8 @@
-// A program that runs for as long as its owner does, and not longer: it dies with this process too,
-// however that ends.
+// A program that runs as long as its owner: it also dies with this process, however that ends.
 //
-// A child is told of the death of the thread that started it, not of its process. So each has a
-// thread of its own here, which starts it and waits for its end. Any thread, one at a time.
+// The parent-death signal comes at the end of the thread that started the child, not of its
+// process. So each child has a thread of its own, which starts it and waits for its end. Any
+// thread, one at a time.
 #pragma once
 
 #include <sys/types.h>
@@ -53,7 +53,7 @@ class KeptChild {
   std::thread thread_;
 };
 
-/// A port of 127.0.0.1 that nobody uses now and that the system gives to nobody who asks for any:
+/// A port of 127.0.0.1 that is free now and outside the range from which the system assigns ports:
 /// it will be free when a server is started there. The same seed gives the same order.
 /// kUnavailable.
 Result<uint16_t> FindQuietPort(uint64_t seed);

@@ -95,6 +95,11 @@ bool MemoryReserve::Refill() {
   return std::exchange(reserve.was_given_up, false);
 }
 
+bool MemoryReserve::is_full() const {
+  const std::lock_guard lock(reserve.mutex);
+  return !is_the_one_ || (reserve.kept != nullptr && !reserve.was_given_up);
+}
+
 uint64_t LeastMemoryMax(std::string folder) {
   uint64_t least = UINT64_MAX;
   while (!folder.empty()) {

@@ -39,6 +39,8 @@ class MemoryReserve {
   /// True: it was given up since the last call. Keeps it back again if there is room; call it every
   /// second or so. Any thread.
   bool Refill();
+  /// Whether there is nothing that Refill() would do.
+  bool is_full() const;
 
  private:
   const bool is_the_one_;

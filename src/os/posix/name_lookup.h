@@ -24,8 +24,8 @@ bool ComesWithin(const std::future<T>& answer, Duration limit) {
   PosixClock clock;
   Instant now = clock.Now();
   for (const Instant deadline = now + limit; now < deadline; now = clock.Now()) {
-    if (AskWhetherInterrupted(now)) return false;
-    if (comes(UntilNextQuestion(deadline) - now)) return true;
+    if (CheckInterruption(now)) return false;
+    if (comes(UntilNextCheck(deadline) - now)) return true;
   }
   return comes(0s);
 }

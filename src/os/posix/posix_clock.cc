@@ -47,8 +47,8 @@ WallTime PosixClock::Wall() const {
 void PosixClock::SleepUntil(Instant when) {
   bool by_signal = false;
   do {
-    if (CanBeInterrupted() && AskWhetherInterrupted(Now(), by_signal)) return;
-    const Instant until = UntilNextQuestion(when);
+    if (CanBeInterrupted() && CheckInterruption(Now(), by_signal)) return;
+    const Instant until = UntilNextCheck(when);
     by_signal = !SleepOnce(*this, until);
     if (!by_signal && until == when) return;
   } while (Now() < when);

@@ -36,8 +36,8 @@ Status Await(int fd, short events, Clock& clock, Instant deadline) {
     if (deadline != Instant::Never() || CanBeInterrupted()) {
       const Instant now = clock.Now();
       if (now >= deadline) return Error{Code::kTimeout, "timed out"};
-      if (AskWhetherInterrupted(now, by_signal)) return Error{Code::kInterrupted, "interrupted"};
-      const Duration left = UntilNextQuestion(deadline) - now;
+      if (CheckInterruption(now, by_signal)) return Error{Code::kInterrupted, "interrupted"};
+      const Duration left = UntilNextCheck(deadline) - now;
       const auto left_ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
       wait_ms = static_cast<int>(std::min<int64_t>(left_ms, 1'000'000'000));
     }

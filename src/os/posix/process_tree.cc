@@ -1,7 +1,6 @@
 #include "os/posix/process_tree.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -19,7 +18,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "os/posix/owned_fd.h"
+#include "os/posix/file_io.h"
 
 namespace muster {
 
@@ -30,30 +29,16 @@ using SteadyClock = std::chrono::steady_clock;
 // The kernel allows three quarters of the largest stack: 6 MiB.
 constexpr size_t kEnvironmentBytesMax = 8u << 20;
 
-// For a process to wake up, so that it can be asked for its environment. Most sleep for a disk.
+// For a process in uninterruptible sleep, most often for a disk, to wake up.
 constexpr Duration kUnsureMax = 200ms;
-
-std::string ReadUpTo(const std::string& path, size_t bytes_max) {
-  std::string text;
-  const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.is_open()) return text;
-  std::array<char, 16'384> chunk;
-  while (text.size() < bytes_max) {
-    const ssize_t got = read(file.get(), chunk.data(), chunk.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    text.append(chunk.data(), static_cast<size_t>(got));
-  }
-  return text;
-}
 
 template <typename T>
 bool ReadNumber(std::string_view word, T& number) {
   return std::from_chars(word.data(), word.data() + word.size(), number).ec == std::errc();
 }
 
-// pid (name) state parent group session … The name is whatever the program likes, also ") R 1 (".
-// Nothing for threads of the kernel, which are nobody's processes.
+// pid (name) state parent group session … The name may be any text, such as ") R 1 (". Nothing for
+// threads of the kernel.
 std::optional<ProcessFacts> ParseStat(pid_t pid, std::string_view text) {
   const size_t name_end = text.rfind(')');
   if (name_end == std::string_view::npos || name_end + 2 > text.size()) return std::nullopt;
@@ -81,19 +66,19 @@ void Pause(std::chrono::milliseconds time) {
 }
 
 /// A search over one reading of the process table.
-class KinSearch {
+class FamilySearch {
  public:
-  explicit KinSearch(const Kinship& kin)
-      : kin_(kin),
-        spared_(kin.spared.begin(), kin.spared.end()),
+  explicit FamilySearch(const ProcessFamily& family)
+      : family_(family),
+        spared_(family.spared.begin(), family.spared.end()),
         self_(getpid()),
         all_(AllProcesses()) {
     spared_.insert(self_);
     const auto own = std::ranges::find(all_, self_, &ProcessFacts::pid);
     if (own != all_.end()) own_ = *own;
-    // A number that has a new owner names nobody whom we know: as long as somebody was left in the
-    // old one's session or group, the kernel did not give it away.
-    for (const Leader& leader : kin.leaders) {
+    // The kernel does not reuse a pid while its session or group has members: a leader whose pid
+    // was reused has no members left.
+    for (const Leader& leader : family.leaders) {
       const auto holder = std::ranges::find(all_, leader.pid, &ProcessFacts::pid);
       const bool is_reused =
           holder != all_.end() && leader.started != 0 && holder->started != leader.started;
@@ -101,7 +86,7 @@ class KinSearch {
     }
   }
 
-  /// Somebody could not be asked.
+  /// The environment of a process could not be read.
   bool is_unsure() const { return is_unsure_; }
 
   std::vector<ProcessFacts> Run() {
@@ -109,8 +94,8 @@ class KinSearch {
       if (IsRelated(process)) Choose(process);
     }
     ChooseDescendants();
-    // Last, and only for those about whom nothing is known: it takes the most time.
-    if (!kin_.marks.empty()) {
+    // Last, and only for processes that nothing else has matched: it takes the most time.
+    if (!family_.marks.empty()) {
       for (const ProcessFacts& process : all_) {
         if (MayBeMarked(process) && IsMarked(process)) Choose(process);
       }
@@ -129,10 +114,10 @@ class KinSearch {
         leaders_.contains(process.group)) {
       return true;
     }
-    return kin_.adopted && process.parent == self_ && process.session != own_.session;
+    return family_.orphans && process.parent == self_ && process.session != own_.session;
   }
 
-  // Nobody can enter another's session, so what a worker has started is never in ours.
+  // A process cannot enter an existing session: descendants of workers are never in ours.
   bool MayBeMarked(const ProcessFacts& process) const {
     return !chosen_.contains(process.pid) && !spared_.contains(process.pid) &&
            process.session != own_.session && process.started >= own_.started && !process.IsDead();
@@ -143,8 +128,9 @@ class KinSearch {
       is_unsure_ = true;
       return false;
     }
-    return CarriesMark(ReadUpTo(Concat("/proc/", process.pid, "/environ"), kEnvironmentBytesMax),
-                       kin_.marks);
+    return CarriesMark(
+        ReadUpTo(Concat("/proc/", process.pid, "/environ"), kEnvironmentBytesMax).value_or(""),
+        family_.marks);
   }
 
   void Choose(const ProcessFacts& process) {
@@ -160,7 +146,7 @@ class KinSearch {
     }
   }
 
-  const Kinship& kin_;
+  const ProcessFamily& family_;
   std::unordered_set<pid_t> leaders_;
   std::unordered_set<pid_t> spared_;
   const pid_t self_;
@@ -170,8 +156,8 @@ class KinSearch {
   bool is_unsure_ = false;
 };
 
-void KillHiddenGroups(const Kinship& kin) {
-  for (const Leader& leader : kin.leaders) {
+void KillHiddenGroups(const ProcessFamily& family) {
+  for (const Leader& leader : family.leaders) {
     if (leader.pid > 1 && leader.started == 0 && !FactsOf(leader.pid)) kill(-leader.pid, SIGKILL);
   }
 }
@@ -181,29 +167,29 @@ struct Found {
   bool is_unsure;
 };
 
-/// Stops all, and those that they have started meanwhile, until nobody new is found.
-Found Freeze(const Kinship& kin, SteadyClock::time_point give_up) {
+/// Stops all members, and those that they start meanwhile, until no new one is found.
+Found Freeze(const ProcessFamily& family, SteadyClock::time_point give_up) {
   std::set<std::pair<pid_t, uint64_t>> stopped;
   while (true) {
-    KinSearch search(kin);
+    FamilySearch search(family);
     std::vector<ProcessFacts> found = search.Run();
-    bool news = false;
+    bool found_more = false;
     for (const ProcessFacts& process : found) {
       if (!stopped.emplace(process.pid, process.started).second) continue;
       SignalProcess(process, SIGSTOP);
-      news = true;
+      found_more = true;
     }
-    if (!news || SteadyClock::now() >= give_up) return {std::move(found), search.is_unsure()};
+    if (!found_more || SteadyClock::now() >= give_up) return {std::move(found), search.is_unsure()};
   }
 }
 
-bool EndAll(const Kinship& kin, SteadyClock::time_point give_up) {
+bool EndAll(const ProcessFamily& family, SteadyClock::time_point give_up) {
   const SteadyClock::time_point enough = std::min(give_up, SteadyClock::now() + kUnsureMax);
-  // Who was found as somebody's child is not found again once its parent is dead, and may still be
-  // on its way.
+  // A process that was found as a child is not found again once its parent is dead, and may not
+  // have ended yet.
   std::map<pid_t, uint64_t> killed;  // by pid: when it was started
   for (auto pause = 1ms;; pause = std::min(pause * 2, 20ms)) {
-    const auto [found, is_unsure] = Freeze(kin, give_up);
+    const auto [found, is_unsure] = Freeze(family, give_up);
     for (const ProcessFacts& process : found) {
       SignalProcess(process, SIGKILL);
       killed[process.pid] = process.started;
@@ -222,7 +208,7 @@ bool EndAll(const Kinship& kin, SteadyClock::time_point give_up) {
 }  // namespace
 
 std::optional<ProcessFacts> FactsOf(pid_t pid) {
-  return ParseStat(pid, ReadUpTo(Concat("/proc/", pid, "/stat"), 4096));
+  return ParseStat(pid, ReadUpTo(Concat("/proc/", pid, "/stat"), 4096).value_or(""));
 }
 
 std::vector<ProcessFacts> AllProcesses() {
@@ -237,11 +223,15 @@ std::vector<ProcessFacts> AllProcesses() {
   return all;
 }
 
-void SignalProcess(const ProcessFacts& process, int signal) {
+OwnedFd OpenProcess(pid_t pid) {
   // By its number: the header of glibc 2.36 declares pidfd_open() as if it were C++.
-  const OwnedFd handle(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
+  return OwnedFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
+
+void SignalProcess(const ProcessFacts& process, int signal) {
+  const OwnedFd handle = OpenProcess(process.pid);
   if (!handle.is_open() && errno == ESRCH) return;
-  // The descriptor is of whoever has the pid now. If that one is who we mean, so is the descriptor.
+  // The descriptor belongs to the current owner of the pid: check that this is still the process.
   const std::optional<ProcessFacts> now = FactsOf(process.pid);
   if (!now || now->started != process.started) return;
   if (handle.is_open()) {
@@ -271,16 +261,18 @@ bool CarriesMark(std::string_view environment, const std::vector<std::string>& m
   return false;
 }
 
-std::vector<ProcessFacts> FindKin(const Kinship& kin) { return KinSearch(kin).Run(); }
+std::vector<ProcessFacts> FindFamily(const ProcessFamily& family) {
+  return FamilySearch(family).Run();
+}
 
-bool EndKin(const Kinship& kin, Duration limit) {
+bool EndFamily(const ProcessFamily& family, Duration limit) {
   const SteadyClock::time_point give_up = SteadyClock::now() + limit;
-  KillHiddenGroups(kin);
-  // First those who are found without asking for anybody's environment, which could take long.
-  Kinship related = kin;
+  KillHiddenGroups(family);
+  // First those that can be found without reading environments, which may take long.
+  ProcessFamily related = family;
   related.marks.clear();
   const bool related_gone = EndAll(related, give_up);
-  return kin.marks.empty() ? related_gone : EndAll(kin, give_up);
+  return family.marks.empty() ? related_gone : EndAll(family, give_up);
 }
 
 }  // namespace muster

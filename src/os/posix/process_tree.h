@@ -1,7 +1,7 @@
-// Processes that belong together, found in /proc and ended together.
+// Processes that belong together: finding them in /proc, and ending them.
 //
-// Nothing here has state; any thread. A process is named by its pid and the time of its start, and
-// signals go through a descriptor of it: a pid that has got a new owner is noticed.
+// Stateless; any thread. A process is identified by its pid and its start time, and signals go
+// through a descriptor of it, so that a reused pid is noticed.
 #pragma once
 
 #include <sys/types.h>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/time.h"
+#include "os/posix/owned_fd.h"
 
 namespace muster {
 
@@ -25,7 +26,7 @@ struct ProcessFacts {
   int64_t threads = 0;   ///< That are alive.
   uint64_t started = 0;  ///< In ticks since the machine was started.
 
-  /// A process whose first thread has ended is a zombie to ps; while others run, it lives.
+  /// ps shows a process whose first thread has ended as a zombie, although other threads run.
   bool IsDead() const { return (state == 'Z' || state == 'X') && threads <= 1; }
 };
 
@@ -35,45 +36,48 @@ std::optional<ProcessFacts> FactsOf(pid_t pid);
 /// Those that this process may see, in no order. Empty where there is no /proc.
 std::vector<ProcessFacts> AllProcesses();
 
-/// Sends nothing if `process` has ended, even if its pid has a new owner.
+/// A descriptor of the process (pidfd): readable when it has ended. Not open: errno says why.
+OwnedFd OpenProcess(pid_t pid);
+
+/// Sends nothing if `process` has ended, even if its pid is in use again.
 void SignalProcess(const ProcessFacts& process, int signal);
 
-/// The variable whose value marks processes: marks with commas between them, as a launcher that a
-/// worker starts adds its own to ours.
+/// The variable whose value marks processes. Marks are separated by commas, because a launcher that
+/// runs as a worker adds its own mark to that of the outer launcher.
 inline constexpr std::string_view kMarkVariable = "MUSTER_AGENT";
 
 /// `environment` is "NAME=value" entries with zero bytes between them. A mark that ends in a dot
-/// stands for all that begin with it.
+/// matches all marks that begin with it.
 bool CarriesMark(std::string_view environment, const std::vector<std::string>& marks);
 
-/// Who led a session: its number alone may have a new owner by now.
+/// The leader of a session. Its pid alone may be in use again.
 struct Leader {
   Leader(pid_t leader, uint64_t when = 0) : pid(leader), started(when) {}  // NOLINT: a pid will do
   pid_t pid;
-  /// As ProcessFacts::started. 0: not known; for a child that nobody has waited for yet, whose
-  /// number is its own.
+  /// As ProcessFacts::started. 0: not known; for a child that has not been reaped, whose pid cannot
+  /// be reused.
   uint64_t started;
 };
 
-/// Who is looked for: those to whom one of these applies, and all their descendants; never this
-/// process itself.
-struct Kinship {
-  std::vector<Leader> leaders{};     ///< These, and who is in a session or group that they led.
-  std::vector<std::string> marks{};  ///< Who was started with one of them in its environment.
-  bool adopted = false;  ///< Children of this process that are in other sessions: somebody else
-                         ///< started them, and left them to us.
+/// A set of processes: those that match one of these criteria, and all their descendants. Never
+/// this process itself.
+struct ProcessFamily {
+  std::vector<Leader> leaders{};     ///< These, and the members of a session or group they led.
+  std::vector<std::string> marks{};  ///< Processes started with one of them in the environment.
+  bool orphans = false;  ///< Children of this process in other sessions: another process started
+                         ///< them and has ended.
   std::vector<pid_t> spared{};  ///< Not these, nor, through them, their descendants.
 };
 
-/// Who is alive of them now. A process may hide its mark (it runs under another user, or has
-/// written over its environment); that of one in uninterruptible sleep is not asked for, because
-/// asking might not return.
-std::vector<ProcessFacts> FindKin(const Kinship& kin);
+/// The members that are alive. A process may hide its mark: it runs under another user, or has
+/// overwritten its environment. The environment of a process in uninterruptible sleep is not read,
+/// because the read might not return.
+std::vector<ProcessFacts> FindFamily(const ProcessFamily& family);
 
-/// Kills them until none is found, or `limit` has passed; returns whether none is left. They are
-/// stopped before the first one is killed: those that keep starting others cannot run away, and no
-/// trace is lost with a parent that dies first. Of a leader that /proc does not show (hidepid, or
-/// no /proc at all), the process group is killed.
-bool EndKin(const Kinship& kin, Duration limit);
+/// Kills the members until none is found or `limit` has passed; returns whether none is left. All
+/// are stopped before the first is killed: a process that keeps forking cannot escape, and no trace
+/// is lost with a parent that dies first. Of a leader that /proc does not show (hidepid, or no
+/// /proc at all), the process group is killed.
+bool EndFamily(const ProcessFamily& family, Duration limit);
 
 }  // namespace muster

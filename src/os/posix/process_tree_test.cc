@@ -142,7 +142,7 @@ struct Family {
 
 TEST(ProcessTreeTest, KinAreTheSessionOfALeaderAndAllDescendants) {
   Family family;
-  const auto found = FindKin({.leaders = {family.head.pid()}});
+  const auto found = FindFamily({.leaders = {family.head.pid()}});
   EXPECT_EQ(found.size(), 3U);
   EXPECT_TRUE(Contains(found, family.head.pid()));
   EXPECT_TRUE(Contains(found, family.same_session));
@@ -154,9 +154,9 @@ TEST(ProcessTreeTest, ANewOwnerOfALeadersNumberIsNoKin) {
   const pid_t head = family.head.pid();
   const std::optional<ProcessFacts> facts = FactsOf(head);
   ASSERT_TRUE(facts);
-  EXPECT_FALSE(FindKin({.leaders = {{head, facts->started}}}).empty());
-  EXPECT_TRUE(FindKin({.leaders = {{head, facts->started - 1}}}).empty());
-  EXPECT_TRUE(EndKin({.leaders = {{head, facts->started - 1}}}, 10s));
+  EXPECT_FALSE(FindFamily({.leaders = {{head, facts->started}}}).empty());
+  EXPECT_TRUE(FindFamily({.leaders = {{head, facts->started - 1}}}).empty());
+  EXPECT_TRUE(EndFamily({.leaders = {{head, facts->started - 1}}}, 10s));
   EXPECT_TRUE(FactsOf(head) && !FactsOf(head)->IsDead());
 }
 
@@ -179,7 +179,7 @@ int KillWithoutProc() {
   }
   char heard = 0;
   if (read(ready[0], &heard, 1) != 1) return 2;
-  EndKin({.leaders = {leader}}, 10s);
+  EndFamily({.leaders = {leader}}, 10s);
   int status = 0;
   alarm(60);  // it would wait for ever for one that lives
   if (waitpid(leader, &status, 0) != leader) return 3;
@@ -196,7 +196,7 @@ TEST(ProcessTreeTest, WhereProcHidesALeaderItsGroupIsKilled) {
 
 TEST(ProcessTreeTest, WhoIsSparedIsNotFoundNorAreOthersThroughIt) {
   Family family;
-  const auto found = FindKin({.leaders = {family.head.pid()}, .spared = {family.head.pid()}});
+  const auto found = FindFamily({.leaders = {family.head.pid()}, .spared = {family.head.pid()}});
   EXPECT_EQ(found.size(), 1U);
   EXPECT_TRUE(Contains(found, family.same_session)) << "by its session";
 }
@@ -204,7 +204,7 @@ TEST(ProcessTreeTest, WhoIsSparedIsNotFoundNorAreOthersThroughIt) {
 TEST(ProcessTreeTest, ChildrenInOtherSessionsWereLeftToUs) {
   Family family;
   ChildProcess own = Sleeper();
-  const auto found = FindKin({.adopted = true});
+  const auto found = FindFamily({.orphans = true});
   EXPECT_TRUE(Contains(found, family.head.pid()));
   EXPECT_TRUE(Contains(found, family.other_session));
   EXPECT_FALSE(Contains(found, own.pid()));
@@ -219,19 +219,19 @@ TEST(ProcessTreeTest, BearersOfAMarkAreFoundWithTheirDescendants) {
                          "env -i setsid sleep 60 & echo $! > " + folder.File("child") + "; wait"});
   const auto child = static_cast<pid_t>(AwaitPid(folder.File("child")));
   ASSERT_TRUE(EventuallyTrue([&] { return getsid(child) == child; }));
-  const auto found = FindKin({.marks = {"process-tree-test.1"}});
+  const auto found = FindFamily({.marks = {"process-tree-test.1"}});
   EXPECT_TRUE(Contains(found, bearer.pid()));
   EXPECT_TRUE(Contains(found, child));
   EXPECT_EQ(found.size(), 2U);
-  EXPECT_TRUE(FindKin({.marks = {"process-tree-test.2"}}).empty());
-  EXPECT_TRUE(EndKin({.marks = {"process-tree-test."}}, 10s));
+  EXPECT_TRUE(FindFamily({.marks = {"process-tree-test.2"}}).empty());
+  EXPECT_TRUE(EndFamily({.marks = {"process-tree-test."}}, 10s));
   EXPECT_TRUE(IsGone(child));
   EXPECT_EQ(bearer.Wait(), -SIGKILL);
 }
 
 TEST(ProcessTreeTest, AllKinAreEnded) {
   Family family;
-  EXPECT_TRUE(EndKin({.leaders = {family.head.pid()}}, 10s));
+  EXPECT_TRUE(EndFamily({.leaders = {family.head.pid()}}, 10s));
   EXPECT_TRUE(IsGone(family.same_session));
   EXPECT_TRUE(IsGone(family.other_session));
   EXPECT_EQ(family.head.Wait(), -SIGKILL);
@@ -239,7 +239,7 @@ TEST(ProcessTreeTest, AllKinAreEnded) {
 
 TEST(ProcessTreeTest, ToEndNobodyTakesNoTime) {
   const Stopwatch watch;
-  EXPECT_TRUE(EndKin({}, 60s));
+  EXPECT_TRUE(EndFamily({}, 60s));
   EXPECT_LT(watch.Elapsed(), seconds(10));
 }
 

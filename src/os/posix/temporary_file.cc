@@ -3,12 +3,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <string_view>
 
 #include "base/text.h"
+#include "os/posix/system_error.h"
 
 namespace muster {
 
@@ -20,9 +18,7 @@ Result<std::string> MakeTemporaryFile(const std::string& prefix) {
   std::string path = folder / (prefix + "XXXXXX");
   const int fd = mkstemp(path.data());
   if (fd < 0) {
-    const int number = errno;
-    return Error{Code::kUnavailable, Concat("no temporary file like '", path,
-                                            "': ", std::string_view(std::strerror(number)))};
+    return SystemError(Concat("no temporary file like '", path, "'"));
   }
   close(fd);
   return path;

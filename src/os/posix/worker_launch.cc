@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "os/posix/forking.h"
 #include "os/posix/process_tree.h"
+#include "os/posix/system_error.h"
 
 namespace muster {
 
@@ -50,7 +51,7 @@ Error CannotRun(const std::string& program, const std::string& path, int number)
     case ENOENT:
     case ENOTDIR:
       if (access(path.c_str(), F_OK) == 0) {
-        return error(Code::kNotFound, "the interpreter that it asks for does not exist");
+        return error(Code::kNotFound, "its interpreter does not exist");
       }
       return error(Code::kNotFound, Why(number));
     case EACCES:
@@ -68,7 +69,7 @@ Error CannotRun(const std::string& program, const std::string& path, int number)
 }
 
 Error CannotStart(std::string_view what) {
-  return Error{Code::kUnavailable, Concat("cannot start a worker: ", what, ": ", Why(errno))};
+  return SystemError(Concat("cannot start a worker: ", what));
 }
 
 std::string_view SearchPath(const std::vector<std::string>& environment) {
@@ -106,7 +107,7 @@ std::vector<std::string> MarkedEnvironment(std::vector<std::string> environment,
   const std::string name = Concat(kMarkVariable, "=");
   for (std::string& entry : environment) {
     if (!entry.starts_with(name)) continue;
-    entry += ',' + mark;  // we are somebody's worker ourselves: ours are theirs too
+    entry += ',' + mark;  // the launcher is a worker itself: keep the outer mark
     return environment;
   }
   environment.push_back(name + mark);
@@ -136,13 +137,13 @@ Result<OwnedFd> OpenOutput(const std::string& path) {
       Concat("cannot write a worker's output to '", Printable(path, PATH_MAX), "': ", Why(errno))};
 }
 
-void Tell(int fd, FailedStep step) {
+void SendFailure(int fd, FailedStep step) {
   const Failure failure{.step = step, .number = errno};
-  [[maybe_unused]] const ssize_t told = write(fd, &failure, sizeof failure);
+  [[maybe_unused]] const ssize_t sent = write(fd, &failure, sizeof failure);
 }
 
 [[noreturn]] void Fail(FailedStep step) {
-  Tell(kReportFd, step);
+  SendFailure(kReportFd, step);
   _exit(127);
 }
 
@@ -187,7 +188,7 @@ Status WorkerLaunch::OpenOutputs(const WorkerCommand& command) {
     output_fd_ = output_.get();
   }
   if (command.error_path.empty()) return Ok();
-  // One file for both has one place to write at; two would write over each other.
+  // One file for both has one file position; two would overwrite each other.
   if (command.error_path != command.output_path) {
     MUSTER_TRY(error_, OpenOutput(command.error_path));
   }
@@ -197,7 +198,7 @@ Status WorkerLaunch::OpenOutputs(const WorkerCommand& command) {
 
 Result<pid_t> WorkerLaunch::Fork(int cgroup_members) {
   const pid_t parent = getpid();
-  const AllSignalsBlocked quiet;
+  const AllSignalsBlocked blocked;
   const pid_t pid = fork();
   if (pid == 0) Become(parent, cgroup_members);
   if (pid < 0) return CannotStart("fork");
@@ -205,16 +206,16 @@ Result<pid_t> WorkerLaunch::Fork(int cgroup_members) {
   return pid;
 }
 
-// Between fork and exec: nothing here may wait for a lock that another thread held at the fork.
+// Between fork and exec: nothing here may take a lock that another thread held at the fork.
 void WorkerLaunch::Become(pid_t parent, int cgroup_members) const {
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);  // it was already gone when we asked to be told
+  if (getppid() != parent) _exit(127);  // it had ended before the line above
   ResetSignals();
-  // It moves there itself, "0", before it has anything that would have to move with it. To be born
-  // there (CLONE_INTO_CGROUP) would be quicker, but newer kernels kill whoever is born into a group
-  // that has once been killed.
-  if (cgroup_members >= 0 && write(cgroup_members, "0", 1) != 1) Tell(reporting_.get(), kCgroup);
+  // It enters the group itself ("0"), before it has children. CLONE_INTO_CGROUP would be quicker,
+  // but newer kernels kill a process that is created in a group that has been killed before.
+  if (cgroup_members >= 0 && write(cgroup_members, "0", 1) != 1)
+    SendFailure(reporting_.get(), kCgroup);
   const bool in_place = (output_fd_ < 0 || dup2(output_fd_, STDOUT_FILENO) >= 0) &&
                         (error_fd_ < 0 || dup2(error_fd_, STDERR_FILENO) >= 0);
   const int number = errno;

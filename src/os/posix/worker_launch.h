@@ -1,5 +1,5 @@
-// One start of a worker: fork and exec, with all that can be prepared prepared before the fork, and
-// a failure of the exec told to whoever asked for it.
+// One start of a worker: fork and exec. Everything that can be prepared is prepared before the
+// fork, and a failure of the exec is reported to the caller.
 //
 // The thread that calls Fork() must live as long as the worker: the kernel sends the parent-death
 // signal when that thread ends, not when the process does.
@@ -26,11 +26,11 @@ class WorkerLaunch {
   /// if that is refused, or -1, in ours. Once. kUnavailable.
   Result<pid_t> Fork(int cgroup);
 
-  /// Waits until the program runs. Otherwise the process has ended or is about to, and is still to
-  /// be reaped. kNotFound, kInvalid, kUnavailable.
+  /// Waits until the program runs. Otherwise the process has ended or is about to, and must be
+  /// reaped. kNotFound, kInvalid, kUnavailable.
   Status AwaitExec();
 
-  /// Known after AwaitExec(): it is not in the cgroup that it was to be in.
+  /// Known after AwaitExec(): it could not enter the cgroup.
   bool was_refused_by_cgroup() const { return was_refused_by_cgroup_; }
 
  private:

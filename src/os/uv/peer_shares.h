@@ -1,4 +1,4 @@
-// How many connections each peer address holds: who is asked to give way when descriptors run out.
+// How many connections each peer address holds: the largest loses some when descriptors run out.
 // Any thread.
 #pragma once
 
@@ -42,7 +42,7 @@ class PeerShares {
   size_t total_ = 0;
 };
 
-/// One connection's place in the shares, as long as it lives.
+/// Counts one connection, as long as it lives.
 class PeerHold {
  public:
   PeerHold() = default;
@@ -54,7 +54,7 @@ class PeerHold {
   const PeerGroup& from() const { return from_; }
 
  private:
-  std::shared_ptr<PeerShares> shares_;  // null: counts nowhere
+  std::shared_ptr<PeerShares> shares_;  // null: not counted
   PeerGroup from_{};
 };
 

@@ -23,7 +23,7 @@ namespace {
 using Addresses = std::vector<sockaddr_storage>;
 
 // A look-up and the sockets that are tried one after the other. Callbacks of libuv hold it, too: it
-// lives until the last of them has come, but tells nothing any more once it was called off.
+// lives until the last of them has run, but reports nothing once it was cancelled.
 class Attempt : public std::enable_shared_from_this<Attempt> {
  public:
   Attempt(UvLoop& loop, Endpoint to, const ConnectOptions& options,
@@ -34,14 +34,14 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
     ends_ = loop_.Now() + options_.patience;
     if (Result<Addresses> literal = ResolveLiteral(to_)) {
       addresses_ = std::move(*literal);
-      // Never from inside Connect(): the caller does not have its attempt yet.
+      // Not from inside Connect(): the caller does not have its attempt yet.
       loop_.Post([self = shared_from_this()] { self->TryNext(); });
     } else {
       LookUp();
     }
   }
 
-  void CallOff() {
+  void Cancel() {
     done_ = nullptr;
     timer_.reset();
     DropSocket();
@@ -50,32 +50,32 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
  private:
   // --- The name
 
-  struct Question {
+  struct LookUpRequest {
     uv_getaddrinfo_t request{};
-    std::shared_ptr<Attempt> asker{};
+    std::shared_ptr<Attempt> attempt{};
   };
 
   void LookUp() {
-    auto question = std::make_unique<Question>();
-    question->request.data = question.get();
-    question->asker = shared_from_this();
+    auto lookup = std::make_unique<LookUpRequest>();
+    lookup->request.data = lookup.get();
+    lookup->attempt = shared_from_this();
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = AI_NUMERICSERV;
     const std::string port = Concat(to_.port);
-    const int failure = uv_getaddrinfo(loop_.raw(), &question->request, &OnLookedUp,
-                                       to_.host.c_str(), port.c_str(), &hints);
+    const int failure = uv_getaddrinfo(loop_.raw(), &lookup->request, &OnLookedUp, to_.host.c_str(),
+                                       port.c_str(), &hints);
     if (failure != 0) {
       loop_.Post([self = shared_from_this(), failure] { self->Fail(uv_strerror(failure)); });
       return;
     }
-    question.release();
+    lookup.release();
     SetTimer(options_.patience, "looking up the name took too long");
   }
 
   static void OnLookedUp(uv_getaddrinfo_t* request, int status, addrinfo* list) {
-    const std::unique_ptr<Question> question(static_cast<Question*>(request->data));
-    Attempt& self = *question->asker;
+    const std::unique_ptr<LookUpRequest> lookup(static_cast<LookUpRequest*>(request->data));
+    Attempt& self = *lookup->attempt;
     for (const addrinfo* item = list; item != nullptr; item = item->ai_next)
       std::memcpy(&self.addresses_.emplace_back(), item->ai_addr, item->ai_addrlen);
     uv_freeaddrinfo(list);
@@ -95,7 +95,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
     if (next_ == addresses_.size()) return Fail(failure_.empty() ? "no address" : failure_);
     const sockaddr_storage& address = addresses_[next_++];
     fd_ = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd_ < 0) return Missed(errno);
+    if (fd_ < 0) return FailAddress(errno);
     const int on = 1;
     setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     AvoidPacing(fd_);
@@ -107,32 +107,32 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
     const socklen_t size =
         address.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
     if (connect(fd_, reinterpret_cast<const sockaddr*>(&address), size) == 0) return Connected();
-    if (errno != EINPROGRESS) return Missed(errno);
-    AwaitAnswer();
+    if (errno != EINPROGRESS) return FailAddress(errno);
+    AwaitConnected();
   }
 
-  void AwaitAnswer() {
+  void AwaitConnected() {
     watch_ = new Watch{.owner = shared_from_this()};
     if (const int failure = uv_poll_init(loop_.raw(), &watch_->poll, fd_); failure != 0) {
       delete std::exchange(watch_, nullptr);
-      return Missed(-failure);
+      return FailAddress(-failure);
     }
     watch_->poll.data = watch_;
     uv_poll_start(&watch_->poll, UV_WRITABLE, [](uv_poll_t* poll, int, int) {
-      static_cast<Watch*>(poll->data)->owner->Answered();
+      static_cast<Watch*>(poll->data)->owner->OnWritable();
     });
     const auto untried = static_cast<int64_t>(addresses_.size() - next_ + 1);
     SetTimer(std::max<Duration>((ends_ - loop_.Now()) / untried, 1ms), "no answer");
   }
 
-  void Answered() {
-    const auto self = shared_from_this();  // the watch may hold the last one
+  void OnWritable() {
+    const auto self = shared_from_this();  // the watch may hold the last reference
     timer_.reset();
     StopWatching();
     int failure = 0;
     socklen_t length = sizeof failure;
     getsockopt(fd_, SOL_SOCKET, SO_ERROR, &failure, &length);
-    if (failure != 0) return Missed(failure);
+    if (failure != 0) return FailAddress(failure);
     Connected();
   }
 
@@ -142,7 +142,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
     Finish(std::move(stream));
   }
 
-  void Missed(int number) {
+  void FailAddress(int number) {
     failure_ = Concat(ToString(addresses_[next_ - 1]), ": ", std::strerror(number));
     DropSocket();
     TryNext();
@@ -151,8 +151,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   // --- The end
 
   void SetTimer(Duration time, const char* what) {
-    timer_ = loop_.Every(time, [self = shared_from_this(), what] {
-      self->timer_.reset();
+    timer_ = loop_.After(time, [self = shared_from_this(), what] {
       self->failure_ = Concat(self->to_.ToString(), ": ", what);
       self->DropSocket();
       if (self->addresses_.empty()) return self->Fail(self->failure_);
@@ -200,7 +199,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
 class Handle final : public Connector::Attempt {
  public:
   explicit Handle(std::shared_ptr<muster::Attempt> attempt) : attempt_(std::move(attempt)) {}
-  ~Handle() override { attempt_->CallOff(); }
+  ~Handle() override { attempt_->Cancel(); }
 
  private:
   std::shared_ptr<muster::Attempt> attempt_;

@@ -19,6 +19,7 @@
 #include "os/posix/address.h"
 #include "os/posix/owned_fd.h"
 #include "os/posix/pacing.h"
+#include "os/posix/system_error.h"
 #include "os/uv/peer_shares.h"
 #include "os/uv/uv_stream.h"
 
@@ -26,10 +27,11 @@ namespace muster {
 
 namespace {
 
-Error SystemError(std::string_view what) {
+Error SocketError(std::string_view what) {
   const int number = errno;
-  return Error{number == EADDRINUSE ? Code::kConflict : Code::kUnavailable,
-               Concat(what, ": ", std::string_view(std::strerror(number)))};
+  Error error = SystemError(what, number);
+  if (number == EADDRINUSE) error.code = Code::kConflict;
+  return error;
 }
 
 void SetOption(int fd, int level, int name, int value) {
@@ -39,12 +41,12 @@ void SetOption(int fd, int level, int name, int value) {
 
 Result<int> BindOne(const sockaddr_storage& address) {
   const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return SystemError(Concat("socket for ", ToString(address)));
+  if (fd < 0) return SocketError(Concat("socket for ", ToString(address)));
   SetOption(fd, SOL_SOCKET, SO_REUSEADDR, 1);
   if (address.ss_family == AF_INET6) SetOption(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
   const socklen_t size = address.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
   if (bind(fd, reinterpret_cast<const sockaddr*>(&address), size) != 0) {
-    Error error = SystemError(Concat("bind to ", ToString(address)));
+    Error error = SocketError(Concat("bind to ", ToString(address)));
     close(fd);
     return error;
   }
@@ -67,15 +69,14 @@ std::vector<sockaddr_storage> AnyAddresses(uint16_t port) {
 Result<ListeningSocket> ListeningSocket::Bind(const std::string& host, uint16_t port) {
   std::vector<sockaddr_storage> addresses = AnyAddresses(port);
   if (!host.empty()) {
-    // No deadline: a server that cannot resolve the address it was told to listen on has nothing
-    // else to do.
+    // No deadline: without its address a server has nothing else to do.
     MUSTER_TRY(addresses, Resolve({host, port}, Instant{}, Instant::Never()));
   }
   Error failure{Code::kUnavailable, "no address"};
   for (const sockaddr_storage& address : addresses) {
     Result<int> fd = BindOne(address);
     if (fd) return Listen(*fd);
-    // A port that is taken says more than a missing address family: keep that one.
+    // A taken port is the more useful message than a missing address family.
     if (failure.code != Code::kConflict) failure = std::move(fd).error();
   }
   return failure;
@@ -89,7 +90,7 @@ Result<ListeningSocket> ListeningSocket::Adopt(int fd, uint16_t port) {
   MUSTER_TRY(ListeningSocket socket, Listen(fd));
   if (port != 0 && socket.port() != port) {
     return Error{Code::kInvalid, Concat("the socket handed in is bound to port ", socket.port(),
-                                        ", but port ", port, " was asked for")};
+                                        ", but port ", port, " was given")};
   }
   return socket;
 }
@@ -107,12 +108,12 @@ Result<ListeningSocket> ListeningSocket::Listen(int fd) {
   sockaddr_storage bound{};
   socklen_t size = sizeof bound;
   if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0)
-    return SystemError("getsockname");
+    return SocketError("getsockname");
   if (bound.ss_family != AF_INET && bound.ss_family != AF_INET6) {
     return Error{Code::kInvalid, Concat("descriptor ", fd, " is not a TCP socket")};
   }
   // -1: as deep as the kernel allows (somaxconn); thousands of nodes connect in the same instant.
-  if (listen(fd, -1) != 0) return SystemError(Concat("listen on ", ToString(bound)));
+  if (listen(fd, -1) != 0) return SocketError(Concat("listen on ", ToString(bound)));
   socket.port_ = PortOf(bound);
   socket.address_ = ToString(bound);
   return socket;
@@ -129,12 +130,12 @@ int ListeningSocket::Release() { return std::exchange(fd_, -1); }
 
 namespace {
 
-// Where a node's first bytes come from far away, they need so long; nobody else should keep a
-// descriptor of the reserve for longer.
+// A node's first bytes may take so long from far away; no peer should hold a descriptor of the
+// reserve for longer.
 constexpr Duration kExaminedFor = 250ms;
 constexpr Duration kExamination = 10ms;
-constexpr Duration kRestFor = 100ms;
-// The largest address is named when it becomes that, and again so much later.
+constexpr Duration kPauseFor = 100ms;
+// The largest address is logged when it becomes the largest, and again after this.
 constexpr Duration kNamedAgain = 60s;
 
 size_t SpareDescriptors() {
@@ -145,7 +146,7 @@ size_t SpareDescriptors() {
 
 }  // namespace
 
-// Descriptors are kept back by holding them: whatever else the process opens, these are there. A
+// The reserve consists of open descriptors, so that nothing else in the process can use them up. A
 // quarter of them is for addresses other than the largest, the rest for sessions of any address.
 struct UvListener::Poll {
   explicit Poll(size_t reserve) : spares_max(reserve) {}
@@ -154,9 +155,9 @@ struct UvListener::Poll {
   int fd = -1;
   LogSink log;
   JudgeOpening judge;
-  uint64_t last_complaint = 0;
+  uint64_t shortage_logged_at = 0;
   UvLoop* loop = nullptr;
-  std::unique_ptr<Timer> rest;  // while it runs, nobody is accepted
+  std::unique_ptr<Timer> pause;  // while it runs, no connection is accepted
   std::function<void(OpenSocket)> accept;
   MakeRoom make_room;
   const std::shared_ptr<PeerShares> shares = std::make_shared<PeerShares>();
@@ -164,13 +165,14 @@ struct UvListener::Poll {
   const size_t spares_max;
   const size_t kept_for_others = std::max<size_t>(1, spares_max / 4);
   std::vector<OwnedFd> spares;
-  size_t awaited = 0;  // descriptors that were asked for and have not come back yet
+  size_t awaited =
+      0;  // descriptors that were requested from the largest address, and not freed yet
   Instant awaited_since{};
-  bool hopeless = false;  // the last time, none came back
+  bool hopeless = false;  // the last time, none was freed
   PeerGroup named{};
   Instant named_at{};
 
-  // Accepted into the reserve, and let in if their first bytes are worth it.
+  // Accepted into the reserve, and served if their first bytes qualify.
   struct Visitor {
     OwnedFd socket;
     PeerGroup from;
@@ -187,11 +189,11 @@ struct UvListener::Poll {
       sockaddr_storage from{};
       const int peer = AcceptOne(from);
       if (peer >= 0) {
-        Hand(OwnedFd(peer), GroupOf(from));
+        Serve(OwnedFd(peer), GroupOf(from));
       } else if (errno == EMFILE || errno == ENFILE) {
         const Reserve used = AcceptIntoReserve();
-        if (used == Reserve::kNobodyThere) return;
-        if (used == Reserve::kEmpty) return Rest();
+        if (used == Reserve::kBacklogEmpty) return;
+        if (used == Reserve::kEmpty) return Pause();
       } else if (errno != EINTR && errno != ECONNABORTED) {
         return;  // EAGAIN, or something that the next readiness will show again
       }
@@ -203,13 +205,10 @@ struct UvListener::Poll {
     return accept4(fd, reinterpret_cast<sockaddr*>(&from), &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
   }
 
-  // Not even one descriptor to spare. Looking again at once would keep the loop busy for nothing.
-  void Rest() {
+  // No descriptor is left. Trying again at once would keep the loop busy.
+  void Pause() {
     uv_poll_stop(&handle);
-    rest = loop->Every(RoomIsComing() ? kExamination : kRestFor, [this] {
-      rest.reset();
-      Listen();
-    });
+    pause = loop->After(IsRoomComing() ? kExamination : kPauseFor, [this] { Listen(); });
   }
 
   void Listen() {
@@ -217,7 +216,7 @@ struct UvListener::Poll {
                   [](uv_poll_t* poll, int, int) { static_cast<Poll*>(poll->data)->AcceptAll(); });
   }
 
-  void Hand(OwnedFd peer, const PeerGroup& from) {
+  void Serve(OwnedFd peer, const PeerGroup& from) {
     struct Arrival {
       OwnedFd socket;
       PeerHold hold;
@@ -232,7 +231,7 @@ struct UvListener::Poll {
   // ----------------------------------------------------------------------------------------------
   // the reserve
 
-  // Before anybody is accepted: what has become free belongs to the reserve first.
+  // Before a connection is accepted: free descriptors belong to the reserve first.
   void Refill() {
     while (spares.size() < spares_max) {
       OwnedFd spare(open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -243,30 +242,30 @@ struct UvListener::Poll {
     }
   }
 
-  enum class Reserve { kUsed, kNobodyThere, kEmpty };
+  enum class Reserve { kUsed, kBacklogEmpty, kEmpty };
 
-  // A peer that stayed in the backlog would keep the socket readable and this loop busy for
-  // nothing; one that is closed at once can try again later. Those already connected notice
-  // nothing, unless one address holds more than all others together.
+  // A peer that stayed in the backlog would keep the socket readable and this loop busy; one that
+  // is closed at once can try again later. Existing connections are not affected, unless one
+  // address holds more than all others together.
   Reserve AcceptIntoReserve() {
     if (spares.empty()) Refill();
     if (spares.empty()) return Reserve::kEmpty;
     spares.pop_back();
     sockaddr_storage address{};
     OwnedFd peer(AcceptOne(address));
-    const bool nobody = !peer.is_open() && errno == EAGAIN;
+    const bool is_empty = !peer.is_open() && errno == EAGAIN;
     if (peer.is_open()) Place(std::move(peer), GroupOf(address));
     Refill();
-    return nobody ? Reserve::kNobodyThere : Reserve::kUsed;
+    return is_empty ? Reserve::kBacklogEmpty : Reserve::kUsed;
   }
 
   void Place(OwnedFd peer, const PeerGroup& from) {
     const PeerShares::Largest largest = shares->FindLargest();
-    Complain(largest);
+    LogShortage(largest);
     if (Dominates(largest) && from != largest.from) {
-      AskForRoom(largest.from, false);
-      // The last descriptor serves to turn peers away.
-      if (!spares.empty() || RoomIsComing()) Hand(std::move(peer), from);
+      RequestRoom(largest.from, false);
+      // The last descriptor is for refusing peers.
+      if (!spares.empty() || IsRoomComing()) Serve(std::move(peer), from);
       return;
     }
     // The last descriptors are for other addresses.
@@ -276,16 +275,16 @@ struct UvListener::Poll {
     }
     if (spares.size() < kept_for_others) return;
     visitors.push_back({std::move(peer), from, loop->Now() + kExaminedFor});
-    if (!examination) examination = loop->Every(kExamination, [this] { Examine(); });
+    if (!examination) examination = loop->Every(kExamination, [this] { ExamineVisitors(); });
   }
 
   static bool Dominates(const PeerShares::Largest& largest) {
     return largest.held > largest.total / 2;
   }
 
-  void AskForRoom(const PeerGroup& from, bool only_unused) {
+  void RequestRoom(const PeerGroup& from, bool only_unused) {
     const Instant now = loop->Now();
-    if (awaited > 0 && now - awaited_since >= kRestFor) {
+    if (awaited > 0 && now - awaited_since >= kPauseFor) {
       hopeless = true;
       awaited = 0;
     }
@@ -296,18 +295,18 @@ struct UvListener::Poll {
     awaited_since = now;
   }
 
-  // Whether connections that nobody has used are to be closed.
-  bool AskForUnused() {
+  // Requests that unused connections are closed. Whether some may be.
+  bool RequestUnused() {
     const PeerShares::Largest largest = shares->FindLargest();
     if (!Dominates(largest)) return false;
-    AskForRoom(largest.from, true);
+    RequestRoom(largest.from, true);
     return !hopeless;
   }
 
-  bool RoomIsComing() const { return awaited > 0 && !hopeless; }
+  bool IsRoomComing() const { return awaited > 0 && !hopeless; }
 
-  // A look at what has come does not take it away: whoever is let in is served as if accepted now.
-  void Examine() {
+  // MSG_PEEK leaves the bytes in the socket: a visitor that qualifies is served as any connection.
+  void ExamineVisitors() {
     const Instant now = loop->Now();
     for (auto visitor = visitors.begin(); visitor != visitors.end();) {
       char bytes[256];
@@ -322,12 +321,12 @@ struct UvListener::Poll {
         continue;
       }
       if (opening == Opening::kSession) {
-        Hand(std::move(visitor->socket), visitor->from);
-        if (spares.size() <= kept_for_others) AskForUnused();
-      } else if (opening == Opening::kRequest && AskForUnused() &&
+        Serve(std::move(visitor->socket), visitor->from);
+        if (spares.size() <= kept_for_others) RequestUnused();
+      } else if (opening == Opening::kRequest && RequestUnused() &&
                  spares.size() + visitors.size() >
-                     spares_max / 2) {  // others soon give theirs back
-        Hand(std::move(visitor->socket), visitor->from);
+                     spares_max / 2) {  // other visitors soon free theirs
+        Serve(std::move(visitor->socket), visitor->from);
       }
       visitor = visitors.erase(visitor);
     }
@@ -335,13 +334,13 @@ struct UvListener::Poll {
     if (visitors.empty()) examination.reset();  // destroys this function: nothing follows
   }
 
-  void Complain(const PeerShares::Largest& largest) {
+  void LogShortage(const PeerShares::Largest& largest) {
     if (!log) return;
     const uint64_t now = uv_hrtime();
-    if (last_complaint == 0 || now - last_complaint > 1'000'000'000) {
-      last_complaint = now;
+    if (shortage_logged_at == 0 || now - shortage_logged_at > 1'000'000'000) {
+      shortage_logged_at = now;
       log(LogLevel::kError,
-          "out of file descriptors: new connections are turned away; raise 'ulimit -n'");
+          "out of file descriptors: new connections are refused; raise 'ulimit -n'");
     }
     if (!Dominates(largest)) return;
     if (largest.from == named && loop->Now() - named_at < kNamedAgain) return;
@@ -349,7 +348,7 @@ struct UvListener::Poll {
     named_at = loop->Now();
     log(LogLevel::kWarning,
         Concat(ToString(largest.from), " holds ", largest.held, " of ", largest.total,
-               " connections: those of least use are closed when others need a descriptor"));
+               " connections: the least used are closed when other addresses need a descriptor"));
   }
 };
 
@@ -367,7 +366,7 @@ UvListener::UvListener(UvLoop& loop, ListeningSocket socket, JudgeOpening judge,
 }
 
 UvListener::~UvListener() {
-  poll_->rest.reset();
+  poll_->pause.reset();
   poll_->examination.reset();
   poll_->visitors.clear();
   uv_close(reinterpret_cast<uv_handle_t*>(&poll_->handle),

@@ -1,8 +1,8 @@
 // A listening TCP socket on a libuv loop, behind the Listener port.
 //
 // Connections are accepted here and handed out as bare descriptors, so that one listener can feed
-// several loops evenly. (A libuv handle cannot move between loops, and SO_REUSEPORT would let a
-// second server take the same port without anybody noticing.)
+// several loops evenly. (A libuv handle cannot move between loops, and with SO_REUSEPORT a second
+// server could take the same port unnoticed.)
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,7 @@ namespace muster {
 class ListeningSocket {
  public:
   /// `host` "": all interfaces, IPv6 and IPv4 on one socket, falling back to IPv4 alone. Port 0:
-  /// the kernel chooses. kConflict: the port is taken. kUnavailable, kInvalid: what the message
-  /// says.
+  /// the kernel chooses. kConflict: the port is taken. kUnavailable, kInvalid: see the message.
   static Result<ListeningSocket> Bind(const std::string& host, uint16_t port);
 
   /// Takes over a bound socket (listening or not). `port`, unless 0, must be the one it is bound
@@ -54,14 +53,14 @@ class ListeningSocket {
 enum class Opening { kIncomplete, kSession, kRequest, kOther };
 using JudgeOpening = std::function<Opening(std::string_view bytes)>;
 
-/// Keeps some descriptors back. When all others are used up, a new peer gets one of them if another
-/// address holds more connections than all the rest, which loses some of them for it, if it opens a
-/// session, or if it has a request and the largest address has connections without any, which are
-/// closed for it. Everybody else is turned away.
+/// Keeps some descriptors in reserve. When all others are used up, a new peer gets one of the
+/// reserve if another address holds more connections than all the rest (some of which are closed),
+/// if it opens a session, or if it sends a request and the largest address has unused connections
+/// (which are closed). All other peers are refused.
 class UvListener final : public Listener {
  public:
   /// Loop thread, as everything here.
-  /// `reserve`: descriptors that are kept back; 0: a sixteenth of all, at most 64.
+  /// `reserve`: how many descriptors; 0: a sixteenth of all, at most 64.
   UvListener(UvLoop& loop, ListeningSocket socket, JudgeOpening judge, LogSink log,
              size_t reserve = 0);
   ~UvListener() override;
@@ -70,7 +69,7 @@ class UvListener final : public Listener {
   uint16_t port() const override { return port_; }
 
  private:
-  struct Poll;  // what libuv knows; outlives the listener until its handle is closed
+  struct Poll;  // libuv's handle and its data; lives until the handle is closed
 
   const uint16_t port_;
   Poll* poll_;

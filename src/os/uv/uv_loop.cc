@@ -17,13 +17,14 @@ namespace muster {
 
 namespace {
 
-// A quarter of what a pipelining client can have in flight; large enough that big values take few
-// reads.
+// Large enough that big values take few reads.
 constexpr size_t kReadBufferBytes = 64 * 1024;
 
 class UvTimer final : public Timer {
  public:
-  UvTimer(uv_loop_t* loop, Duration period, std::function<void()> tick)
+  enum class Kind { kOnce, kPeriodic };
+
+  UvTimer(uv_loop_t* loop, Duration period, Kind kind, std::function<void()> tick)
       : shot_(new Shot{.tick = std::move(tick)}) {
     const auto ms = static_cast<uint64_t>(std::max<int64_t>(
         1, std::chrono::duration_cast<std::chrono::milliseconds>(period).count()));
@@ -32,11 +33,11 @@ class UvTimer final : public Timer {
     uv_timer_start(
         &shot_->handle,
         [](uv_timer_t* handle) {
-          // The tick may destroy the timer, and with it the function that is running.
+          // A copy: the tick may destroy the timer, and with it the function that is running.
           const std::function<void()> keep = static_cast<Shot*>(handle->data)->tick;
           keep();
         },
-        ms, ms);
+        ms, kind == Kind::kPeriodic ? ms : 0);
   }
   ~UvTimer() override {
     // libuv owns the handle until its close callback.
@@ -52,7 +53,7 @@ class UvTimer final : public Timer {
   Shot* shot_;
 };
 
-// A timer of the kernel's on CLOCK_BOOTTIME, which libuv has not.
+// A kernel timer on CLOCK_BOOTTIME; libuv's timers are on CLOCK_MONOTONIC.
 class UvAlarm final : public Timer {
  public:
   /// Null: no descriptor is left, or no memory for it.
@@ -96,7 +97,7 @@ class UvAlarm final : public Timer {
     });
   }
 
-  // Relative: libraries that shift the wall clock take each absolute time for one of that clock.
+  // Relative: libraries that fake the wall clock shift every absolute time.
   static void Set(const Shot& shot) {
     const Duration left = std::max<Duration>(shot.when - BootTime(), std::chrono::milliseconds(1));
     const auto whole = std::chrono::duration_cast<std::chrono::seconds>(left);
@@ -130,19 +131,19 @@ Result<std::unique_ptr<UvLoop>> UvLoop::Open() {
     return failure(status);
   }
   loop->wake_.data = loop.get();
-  uv_prepare_init(&loop->loop_, &loop->before_rest_);  // these two cannot fail
-  uv_prepare_start(&loop->before_rest_, [](uv_prepare_t* prepare) {
+  uv_prepare_init(&loop->loop_, &loop->before_wait_);  // these two cannot fail
+  uv_prepare_start(&loop->before_wait_, [](uv_prepare_t* prepare) {
     static_cast<UvLoop*>(prepare->data)->outbox_.Flush();
   });
-  loop->before_rest_.data = loop.get();
+  loop->before_wait_.data = loop.get();
   loop->open_ = true;
   return loop;
 }
 
 UvLoop::~UvLoop() {
   if (!open_) return;
-  // Work that nobody ran may own streams and timers of this loop: it goes first, while they can
-  // still close.
+  // Work that has not run may own streams and timers of this loop: it is destroyed first, while
+  // they can still close.
   std::vector<std::function<void()>> unrun;
   {
     const std::lock_guard lock(mutex_);
@@ -150,7 +151,7 @@ UvLoop::~UvLoop() {
   }
   unrun.clear();
   uv_close(reinterpret_cast<uv_handle_t*>(&wake_), nullptr);
-  uv_close(reinterpret_cast<uv_handle_t*>(&before_rest_), nullptr);
+  uv_close(reinterpret_cast<uv_handle_t*>(&before_wait_), nullptr);
   uv_run(&loop_, UV_RUN_DEFAULT);
   MUSTER_ASSERT(uv_loop_close(&loop_) == 0);
 }
@@ -165,9 +166,8 @@ void UvLoop::Stop() {
   Post([this] { uv_stop(&loop_); });
 }
 
-// libuv's time stands still while the machine is suspended, and so do its timers. What is compared
-// with Now(), leases above all, must not: the difference is looked up again and again, though not
-// in every turn of a busy loop.
+// libuv's time and timers stand still while the machine is suspended. Leases, which are compared
+// with Now(), do not: the difference is read again every 5 ms, not in every turn of a busy loop.
 Instant UvLoop::Now() const {
   const std::chrono::milliseconds turn(uv_now(&loop_));
   if (turn - suspended_seen_at_ >= kSuspendedLook) {
@@ -189,7 +189,7 @@ void UvLoop::Post(std::function<void()> work) {
   {
     const std::lock_guard lock(mutex_);
     posted_.push_back(std::move(work));
-    if (posted_.size() > 1) return;  // somebody has knocked already
+    if (posted_.size() > 1) return;  // the loop has been woken already
   }
   uv_async_send(&wake_);
 }
@@ -205,18 +205,21 @@ void UvLoop::RunPosted() {
 
 std::unique_ptr<Timer> UvLoop::Every(Duration period, std::function<void()> tick) {
   MUSTER_ASSERT(IsCurrent());
-  return std::make_unique<UvTimer>(&loop_, period, std::move(tick));
+  return std::make_unique<UvTimer>(&loop_, period, UvTimer::Kind::kPeriodic, std::move(tick));
+}
+
+std::unique_ptr<Timer> UvLoop::After(Duration delay, std::function<void()> work) {
+  MUSTER_ASSERT(IsCurrent());
+  return std::make_unique<UvTimer>(&loop_, delay, UvTimer::Kind::kOnce, std::move(work));
 }
 
 std::unique_ptr<Timer> UvLoop::At(Instant when, std::function<void()> ring) {
   MUSTER_ASSERT(IsCurrent());
   if (auto alarm = UvAlarm::Open(*this, when, ring)) return alarm;
-  // A timer that does not count suspensions is better than none.
+  // A timer that does not count suspensions is better than none. It rings a millisecond late, as
+  // the loop's clock may be one behind.
   const Duration left = std::max<Duration>(when - Now(), Duration::zero());
-  return Every(left + std::chrono::milliseconds(1),
-               [spent = std::make_shared<bool>(false), ring = std::move(ring)] {
-                 if (!std::exchange(*spent, true)) ring();
-               });
+  return After(left + std::chrono::milliseconds(1), std::move(ring));
 }
 
 UvThread::UvThread(std::unique_ptr<UvLoop> loop)

@@ -26,7 +26,7 @@ class UvLoop final : public Loop {
   UvLoop(const UvLoop&) = delete;
   UvLoop& operator=(const UvLoop&) = delete;
 
-  /// Turns on the calling thread, which becomes the loop's, until Stop().
+  /// Runs on the calling thread, which becomes the loop's, until Stop().
   void Run();
   /// Ends Run() after the work posted so far. Any thread.
   void Stop();
@@ -35,6 +35,7 @@ class UvLoop final : public Loop {
   bool IsCurrent() const override { return std::this_thread::get_id() == thread_.load(); }
   void Post(std::function<void()> work) override;
   std::unique_ptr<Timer> Every(Duration period, std::function<void()> tick) override;
+  std::unique_ptr<Timer> After(Duration delay, std::function<void()> work) override;
   std::unique_ptr<Timer> At(Instant when, std::function<void()> ring) override;
 
   /// Now() includes each suspension that ended before this call. Loop thread only.
@@ -42,7 +43,7 @@ class UvLoop final : public Loop {
 
   uv_loop_t* raw() { return &loop_; }
 
-  /// Of this loop's streams. Emptied before the loop rests.
+  /// Of this loop's streams. Flushed before the loop waits for events.
   UvOutbox& outbox() { return outbox_; }
 
   /// Where every stream of this loop reads into: a read is consumed before the next one starts.
@@ -57,10 +58,10 @@ class UvLoop final : public Loop {
   bool open_ = false;
   uv_loop_t loop_;
   uv_async_t wake_;
-  uv_prepare_t before_rest_;
+  uv_prepare_t before_wait_;
   UvOutbox outbox_;
   std::vector<char> read_buffer_;
-  // By Now(), which only the loop's thread calls.
+  // Changed by Now(), which only the loop's thread calls.
   mutable std::chrono::milliseconds suspended_seen_at_ = std::chrono::milliseconds::min() / 2;
   mutable Duration suspended_{};  // CLOCK_BOOTTIME less CLOCK_MONOTONIC, which is libuv's
   std::atomic<std::thread::id> thread_;

@@ -3,7 +3,7 @@
 namespace muster {
 
 namespace {
-// Enough for the gain; few enough that in a storm of thousands nobody's reply waits long.
+// Enough for the gain; few enough that no reply waits long when thousands are sent.
 constexpr size_t kLettersMax = 64;
 }  // namespace
 

@@ -1,8 +1,7 @@
 // Small replies of one turn of a loop, sent together at its end.
 //
-// Reading from 64 sockets and then writing to 64 is 5 to 8 % cheaper than doing both for one after
-// the other: the kernel's code for each way stays in the cache, and peers that sleep are woken
-// while more is coming.
+// Reading from 64 sockets and then writing to 64 is 5 to 8 % cheaper than both for one socket after
+// the other: the kernel's code for each stays in the cache.
 #pragma once
 
 #include <cstddef>
@@ -24,12 +23,12 @@ class UvOutbox {
     ~Sender() = default;
   };
 
-  /// Writes larger than this gain nothing from waiting. No letter has more.
+  /// Larger writes gain nothing from waiting. No letter has more.
   static constexpr size_t kLetterBytesMax = 4096;
 
   /// Sends `bytes` after what `sender` was given before, at the end of the turn or sooner.
   void Add(Sender& sender, std::string_view bytes);
-  /// Whether something of `sender` waits here.
+  /// Whether bytes of `sender` are queued here.
   bool Holds(const Sender& sender) const;
   void Flush();
 

@@ -12,8 +12,8 @@
 
 namespace muster {
 
-// libuv only says when the socket is ready. recv() and send() are shorter ways through the kernel
-// than the read() and write() of libuv's own streams, and nothing has to be allocated for a reply.
+// libuv only reports when the socket is ready. recv() and send() are shorter paths in the kernel
+// than the read() and write() of libuv's own streams, and a reply needs no allocation.
 struct UvStream::Socket final : UvOutbox::Sender {
   Socket(UvLoop& owner, int descriptor) : loop(owner), fd(descriptor) {}
 
@@ -22,17 +22,17 @@ struct UvStream::Socket final : UvOutbox::Sender {
   uv_poll_t poll{};
   StreamHandler* handler = nullptr;  // null before Start and after the stream has been destroyed
   bool reading = false;
-  int watched = 0;      // what libuv was asked to look for
+  int watched = 0;      // the events that libuv polls for
   std::string waiting;  // the network has not taken this yet,
   size_t skip = 0;      // but it has what is before here
   uint64_t taken = 0;
   uint64_t received = 0;
   Instant received_at{};
-  int failure = 0;  // of a send; told to the handler from the loop, never from inside Write()
+  int failure = 0;  // of a send; reported to the handler from the loop, never from inside Write()
 
   uv_handle_t* handle() { return reinterpret_cast<uv_handle_t*>(&poll); }
   size_t queued() const { return waiting.size() - skip; }
-  /// What the bytes that wait cost, those that were sent from the same buffer included.
+  /// The buffer of the bytes that wait, with those sent from it already.
   size_t held() const { return queued() == 0 ? 0 : waiting.capacity(); }
 
   void Watch() {
@@ -55,7 +55,7 @@ struct UvStream::Socket final : UvOutbox::Sender {
     if ((events & UV_READABLE) != 0 && handler != nullptr && reading) Read();
   }
 
-  // Once: who has more to say is asked again in the next turn, after the others.
+  // Once: more bytes are read in the next turn, after the other sockets.
   bool Read() {
     const uv_buf_t buffer = loop.read_buffer();
     const ssize_t count = recv(fd, buffer.base, buffer.len, MSG_DONTWAIT);
@@ -76,7 +76,7 @@ struct UvStream::Socket final : UvOutbox::Sender {
     std::exchange(handler, nullptr)->OnClosed(why);
   }
 
-  // The connection was reset. What had come before is still there to be read.
+  // The connection was reset. Bytes that came before can still be read.
   void Lose() {
     while (handler != nullptr && reading && Read()) {
     }
@@ -93,8 +93,8 @@ struct UvStream::Socket final : UvOutbox::Sender {
     handler->OnDrained();
   }
 
-  /// What was sent, and what was reserved, goes once it is more than what waits: a reader who is
-  /// slow with the last of a large reply must not cost all of it.
+  /// Frees what was sent, and what was reserved, once it is more than what waits: a reader that is
+  /// slow with the end of a large reply must not hold all of it.
   void Trim() {
     if (waiting.capacity() / 2 <= queued()) return;
     waiting = std::string(waiting, skip);
@@ -113,7 +113,8 @@ struct UvStream::Socket final : UvOutbox::Sender {
     if (failure != 0) return;
     if (queued() == 0) bytes.remove_prefix(SendNow(bytes));
     if (bytes.empty() || failure != 0) return;
-    // What was sent goes before more comes: a peer that is always a little behind never empties it.
+    // Sent bytes are dropped before more come: the buffer of a peer that is always a little behind
+    // is never empty.
     if (skip >= waiting.size() / 2) {
       waiting.erase(0, skip);
       skip = 0;
@@ -125,7 +126,7 @@ struct UvStream::Socket final : UvOutbox::Sender {
   void Fail(int status) {
     if (failure != 0) return;
     failure = status;
-    // What makes a send fail usually ends the reading, too; shutting the socket down makes sure.
+    // After a failed send, reading usually fails, too; the shutdown makes sure.
     shutdown(fd, SHUT_RDWR);
   }
 };
@@ -145,8 +146,8 @@ UvStream::~UvStream() {
   Socket& socket = *socket_;
   if (socket.loop.outbox().Holds(socket)) socket.loop.outbox().Flush();
   socket.handler = nullptr;
-  // Now, not with the handle: that one stays until the turn ends, and a hundred connections may end
-  // in one turn.
+  // Now, not with the handle, which stays until the turn ends: a hundred connections may end in one
+  // turn.
   std::string().swap(socket.waiting);
   socket.skip = 0;
   uv_close(socket.handle(), [](uv_handle_t* handle) { delete static_cast<Socket*>(handle->data); });
@@ -160,7 +161,7 @@ void UvStream::Start(StreamHandler& handler) {
 
 void UvStream::Write(std::string_view bytes) {
   UvOutbox& outbox = socket_->loop.outbox();
-  // What cannot leave anyway is queued, and counted, at once.
+  // Bytes that cannot leave are queued, and counted, at once.
   const bool can_wait = socket_->queued() == 0 && bytes.size() <= UvOutbox::kLetterBytesMax;
   if (can_wait) return outbox.Add(*socket_, bytes);
   if (outbox.Holds(*socket_)) outbox.Flush();

@@ -32,7 +32,7 @@ class UvStream final : public Stream {
   std::string local() const override;
 
  private:
-  struct Socket;  // what libuv knows; outlives the stream until its handle is closed
+  struct Socket;  // libuv's handle and its data; lives until the handle is closed
 
   UvStream(Socket* socket, PeerHold hold) : socket_(socket), hold_(std::move(hold)) {}
 

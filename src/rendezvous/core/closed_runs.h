@@ -1,8 +1,8 @@
-// Names of closed runs that a server had to evict: closed stays closed, whatever floods it.
+// Names of closed runs that a server had to evict: a flood of new runs must not reopen them.
 //
-// Each name is kept as a keyed 64-bit fingerprint until the time at which its run would have been
-// forgotten anyway: eight bytes, whatever the name's length. The key is random, so nobody can
-// choose a name whose fingerprint equals another's.
+// Each name is kept as a keyed 64-bit fingerprint, eight bytes, until the time at which its run
+// would have been forgotten anyway. The key is random: no client can choose a name whose
+// fingerprint equals another's.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +19,9 @@ class ClosedRuns {
  public:
   explicit ClosedRuns(SipKey key) : key_(key) {}
 
-  /// `until` never goes back from one call to the next.
+  /// `until` never decreases from one call to the next.
   void Add(std::string_view run_id, Instant until, Instant now);
-  /// Looks at all of them: a tenth of a millisecond at most, for a run that is new to the server.
+  /// Linear: at most a tenth of a millisecond, once for each run that is new to the server.
   bool Contains(std::string_view run_id, Instant now);
   size_t size() const { return fingerprints_.size(); }
 

@@ -14,25 +14,33 @@ namespace muster {
 
 namespace {
 
-// What is over at an instant is over just after it, as in the tables of operations.cc.
+// A deadline has passed just after its instant, as in the tables of operations.cc.
 constexpr Duration kJustAfter = 1ns;
-
-// Between two things that all members of a round are told.
-constexpr Duration kNewsPause = 100ms;
 
 WallTime Wall(Instant now) {
   return WallTime{std::chrono::duration_cast<std::chrono::microseconds>(now.since_start).count()};
 }
 
-Duration DeadAfter(const RendezvousRules& rules) {
-  return rules.dead_after() * (Planted(Bug::kSlowToMiss) ? 3 : 1);
+Duration DeadAfter(const RunSettings& settings) {
+  return settings.dead_after() * (Planted(Bug::kSlowToMiss) ? 3 : 1);
+}
+
+// A planted bug's ranks: in the order in which the nodes came.
+std::vector<int64_t> RanksByArrival(const std::vector<Candidate>& candidates, const auto& members) {
+  std::vector<int64_t> ranks;
+  for (const Candidate& candidate : candidates) {
+    ranks.push_back(std::ranges::count_if(candidates, [&](const Candidate& other) {
+      return members.at(other.node).serial < members.at(candidate.node).serial;
+    }));
+  }
+  return ranks;
 }
 
 bool InLastCall(const RendezvousState& state) {
   return state.deadline && !state.complete && !state.closed && !state.participants.empty();
 }
 
-// A member of a round may still look for keys of the one before: the failure that ended it.
+// A member of a round may still read keys of the one before: the failure that ended it.
 constexpr size_t kScopesKept = 2;
 
 CoordinatorOptions WithEntropy(CoordinatorOptions options) {
@@ -52,28 +60,27 @@ const Coordinator::Run* Coordinator::Find(std::string_view run_id) const {
   return found == runs_.end() ? nullptr : &found->second;
 }
 
-// ----------------------------------------------------------------------------------------------
-// what nodes ask for
+// --- What nodes request
 
 void Coordinator::Join(SessionKey key, Duration timeout, Instant now, Pushes& out) {
-  const auto seat = Speaker(key, now, out);
+  const auto seat = SenderOf(key, now, out);
   if (!seat) return;
   auto [run, member] = *seat;
-  if (member->joining) return TellState(*run, *member, out);  // said twice, as it was not sure
+  if (member->joining) return SendState(*run, *member, out);  // repeated after a reconnect
   const bool leaves = run->state.participants.contains(member->node);
   const bool is_fenced = !Planted(Bug::kFencingIgnored);
   if (leaves && member->place && key.round < member->place->round && is_fenced) {
     MUSTER_PROBE("a node wanted the next round before it had heard of its present one");
     out.push_back(Refuse(key, Push::Refusal::kPast,
                          Concat("node '", member->node.ToString(), "' is in round ",
-                                member->place->round, " already, and has not heard of it")));
-    return TellState(*run, *member, out);
+                                member->place->round, " already, and has not been notified yet")));
+    return SendState(*run, *member, out);
   }
-  // It gives up its place and is the first to be served, before those who wait, and spares: whoever
-  // comes back from a round is not to lose its place to them.
+  // The node gives up its place and is admitted first, before waiting nodes and spares: a node that
+  // comes back from a round must not lose its place to them.
   const Before before(run->state);
   if (leaves)
-    Apply(Action::kRemoveFromParticipants, member->node, run->rules, Wall(now), &run->state);
+    Apply(Action::kRemoveFromParticipants, member->node, run->settings, Wall(now), &run->state);
   if (before.complete && !run->state.complete) EndRound(*run);
   member->joining = true;
   member->join_timeout = timeout;
@@ -84,7 +91,7 @@ void Coordinator::Join(SessionKey key, Duration timeout, Instant now, Pushes& ou
 }
 
 void Coordinator::Leave(SessionKey key, Instant now, Pushes& out) {
-  const auto seat = Speaker(key, now, out);
+  const auto seat = SenderOf(key, now, out);
   if (!seat) return;
   auto [run, member] = *seat;
   if (!member->joining && key.round != run->state.round) {
@@ -97,62 +104,61 @@ void Coordinator::Leave(SessionKey key, Instant now, Pushes& out) {
   const int64_t left = run->state.round;
   StopJoining(*run, *member);
   Withdraw(*run, *member, now, out);
-  Tell(*run, *member, {.kind = Push::Kind::kLeft, .round = left}, out);
+  Send(*run, *member, {.kind = Push::Kind::kLeft, .round = left}, out);
   Reschedule(*run, now);
 }
 
 void Coordinator::Close(SessionKey key, std::string_view reason, Instant now, Pushes& out) {
-  const auto seat = Speaker(key, now, out);
+  const auto seat = SenderOf(key, now, out);
   if (!seat) return;
   Run& run = *seat->run;
-  if (run.state.closed) return TellClosed(run, *seat->member, out);
-  Apply(Action::kMarkClosed, seat->member->node, run.rules, Wall(now), &run.state);
+  if (run.state.closed) return SendClosed(run, *seat->member, out);
+  Apply(Action::kMarkClosed, seat->member->node, run.settings, Wall(now), &run.state);
   const std::string who = seat->member->node.ToString();
   run.state.closed_by = reason.empty() ? who : Concat(who, ": ", Printable(reason));
   for (auto& [node, member] : run.members) {
     if (member.joining) {
       Advance(run, member, now, out);
     } else {
-      TellClosed(run, member, out);
+      SendClosed(run, member, out);
     }
   }
   Reschedule(run, now);
 }
 
-// ----------------------------------------------------------------------------------------------
-// the machine
+// --- The machine
 
 Outlook Coordinator::Look(const Run& run, const Member& member, Instant now) const {
   return {.state = run.state,
           .observed = run.observed,
           .self = member.node,
-          .rules = run.rules,
+          .settings = run.settings,
           .now = now,
           .deadline = member.join_by};
 }
 
 void Coordinator::Advance(Run& run, Member& member, Instant now, Pushes& out) {
-  std::string missing;  // said of the time before the node took itself out
+  std::string missing;  // as of before the node removed itself
   while (member.joining) {
     if (missing.empty() && now > member.join_by) missing = Missing(run);
     const Decision decision = DecideJoin(Look(run, member, now));
     switch (decision.action) {
       case Action::kSync:
-      case Action::kFinish:  // told when the round was completed
+      case Action::kFinish:  // notified when the round was completed
         return;
       case Action::kErrorClosed:
       case Action::kErrorGraceful:
-        TellClosed(run, member, out, decision.action == Action::kErrorGraceful);
+        SendClosed(run, member, out, decision.action == Action::kErrorGraceful);
         return StopJoining(run, member);
       case Action::kErrorTimeout:
         MUSTER_PROBE("a join came to nothing in time");
-        Tell(run, member,
+        Send(run, member,
              {.kind = Push::Kind::kTimedOut,
               .count = static_cast<int64_t>(run.state.participants.size()),
               .why = missing},
              out);
         StopJoining(run, member);
-        return Withdraw(run, member, now, out);  // where the server looked too late to do so before
+        return Withdraw(run, member, now, out);  // if the server ran too late to do so before
       default:
         Do(run, member, decision.action, now, out);
     }
@@ -161,12 +167,12 @@ void Coordinator::Advance(Run& run, Member& member, Instant now, Pushes& out) {
 
 void Coordinator::Do(Run& run, Member& member, Action action, Instant now, Pushes& out) {
   const Before before(run.state);
-  Apply(action, member.node, run.rules, Wall(now), &run.state);
-  // A spare waits without limit. Once there is a place, its time to join begins anew.
+  Apply(action, member.node, run.settings, Wall(now), &run.state);
+  // A spare waits without limit. Once there is a place, its time to join starts again.
   if (action == Action::kAddToRedundancyList) SetDeadline(run, member, Instant::Never());
   if (action == Action::kRemoveFromRedundancyList)
     SetDeadline(run, member, now + member.join_timeout);
-  if (!run.state.complete || before.complete) TellState(run, member, out);
+  if (!run.state.complete || before.complete) SendState(run, member, out);
   Follow(run, before, now, out);
 }
 
@@ -182,13 +188,13 @@ void Coordinator::Follow(Run& run, const Before& before, Instant now, Pushes& ou
   } else if (run.state.complete && run.state.participants.size() < before.participants) {
     PromoteSpares(run, now, out);
   }
-  if (TellWaitingAt(run) <= now) TellWaiting(run, now, out);
+  if (WaitingDueAt(run) <= now) NotifyWaiting(run, now, out);
 }
 
 void Coordinator::EndRound(Run& run) {
-  run.told_waiting = 0;
-  run.fallen = {};
-  run.untold = {};
+  run.waiting_sent = 0;
+  run.losses = {};
+  run.losses_unsent = {};
   run.state.round = std::max(run.state.round, run.round_floor);
 }
 
@@ -196,31 +202,31 @@ void Coordinator::AdvanceAll(Run& run, const std::set<Node>& nodes, Instant now,
   for (const Node& node : nodes) Advance(run, run.members.at(node), now, out);
 }
 
-// As many as there are places, counting those who wait for one already. (Were all of them to go for
-// a place, the rest would wait for one in a full round, its members would come together for their
-// sake, and again.)
+// As many as there are free places, counting nodes that wait for one. If all spares tried, the rest
+// would wait while the round is full, and its members would form a new round for them, again and
+// again.
 void Coordinator::PromoteSpares(Run& run, Instant now, Pushes& out) {
   if (Planted(Bug::kSpareForgotten)) return;
   const RendezvousState& state = run.state;
   for (auto next = state.redundancy_list.begin(); next != state.redundancy_list.end();) {
     const size_t taken = state.participants.size() + state.wait_list.size();
-    if (taken >= static_cast<size_t>(run.rules.max_nodes)) return;
+    if (taken >= static_cast<size_t>(run.settings.max_nodes)) return;
     MUSTER_PROBE("a spare was promoted");
-    const Node node = *next;  // which is about to be taken off the list, perhaps with others
+    const Node node = *next;  // a copy: it is about to be removed, perhaps with others
     Advance(run, run.members.at(node), now, out);
     next = state.redundancy_list.upper_bound(node);
   }
 }
 
-// The round has become full, and others who waited for it have found no place.
+// The round has become full: nodes that waited for it have found no place.
 void Coordinator::MakeSpares(Run& run, Pushes& out) {
-  if (run.state.participants.size() < static_cast<size_t>(run.rules.max_nodes)) return;
+  if (run.state.participants.size() < static_cast<size_t>(run.settings.max_nodes)) return;
   for (const Node& node : std::exchange(run.state.wait_list, {})) {
     MUSTER_PROBE("a node that waited became a spare");
     run.state.redundancy_list.insert(node);
     Member& member = run.members.at(node);
     SetDeadline(run, member, Instant::Never());
-    TellState(run, member, out);
+    SendState(run, member, out);
   }
 }
 
@@ -236,15 +242,9 @@ void Coordinator::Complete(Run& run, Pushes& out) {
          .rank_before = was_in_last ? std::optional(member.place->rank) : std::nullopt});
   }
   run.completed_round = run.state.round;
-  std::vector<int64_t> ranks = AssignRanks(run.settings.policy, candidates);
-  if (Planted(Bug::kRankByArrival)) {
-    for (size_t i = 0; i < candidates.size(); ++i) {
-      const uint64_t serial = run.members.at(candidates[i].node).serial;
-      ranks[i] = std::ranges::count_if(candidates, [&](const Candidate& other) {
-        return run.members.at(other.node).serial < serial;
-      });
-    }
-  }
+  const std::vector<int64_t> ranks = Planted(Bug::kRankByArrival)
+                                         ? RanksByArrival(candidates, run.members)
+                                         : AssignRanks(run.settings.policy, candidates);
   size_t index = 0;
   for (auto& [node, rank] : run.state.participants) {
     rank = ranks[index++];
@@ -256,13 +256,13 @@ void Coordinator::Complete(Run& run, Pushes& out) {
     }
     StopJoining(run, member);
   }
-  run.told_waiting = 0;
+  run.waiting_sent = 0;
   UseScope(run);
-  for (const auto& [node, rank] : run.state.participants) TellState(run, run.members.at(node), out);
+  for (const auto& [node, rank] : run.state.participants) SendState(run, run.members.at(node), out);
 }
 
-// A node beside the server comes through the loopback interface: an address that leads the others
-// nowhere. Where they found the server, they find it, too.
+// A node on the server's machine connects through the loopback interface, whose address is useless
+// to the others. They reach it where they reach the server.
 std::string Coordinator::AddressOfFirst(const Run& run, const Node& first) {
   if (!IsLoopback(first.addr) || run.server_addr.empty()) return first.addr;
   const bool all_here = std::ranges::all_of(
@@ -293,16 +293,16 @@ void Coordinator::Withdraw(Run& run, Member& member, Instant now, Pushes& out) {
   }
 }
 
-// All at once: whoever acts on one loss must not find others there who are lost, too.
+// All at once: acting on one loss must not build on nodes that are lost, too.
 void Coordinator::Lose(Run& run, const std::vector<Loss>& losses, Instant now, Pushes& out) {
   if (losses.empty()) return;
   const Before before(run.state);
   std::set<Node> lost;
   for (const auto& [member, why] : losses) {
-    Tell(run, *member, {.kind = Push::Kind::kEnded, .why = why}, out);
+    Send(run, *member, {.kind = Push::Kind::kEnded, .why = why}, out);
     if (run.state.complete && run.state.participants.contains(member->node)) {
-      run.fallen.Add(member->node, why);
-      run.untold.Add(member->node, why);
+      run.losses.Add(member->node, why);
+      run.losses_unsent.Add(member->node, why);
     }
     StopJoining(run, *member);
     Detach(run, *member);
@@ -310,96 +310,21 @@ void Coordinator::Lose(Run& run, const std::vector<Loss>& losses, Instant now, P
     lost.insert(member->node);
   }
   for (const Node& node : lost) run.members.erase(node);
-  Purge(lost, run.rules, &run.state);
-  if (run.state.complete && TellLostAt(run) <= now) TellLost(run, now, out);
+  Purge(lost, run.settings, &run.state);
+  if (run.state.complete && LossesDueAt(run) <= now) NotifyLosses(run, now, out);
   Follow(run, before, now, out);
 }
 
-// ----------------------------------------------------------------------------------------------
-// what nodes are told
-
-// At once; but where many die, one after the other, all others are not told of each.
-Instant Coordinator::TellLostAt(const Run& run) {
-  return run.untold.count == 0 ? Instant::Never() : run.told_lost + kNewsPause;
-}
-
-void Coordinator::TellLost(Run& run, Instant now, Pushes& out) {
-  if (run.untold.count > 1) MUSTER_PROBE("several losses were told at once");
-  run.told_lost = now;
-  const Push push = std::exchange(run.untold, {}).ToPush();
-  if (Planted(Bug::kLossUntold)) return;
-  for (const auto& [node, rank] : run.state.participants)
-    Tell(run, run.members.at(node), push, out);
-}
-
-void Coordinator::Tell(const Run& run, const Member& member, Push push, Pushes& out) {
-  if (!member.session) return;
-  push.to = *member.session;
-  push.token = member.token;
-  push.incarnation = member.incarnation;
-  if (push.kind != Push::Kind::kLeft) push.round = run.state.round;
-  out.push_back(std::move(push));
-}
-
-void Coordinator::TellClosed(const Run& run, const Member& member, Pushes& out, bool graceful) {
-  Tell(run, member, {.kind = Push::Kind::kClosed, .graceful = graceful, .who = run.state.closed_by},
-       out);
-}
-
-void Coordinator::TellState(const Run& run, const Member& member, Pushes& out) {
-  const RendezvousState& state = run.state;
-  Push push{.count = static_cast<int64_t>(state.participants.size())};
-  if (const auto place = state.participants.find(member.node); place != state.participants.end()) {
-    push.kind = state.complete ? Push::Kind::kComplete : Push::Kind::kAdmitted;
-    if (state.complete) {
-      push.rank = place->second;
-      push.world_size = state.WorldSize();
-      push.addr = run.first_addr;
-      push.port = run.first_port;
-      push.generation = run.generation;
-    }
-  } else if (state.wait_list.contains(member.node)) {
-    push.kind = Push::Kind::kWaiting;
-  } else if (state.redundancy_list.contains(member.node)) {
-    push.kind = Push::Kind::kSpare;
-  } else {
-    return;
-  }
-  Tell(run, member, std::move(push), out);
-}
-
-// At once when there are any, and when there are none any more. In between when they have doubled:
-// that is enough to go by; and not while they come in crowds, as they do where a whole round comes
-// again, whose members would each hear of every doubling.
-Instant Coordinator::TellWaitingAt(const Run& run) {
-  const auto waiting = static_cast<int64_t>(run.state.wait_list.size());
-  if (!run.state.complete || waiting == run.told_waiting) return Instant::Never();
-  if (waiting == 0 || run.told_waiting == 0) return Instant{};
-  if (waiting < 2 * run.told_waiting) return Instant::Never();
-  return run.told_waiting_at + kNewsPause;
-}
-
-void Coordinator::TellWaiting(Run& run, Instant now, Pushes& out) {
-  run.told_waiting = static_cast<int64_t>(run.state.wait_list.size());
-  run.told_waiting_at = now;
-  if (Planted(Bug::kWaitingStale) && run.told_waiting == 0) return;
-  for (const auto& [node, rank] : run.state.participants) {
-    Tell(run, run.members.at(node), {.kind = Push::Kind::kNodesWaiting, .count = run.told_waiting},
-         out);
-  }
-}
-
-// ----------------------------------------------------------------------------------------------
-// time
+// --- Time
 
 Instant Coordinator::LastCallEnds(const Run& run) {
-  return *run.observed.last_call_since() + run.rules.timeout.last_call;
+  return *run.observed.last_call_since() + run.settings.last_call;
 }
 
 Instant Coordinator::NextDueOf(const Run& run) const {
-  Instant due = std::min({run.forget_at, TellLostAt(run), TellWaitingAt(run)});
+  Instant due = std::min({run.forget_at, LossesDueAt(run), WaitingDueAt(run)});
   if (options_.judges_silence && !run.by_silence.empty()) {
-    due = std::min(due, run.by_silence.front()->seen_at + DeadAfter(run.rules) + kJustAfter);
+    due = std::min(due, run.by_silence.front()->seen_at + DeadAfter(run.settings) + kJustAfter);
   }
   if (!run.broken.empty()) due = std::min(due, run.broken.begin()->at);
   if (!run.deadlines.empty()) due = std::min(due, run.deadlines.begin()->at + kJustAfter);
@@ -415,7 +340,7 @@ void Coordinator::Reschedule(Run& run, Instant now) {
     ended_.erase({run.forget_at, run.serial, &run});
     run.forget_at = over ? now + options_.ended_kept : Instant::Never();
     if (over) ended_.insert({run.forget_at, run.serial, &run});
-    if (over) LeaveScopes(run, 0);  // nobody is left to read them
+    if (over) LeaveScopes(run, 0);  // no node is left to read them
   }
   const Instant due = NextDueOf(run);
   if (due == run.due) return;
@@ -482,14 +407,14 @@ void Coordinator::TickRun(Run& run, Instant now, Pushes& out) {
   }
   for (Member* member : run.by_silence) {
     const Duration silence = now - member->seen_at;
-    if (!options_.judges_silence || silence <= DeadAfter(run.rules)) break;
+    if (!options_.judges_silence || silence <= DeadAfter(run.settings)) break;
     losses.push_back({member, Concat("not heard of for ", Milliseconds(silence), " ms")});
   }
   Lose(run, losses, now, out);
-  if (TellLostAt(run) <= now) TellLost(run, now, out);
-  if (TellWaitingAt(run) <= now) TellWaiting(run, now, out);
+  if (LossesDueAt(run) <= now) NotifyLosses(run, now, out);
+  if (WaitingDueAt(run) <= now) NotifyWaiting(run, now, out);
   if (losses.size() > 1) MUSTER_PROBE("several nodes were given up in one moment");
-  // Who is first may find that its own time is over, too, and leave that to the next.
+  // The first node may find that its own time is over, and leave: then the next one does it.
   while (InLastCall(run.state) && LastCallEnds(run) < now) {
     Advance(run, run.members.at(run.state.participants.begin()->first), now, out);
   }
@@ -503,8 +428,8 @@ void Coordinator::ForgiveSilence(Duration gap, Instant now) {
   for (auto& [id, run] : runs_) {
     for (Member* member : run.by_silence) member->seen_at = std::min(member->seen_at + gap, now);
     std::set<Due> broken;
-    // A member that comes back does so within its grace from now: however long the gap was, a
-    // member whose connection broke after it is not waited for any longer.
+    // A member that comes back does so within its grace from now: however long the pause was, a
+    // member whose connection broke after it has no more time than that.
     const Instant latest = now + run.settings.grace;
     for (Due due : run.broken) {
       due.at = due.member->grace_ends = std::min(due.at + gap, latest);
@@ -512,29 +437,6 @@ void Coordinator::ForgiveSilence(Duration gap, Instant now) {
     }
     run.broken.swap(broken);
   }
-}
-
-// ----------------------------------------------------------------------------------------------
-// for whoever asks
-
-std::vector<RunReport> Coordinator::Reports(std::string_view after, size_t runs_max,
-                                            Instant now) const {
-  std::vector<RunReport> reports;
-  for (auto run = runs_.upper_bound(after); run != runs_.end() && reports.size() < runs_max; ++run)
-    reports.push_back(ReportOn(run->second, 0, now));
-  return reports;
-}
-
-bool Coordinator::IsInUse(std::string_view run_id) const {
-  const Run* run = Find(run_id);
-  return run != nullptr && !run->members.empty();
-}
-
-std::optional<RunReport> Coordinator::Report(std::string_view run_id, size_t names_max,
-                                             Instant now) const {
-  const Run* run = Find(run_id);
-  if (run == nullptr) return std::nullopt;
-  return ReportOn(*run, names_max, now);
 }
 
 }  // namespace muster

@@ -1,9 +1,16 @@
 // The coordinator: runs the rendezvous machine for all nodes of all runs that meet at one server,
-// and says whom to tell what.
+// and decides which messages they receive.
 //
-// Nodes speak through sessions, one at a time for each node. An event costs O(log N); completing a
-// round, ending it and closing it cost O(N), for all N are told. Time is the server's. No I/O, no
-// clock, no thread: whoever drives it delivers what comes out, in order.
+// A node has one session at a time. An event costs O(log N); completing a round, ending it and
+// closing it cost O(N), because all N nodes are notified. Time is the server's. No I/O, no clock,
+// no thread: the driver delivers the messages, in order.
+//
+// Invariants, for each run:
+//   * Every node in a list of `state` is in `members`. A member with a session is in `by_silence`,
+//     one without is in `broken` until its grace is over.
+//   * A member that is joining is in `deadlines`, unless it waits without limit (a spare).
+//   * The number of the round never decreases, also over restarts of the server (`round_floor`).
+//   * A closed run stays closed.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +33,6 @@
 #include "rendezvous/core/observation.h"
 #include "rendezvous/core/operations.h"
 #include "rendezvous/core/rank_policy.h"
-#include "rendezvous/core/rules.h"
 #include "rendezvous/core/run_report.h"
 #include "rendezvous/core/run_settings.h"
 #include "rendezvous/core/session.h"
@@ -37,19 +43,19 @@ namespace muster {
 struct CoordinatorOptions {
   size_t runs_max = 10'000;
   size_t nodes_per_run_max = 128 * 1024;
-  size_t ended_max = 1'000;  ///< Runs without nodes that are remembered; of closed ones, the names
-                             ///< of many more.
-  /// For all runs and nodes together, about: a node may stay for as long as its own settings say,
-  /// with no connection that would count for it.
+  size_t ended_max = 1'000;  ///< Runs without nodes that are remembered. Of closed ones, many more
+                             ///< names are kept.
+  /// For all runs and nodes together, approximately. Limits on connections do not cover it: a node
+  /// stays for as long as its own settings say, also without a connection.
   uint64_t bytes_max = UINT64_MAX;
   Duration ended_kept = 600s;  ///< How long a run without nodes is remembered, while there is room.
-  /// Numbers that nobody can predict, for tokens and generations: the kernel's on a server. Unset:
+  /// Unpredictable numbers, for tokens and generations: the kernel's on a server. Unset:
   /// a sequence that is the same each time, for tests.
   std::function<uint64_t()> entropy{};
-  /// The driver has a store beside it, and wants to know which scopes of it are in use.
+  /// The driver has a store, and needs to know which of its scopes are in use.
   bool has_store = false;
-  /// False: whoever drives it knows who lives, and says Disconnect() of those who do not; nobody is
-  /// given up for being silent, and nobody is waited for.
+  /// False: the driver knows which nodes are alive, and calls Disconnect() for the others. No node
+  /// is declared lost for its silence, and none has a grace.
   bool judges_silence = true;
 };
 
@@ -60,12 +66,12 @@ struct ScopeChange {
   bool in_use = false;
 };
 
-/// A run as another coordinator has left it, with the nodes of its last round.
-struct AdoptedRun {
+/// A run as another coordinator left it, with the nodes of its last round.
+struct ResumedRun {
   struct Member {
     Node node;
     int64_t rank = 0;
-    std::optional<SessionId> session{};  ///< None: it is gone.
+    std::optional<SessionId> session{};  ///< None: the node is gone.
     std::string label{};
     uint16_t bootstrap_port = 0;
   };
@@ -98,29 +104,31 @@ class Coordinator {
 
   /// A node introduces itself on a new connection.
   void Open(SessionId session, const Hello& hello, Instant now, Pushes& out);
-  /// The node wants the next round, until `timeout` has passed. Leaves the present one first.
+  /// Joins the next round, within `timeout`. Leaves the present one first.
   void Join(SessionKey key, Duration timeout, Instant now, Pushes& out);
   /// The node gives up its place, or its wait.
   void Leave(SessionKey key, Instant now, Pushes& out);
-  /// For all nodes of the run, and for good.
+  /// For all nodes of the run, permanently.
   void Close(SessionKey key, std::string_view reason, Instant now, Pushes& out);
   void KeepAlive(SessionKey key, Instant now, Pushes& out);
   /// The connection is gone.
   void Disconnect(SessionId session, Instant now);
-  /// What the passing of time brings. Cheap if nothing is due.
+  /// Does what is due. Cheap if nothing is.
   void Tick(Instant now, Pushes& out);
   /// When Tick() may have something to do, at the earliest.
   Instant NextDue() const;
-  /// Goes on where another one ended. The run is not known yet. The nodes that are there are told
-  /// what they may have missed, also of those that are gone.
-  void Adopt(const AdoptedRun& adopted, Instant now, Pushes& out);
-  /// For so long, until now, the server could not listen: nobody was silent in that time.
+  /// Whether some run has nodes.
+  bool HasNodes() const { return runs_.size() > ended_.size(); }
+  /// Continues a run of another coordinator, which must be unknown here. Its nodes receive again
+  /// what they may have missed, including the loss of nodes that are gone.
+  void ResumeRun(const ResumedRun& adopted, Instant now, Pushes& out);
+  /// The server paused for `gap`, until now: it could not receive keep-alives in that time.
   void ForgiveSilence(Duration gap, Instant now);
 
   /// What has changed since the last call; in order.
   std::vector<ScopeChange> TakeScopeChanges() { return std::exchange(scope_changes_, {}); }
 
-  /// How the run stands, with at most so many of the nodes in each role. nullopt: no such run.
+  /// The run's status, with at most so many nodes in each role. nullopt: no such run.
   std::optional<RunReport> Report(std::string_view run_id, size_t names_max, Instant now) const;
   /// nullopt: no such run.
   std::optional<RunSnapshot> Snapshot(std::string_view run_id) const;
@@ -133,7 +141,7 @@ class Coordinator {
   struct Run;
   static uint64_t CostOf(const std::string& run_id);
   static uint64_t CostOf(const Node& node, const std::string& label);
-  /// What is to happen to a member, and when. Ties are broken by age: a run can be replayed.
+  /// A deadline of a member. Ties are broken by age, so that a run can be replayed.
   struct Due {
     Instant at;
     uint64_t serial;
@@ -153,10 +161,10 @@ class Coordinator {
     std::optional<SessionId> session;  ///< None: its connection broke, and its grace runs.
     bool joining = false;
     Duration join_timeout{};
-    Instant join_by = Instant::Never();  ///< A spare waits without limit.
+    Instant join_by = Instant::Never();  ///< Never: a spare waits without limit.
     Instant seen_at{};
     Instant grace_ends{};
-    std::optional<Place> place;          ///< In the round that it is in, or was in last.
+    std::optional<Place> place;          ///< In the last round that it was in.
     std::list<Member*>::iterator quiet;  ///< Its place in by_silence, while it has a session.
   };
 
@@ -166,23 +174,22 @@ class Coordinator {
     Generation generation;
     std::vector<int64_t> scopes;  ///< Rounds whose keys the store still has, oldest first.
     RunSettings settings;
-    std::string settings_of;  ///< The node that came first, and whose settings they are.
-    RendezvousRules rules;
+    std::string settings_of;  ///< The node that joined first, with these.
     RendezvousState state;
     Observation observed;
     std::map<Node, Member> members;
-    std::list<Member*> by_silence;  ///< The one not heard for longest first.
+    std::list<Member*> by_silence;  ///< The longest silent first.
     std::set<Due> broken;           ///< By the end of their grace.
-    std::set<Due> deadlines;        ///< Of those who are joining.
-    std::string server_addr{};      ///< Where nodes of other machines found this server.
-    std::string first_addr{};       ///< Of rank 0 of the round that was completed last,
-    uint16_t first_port = 0;        ///< and where it serves the workers' store.
-    int64_t told_waiting = 0;       ///< What the members of the round were last told,
-    Instant told_waiting_at{};      ///< and when.
-    Losses fallen{};                ///< Whom the round has lost,
-    Losses untold{};                ///< and whom of them its members have not heard of.
-    Instant told_lost = Instant{};
-    int64_t round_floor = 0;       ///< No round below this: some node has been in one before.
+    std::set<Due> deadlines;        ///< Of members that are joining.
+    std::string server_addr{};      ///< Where other machines reach this server.
+    std::string first_addr{};       ///< Of rank 0 of the last complete round.
+    uint16_t first_port = 0;        ///< Where it serves the workers' store.
+    int64_t waiting_sent = 0;       ///< As the members of the round know it.
+    Instant waiting_sent_at{};
+    Losses losses{};         ///< Of the present round.
+    Losses losses_unsent{};  ///< Those that its members do not know yet.
+    Instant losses_sent_at = Instant{};
+    int64_t round_floor = 0;       ///< No round below this: a node has been in one.
     int64_t completed_round = -1;  ///< The last one.
     Instant forget_at = Instant::Never();
     Instant due = Instant::Never();  ///< As noted in due_.
@@ -193,7 +200,7 @@ class Coordinator {
   size_t runs() const { return runs_.size(); }
   // In run_report.cc.
   static RunReport ReportOn(const Run& run, size_t names_max, Instant now);
-  /// Who is there, and how many are not.
+  /// Which nodes are there, and how many are missing.
   static std::string Missing(const Run& run);
 
  private:
@@ -201,7 +208,7 @@ class Coordinator {
     Run* run;
     Member* member;
   };
-  /// What a change is judged by.
+  /// What Follow() compares a change with.
   struct Before {
     explicit Before(const RendezvousState& state)
         : complete(state.complete), participants(state.participants.size()) {}
@@ -214,20 +221,20 @@ class Coordinator {
   Run& NewRun(const std::string& id, Instant now);
   void OpenAnew(Run& run, SessionId session, const Hello& hello, Instant now, Pushes& out);
   void Resume(Run& run, Member& member, SessionId session, Instant now, Pushes& out);
-  /// Whose message it is; refuses those that are nobody's.
-  std::optional<Seat> Speaker(const SessionKey& key, Instant now, Pushes& out);
-  /// After it was opened again: what was said meanwhile is lost.
-  static void TellAnew(const Run& run, const Member& member, Pushes& out);
+  /// The member that a message is from; refuses messages of other sessions and incarnations.
+  std::optional<Seat> SenderOf(const SessionKey& key, Instant now, Pushes& out);
+  /// After a reconnect: messages that were sent meanwhile are lost.
+  static void SendAgain(const Run& run, const Member& member, Pushes& out);
   void Attach(Run& run, Member& member, SessionId session, Instant now);
   void Detach(Run& run, Member& member);
 
   // --- The machine
   Outlook Look(const Run& run, const Member& member, Instant now) const;
-  /// Lets a joining node act until there is nothing left for it but to wait.
+  /// Executes the actions of a joining node until it has to wait.
   void Advance(Run& run, Member& member, Instant now, Pushes& out);
   void Do(Run& run, Member& member, Action action, Instant now, Pushes& out);
-  /// After a change: tells and advances whom it concerns.
   static void EndRound(Run& run);
+  /// After a change: notifies and advances the nodes that it concerns.
   void Follow(Run& run, const Before& before, Instant now, Pushes& out);
   void Complete(Run& run, Pushes& out);
   static std::string AddressOfFirst(const Run& run, const Node& first);
@@ -236,21 +243,21 @@ class Coordinator {
   void MakeSpares(Run& run, Pushes& out);
   void SetDeadline(Run& run, Member& member, Instant deadline);
   void StopJoining(Run& run, Member& member);
-  /// Out of the round, or of the list that it is in.
+  /// Removes it from the round, or from the list that it is in.
   void Withdraw(Run& run, Member& member, Instant now, Pushes& out);
   struct Loss {
     Member* member;
     std::string why;
   };
   void Lose(Run& run, const std::vector<Loss>& losses, Instant now, Pushes& out);
-  static Instant TellLostAt(const Run& run);
-  void TellLost(Run& run, Instant now, Pushes& out);
-  static Instant TellWaitingAt(const Run& run);
-  static void TellWaiting(Run& run, Instant now, Pushes& out);
-  static void TellState(const Run& run, const Member& member, Pushes& out);
-  static void TellClosed(const Run& run, const Member& member, Pushes& out, bool graceful = false);
-  /// Fills in what every message carries. Nobody hears it where there is no connection.
-  static void Tell(const Run& run, const Member& member, Push push, Pushes& out);
+  static Instant LossesDueAt(const Run& run);
+  void NotifyLosses(Run& run, Instant now, Pushes& out);
+  static Instant WaitingDueAt(const Run& run);
+  static void NotifyWaiting(Run& run, Instant now, Pushes& out);
+  static void SendState(const Run& run, const Member& member, Pushes& out);
+  static void SendClosed(const Run& run, const Member& member, Pushes& out, bool graceful = false);
+  /// Fills in what every message carries. Without a connection, the message is dropped.
+  static void Send(const Run& run, const Member& member, Push push, Pushes& out);
 
   // --- Time
   void TickRun(Run& run, Instant now, Pushes& out);
@@ -258,7 +265,7 @@ class Coordinator {
   Instant NextDueOf(const Run& run) const;
   void Reschedule(Run& run, Instant now);
   void Forget(Run& run);
-  /// Makes room for a new run where there is none; what was closed stays closed.
+  /// Makes room for a new run; closed runs stay closed.
   void EvictEnded(Instant now);
   void UseScope(Run& run);
   void LeaveScopes(Run& run, size_t kept);
@@ -266,7 +273,7 @@ class Coordinator {
 
   const CoordinatorOptions options_;
   const uint64_t server_generation_;
-  ClosedRuns closed_runs_;  ///< Those that were evicted before their time.
+  ClosedRuns closed_runs_;  ///< Of runs that were evicted early.
   std::vector<ScopeChange> scope_changes_;
   std::map<std::string, Run, std::less<>> runs_;
   std::unordered_map<SessionId, Seat> seats_;

@@ -1,4 +1,4 @@
-// The coordinator's sessions: who may speak, and whose message it is.
+// The coordinator's sessions: which nodes are admitted, and from which node a message is.
 #include <algorithm>
 #include <utility>
 
@@ -18,13 +18,19 @@ Push Refuse(SessionId session, const Hello& hello, Push::Refusal refusal, std::s
                 std::move(why));
 }
 
+// For planted bugs: the seat of the member with this token, whichever its session is.
+auto SeatOfToken(auto& seats, uint64_t token) {
+  return std::ranges::find_if(seats,
+                              [&](const auto& each) { return each.second.member->token == token; });
+}
+
 std::string NoRoom() {
   return "this server has no memory left for more runs and nodes (an eighth of store_bytes_max)";
 }
 
 }  // namespace
 
-// As measured, with their places in sets and in the state of the round.
+// As measured, including their entries in sets and in the state of the round.
 uint64_t Coordinator::CostOf(const std::string& run_id) { return 1'500 + 3 * run_id.size(); }
 uint64_t Coordinator::CostOf(const Node& node, const std::string& label) {
   return 700 + 4 * node.addr.size() + label.size();
@@ -40,6 +46,7 @@ Coordinator::Run& Coordinator::NewRun(const std::string& id, Instant now) {
   if (closed_runs_.Contains(id, now)) {
     run.state.closed = true;
     run.state.closed_by = "a node of an earlier job of this name";
+    run.settings.keep_alive_interval = 5s;  // its own settings were forgotten with it
   }
   return run;
 }
@@ -81,13 +88,12 @@ Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Ins
   if (run.members.empty() && !run.state.closed) {
     run.settings = wanted;
     run.settings_of = hello.node.ToString();
-    run.rules = wanted.RulesOf(run.id);
   }
   if (wanted == run.settings || run.state.closed) return &run;
-  return refuse(Push::Refusal::kSettings,
-                Concat("node '", hello.node.ToString(), "' and node '", run.settings_of,
-                       "' of run '", Printable(run.id),
-                       "' have been told different things: ", wanted.Against(run.settings)));
+  return refuse(
+      Push::Refusal::kSettings,
+      Concat("node '", hello.node.ToString(), "' and node '", run.settings_of, "' of run '",
+             Printable(run.id), "' were configured differently: ", wanted.Against(run.settings)));
 }
 
 void Coordinator::Open(SessionId session, const Hello& hello, Instant now, Pushes& out) {
@@ -106,8 +112,8 @@ void Coordinator::Open(SessionId session, const Hello& hello, Instant now, Pushe
       out.push_back(Refuse(
           session, hello, Push::Refusal::kIdentity,
           Concat("node '", hello.node.ToString(), "' of run '", Printable(run->id),
-                 "' has a session already: two nodes cannot be one. If they are two (with the "
-                 "same address and process id), give them a --local-addr each")));
+                 "' has a session already. If these are two nodes (with the same address and "
+                 "process id), give each of them its own --local-addr")));
       return;
     }
     MUSTER_PROBE("a node started anew while its old self had its grace");
@@ -138,38 +144,40 @@ void Coordinator::OpenAnew(Run& run, SessionId session, const Hello& hello, Inst
   member.token = NewToken();
   if (!hello.server_addr.empty() && !IsLoopback(hello.server_addr))
     run.server_addr = hello.server_addr;
-  // Rounds only grow, for every node, also where the server has been restarted. A claim counts up
-  // to a limit, so that nobody can use the numbers up.
+  // For every node, rounds only grow, also where the server has been restarted. A claim is limited,
+  // so that no node can exhaust the numbers.
   if (hello.round + 1 > run.round_floor) MUSTER_PROBE("a node knew a later round than the server");
   run.round_floor = std::max(run.round_floor, std::min(hello.round + 1, kClaimedRoundMax));
   if (!run.state.complete) run.state.round = std::max(run.state.round, run.round_floor);
   Attach(run, member, session, now);
-  Tell(run, member, {.kind = Push::Kind::kOpened, .addr = member.node.addr}, out);
+  Send(run, member, {.kind = Push::Kind::kOpened, .addr = member.node.addr}, out);
 }
 
 void Coordinator::Resume(Run& run, Member& member, SessionId session, Instant now, Pushes& out) {
   if (member.session) MUSTER_PROBE("a session was taken up again before the server missed it");
   if (member.joining) MUSTER_PROBE("a session was taken up again by a node that was joining");
-  // The old connection may not have noticed yet that it is one.
-  Tell(run, member,
-       {.kind = Push::Kind::kEnded, .why = "the node has taken up its session elsewhere"}, out);
+  // The old connection may not be known to be broken yet.
+  Send(
+      run, member,
+      {.kind = Push::Kind::kEnded, .why = "the node has resumed its session on another connection"},
+      out);
   Detach(run, member);
   Attach(run, member, session, now);
   ++member.incarnation;
-  TellAnew(run, member, out);
+  SendAgain(run, member, out);
 }
 
-void Coordinator::TellAnew(const Run& run, const Member& member, Pushes& out) {
-  Tell(run, member, {.kind = Push::Kind::kOpened, .resumed = true, .addr = member.node.addr}, out);
-  TellState(run, member, out);
+void Coordinator::SendAgain(const Run& run, const Member& member, Pushes& out) {
+  Send(run, member, {.kind = Push::Kind::kOpened, .resumed = true, .addr = member.node.addr}, out);
+  SendState(run, member, out);
   const bool is_in = run.state.complete && run.state.participants.contains(member.node);
-  if (is_in && run.fallen.count > 0)
+  if (is_in && run.losses.count > 0)
     MUSTER_PROBE("a node was told on its return whom it had missed");
-  if (is_in && run.fallen.count > 0) Tell(run, member, run.fallen.ToPush(), out);
-  if (is_in)  // also that nobody waits any more
-    Tell(run, member, {.kind = Push::Kind::kNodesWaiting, .count = run.told_waiting}, out);
+  if (is_in && run.losses.count > 0) Send(run, member, run.losses.ToPush(), out);
+  if (is_in)  // also if no node waits any more
+    Send(run, member, {.kind = Push::Kind::kNodesWaiting, .count = run.waiting_sent}, out);
   if (run.state.closed)
-    TellClosed(run, member, out, run.state.redundancy_list.contains(member.node));
+    SendClosed(run, member, out, run.state.redundancy_list.contains(member.node));
 }
 
 void Coordinator::Attach(Run& run, Member& member, SessionId session, Instant now) {
@@ -189,22 +197,18 @@ void Coordinator::Detach(Run& run, Member& member) {
   }
 }
 
-std::optional<Coordinator::Seat> Coordinator::Speaker(const SessionKey& key, Instant now,
-                                                      Pushes& out) {
+std::optional<Coordinator::Seat> Coordinator::SenderOf(const SessionKey& key, Instant now,
+                                                       Pushes& out) {
   auto seat = seats_.find(key.session);
-  if (Planted(Bug::kFencingIgnored)) {
-    seat = std::ranges::find_if(
-        seats_, [&](const auto& each) { return each.second.member->token == key.token; });
-  }
-  if (seat == seats_.end() && Planted(Bug::kStaleKeepAlive)) {
-    for (auto& [session, other] : seats_) {
-      if (other.member->token == key.token) other.member->seen_at = now;
-    }
-  }
+  if (Planted(Bug::kFencingIgnored)) seat = SeatOfToken(seats_, key.token);
   if (seat == seats_.end()) {
+    if (Planted(Bug::kStaleKeepAlive)) {
+      if (const auto other = SeatOfToken(seats_, key.token); other != seats_.end())
+        other->second.member->seen_at = now;
+    }
     MUSTER_PROBE("a message came through a session that was over");
     out.push_back(Refuse(key, Push::Refusal::kPast,
-                         "this session is over: its node is lost, or speaks through another one"));
+                         "this session is over: its node is lost, or has another one"));
     return std::nullopt;
   }
   auto [run, member] = seat->second;
@@ -212,8 +216,8 @@ std::optional<Coordinator::Seat> Coordinator::Speaker(const SessionKey& key, Ins
   if (!is_of_now && !Planted(Bug::kFencingIgnored)) {
     out.push_back(
         Refuse(key, Push::Refusal::kPast,
-               Concat("the message is of another session of node '", member->node.ToString(),
-                      "', or of the time before this one was taken up again")));
+               Concat("the message is from another session of node '", member->node.ToString(),
+                      "', or was sent before this one was resumed")));
     return std::nullopt;
   }
   member->seen_at = now;
@@ -232,12 +236,11 @@ void Coordinator::Disconnect(SessionId session, Instant now) {
   Reschedule(*run, now);
 }
 
-void Coordinator::Adopt(const AdoptedRun& adopted, Instant now, Pushes& out) {
+void Coordinator::ResumeRun(const ResumedRun& adopted, Instant now, Pushes& out) {
   MUSTER_ASSERT(Find(adopted.id) == nullptr);
   Run& run = NewRun(adopted.id, now);
   run.settings = adopted.settings;
   run.settings_of = adopted.settings_of;
-  run.rules = run.settings.RulesOf(run.id);
   run.first_addr = adopted.first_addr;
   run.first_port = adopted.first_port;
   run.completed_round = adopted.round;
@@ -248,7 +251,7 @@ void Coordinator::Adopt(const AdoptedRun& adopted, Instant now, Pushes& out) {
   state.complete = !adopted.members.empty();
   state.round = state.complete ? adopted.round : run.round_floor;
   if (state.complete) state.completion = {.round = adopted.round, .world_size = adopted.world_size};
-  for (const AdoptedRun::Member& each : adopted.members) {
+  for (const ResumedRun::Member& each : adopted.members) {
     Member& member = run.members[each.node];
     member.node = each.node;
     member.serial = ++made_;
@@ -267,12 +270,12 @@ void Coordinator::Adopt(const AdoptedRun& adopted, Instant now, Pushes& out) {
       run.broken.insert({now, member.serial, &member});
     }
   }
-  for (const auto& [node, member] : run.members) TellAnew(run, member, out);
+  for (const auto& [node, member] : run.members) SendAgain(run, member, out);
   Reschedule(run, now);
 }
 
-// What is due can only be later now. That is found out when it would have been due: nine of ten
-// messages are keep-alives.
-void Coordinator::KeepAlive(SessionKey key, Instant now, Pushes& out) { Speaker(key, now, out); }
+// The run's deadlines can only become later, so Reschedule() is left to the next Tick(): nine of
+// ten messages are keep-alives.
+void Coordinator::KeepAlive(SessionKey key, Instant now, Pushes& out) { SenderOf(key, now, out); }
 
 }  // namespace muster

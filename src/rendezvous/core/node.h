@@ -1,4 +1,4 @@
-// Who takes part in a rendezvous: one agent process, known by its address, its process and a
+// A node of a rendezvous: one agent process, identified by its address, its process id and a
 // counter.
 #pragma once
 

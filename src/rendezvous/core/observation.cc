@@ -19,7 +19,7 @@ void Observation::SeeLastCall(const RendezvousState& state, Instant now) {
 }
 
 void Observation::Skip(Duration gap) {
-  for (auto& [node, beat] : beats_) beat.excused += gap;
+  for (auto& [node, beat] : beats_) beat.forgiven += gap;
 }
 
 std::set<Node> Observation::Silent(const RendezvousState& state, Duration dead_after,
@@ -28,7 +28,7 @@ std::set<Node> Observation::Silent(const RendezvousState& state, Duration dead_a
   for (const auto& [node, written] : state.last_heartbeats) {
     const auto beat = beats_.find(node);
     if (beat == beats_.end()) continue;
-    if (now - beat->second.seen_at - beat->second.excused > dead_after) silent.insert(node);
+    if (now - beat->second.seen_at - beat->second.forgiven > dead_after) silent.insert(node);
   }
   return silent;
 }

@@ -1,8 +1,8 @@
-// What one node has seen of the others, on its own monotonic clock.
+// What one node has observed of the others, on its own monotonic clock.
 //
-// A node is alive while its heartbeat keeps changing, as we see it; a last call has lasted as long
-// as we have seen it. Nothing here depends on what anybody's wall clock says: a machine whose clock
-// is an hour off is a healthy member.
+// A node is alive while its heartbeat keeps changing, whatever the value is; a last call lasts from
+// when this node first saw it. Nothing here depends on a wall clock: a machine whose clock is an
+// hour off is a healthy member.
 #pragma once
 
 #include <map>
@@ -17,13 +17,13 @@ namespace muster {
 
 class Observation {
  public:
-  /// Takes note of a state that was just read or written.
+  /// Notes a state that was just read or written.
   void See(const RendezvousState& state, Instant now);
 
   /// The part of See() that is about the last call.
   void SeeLastCall(const RendezvousState& state, Instant now);
 
-  /// For so long this node could not look: whoever seems silent for that reason is not.
+  /// This node could not look for so long: that time does not count as silence of the others.
   void Skip(Duration gap);
 
   /// Nodes of `state` whose heartbeat has not changed for more than `dead_after`.
@@ -39,7 +39,7 @@ class Observation {
   struct Beat {
     WallTime written;
     Instant seen_at;
-    Duration excused = 0s;
+    Duration forgiven = 0s;
   };
   std::map<Node, Beat> beats_;
   std::optional<WallTime> last_call_;

@@ -17,20 +17,20 @@ bool Participates(const Outlook& o) { return o.state.participants.contains(o.sel
 bool Waits(const Outlook& o) { return o.state.wait_list.contains(o.self); }
 bool IsSpare(const Outlook& o) { return o.state.redundancy_list.contains(o.self); }
 
-bool Full(const Outlook& o) { return Count(o) >= o.rules.max_nodes; }
+bool Full(const Outlook& o) { return Count(o) >= o.settings.max_nodes; }
 
-// Late: past the deadline. Hopeless: past the time to clean up after oneself, too.
+// Late: past the deadline. Hopeless: past the time to clean up, too.
 bool Late(const Outlook& o) { return o.now > o.deadline; }
 bool Hopeless(const Outlook& o) { return o.now > o.deadline + kRollbackWindow; }
 
 bool LastCallOver(const Outlook& o) {
   const auto since = o.observed.last_call_since();
-  return o.state.deadline && since && o.now > *since + o.rules.timeout.last_call;
+  return o.state.deadline && since && o.now > *since + o.settings.last_call;
 }
 
 bool MayComplete(const Outlook& o) {
-  const int64_t enough = o.rules.min_nodes - (Planted(Bug::kLastCallOffByOne) ? 1 : 0);
-  return Count(o) >= enough && Count(o) <= o.rules.max_nodes && LastCallOver(o);
+  const int64_t enough = o.settings.min_nodes - (Planted(Bug::kLastCallOffByOne) ? 1 : 0);
+  return Count(o) >= enough && Count(o) <= o.settings.max_nodes && LastCallOver(o);
 }
 
 bool RankTaken(const RendezvousState& state, int64_t rank) {
@@ -38,18 +38,22 @@ bool RankTaken(const RendezvousState& state, int64_t rank) {
                              [rank](const auto& member) { return member.second == rank; });
 }
 
-std::string Here(const Outlook& o) { return Concat(Count(o), " of ", o.rules.max_nodes, " nodes"); }
+std::string Here(const Outlook& o) {
+  return Concat(Count(o), " of ", o.settings.max_nodes, " nodes");
+}
 
-// When this node's clock alone may change the decision: its heartbeat, its deadline, the last call.
+// The next time at which this node's clock alone may change the decision: its heartbeat, its
+// deadline, the last call.
 Instant WakeAt(const Outlook& o) {
   Instant at = Instant::Never();
   const auto consider = [&](Instant when) {
     if (when > o.now) at = std::min(at, when);
   };
   consider(o.deadline);
-  if (const auto seen = o.observed.LastSeen(o.self)) consider(*seen + o.rules.keep_alive_interval);
+  if (const auto seen = o.observed.LastSeen(o.self))
+    consider(*seen + o.settings.keep_alive_interval);
   const auto since = o.observed.last_call_since();
-  if (o.state.deadline && since) consider(*since + o.rules.timeout.last_call);
+  if (o.state.deadline && since) consider(*since + o.settings.last_call);
   return at;
 }
 
@@ -58,10 +62,11 @@ Decision Linger(const Outlook& o, std::string reason) {
   return {Action::kSync, std::move(reason), WakeAt(o)};
 }
 
-// With more members than allowed (nodes were told different limits) there is no place either: a
-// spare that left and came back at once would do so forever.
+// With more members than allowed (nodes were configured with different limits) there is no place
+// either: a spare that left the list would be back at once, forever.
 Decision DecideAsSpare(const Outlook& o) {
-  if (Count(o) < o.rules.max_nodes) return {Action::kRemoveFromRedundancyList, "a place is free"};
+  if (Count(o) < o.settings.max_nodes)
+    return {Action::kRemoveFromRedundancyList, "a place is free"};
   return Linger(o, "spare: the round is full");
 }
 
@@ -75,21 +80,22 @@ Decision DecideWhenComplete(const Outlook& o) {
 Decision DecideWhenForming(const Outlook& o) {
   if (!Participates(o)) return {Action::kAddToParticipants, "the round is open"};
   if (MayComplete(o)) return {Action::kMarkComplete, Concat("last call expired with ", Here(o))};
-  return Linger(o,
-                Concat("round ", o.state.round, " has ", Here(o), ", needs ", o.rules.min_nodes));
+  return Linger(
+      o, Concat("round ", o.state.round, " has ", Here(o), ", needs ", o.settings.min_nodes));
 }
 
-// Complete, still the round this node was in, and yet without it.
-bool WasTakenForDead(const Outlook& o) {
+// The round that this node is in is complete, but has lost it. Only an unchanged round takes it
+// back: with a new member at its rank, or full, two nodes would have one rank.
+bool WasDeclaredLost(const Outlook& o) {
   return o.place && !o.state.closed && o.state.complete && o.state.round == o.place->round &&
-         !Participates(o) && Count(o) < o.rules.max_nodes && !RankTaken(o.state, o.place->rank);
+         !Participates(o) && Count(o) < o.settings.max_nodes && !RankTaken(o.state, o.place->rank);
 }
 
 }  // namespace
 
 bool LeftBehind(const RendezvousState& state, const Node& self, const Place& place) {
   if (state.round > place.round) return true;
-  // The document was lost with its store, and others have begun another one.
+  // The document was lost with its store, and other nodes have begun another one.
   if (state.round < place.round) return !state.participants.empty() || !state.wait_list.empty();
   return state.round == place.round && state.complete && !state.participants.contains(self) &&
          RankTaken(state, place.rank);
@@ -98,10 +104,17 @@ bool LeftBehind(const RendezvousState& state, const Node& self, const Place& pla
 bool HeartbeatDue(const Outlook& o) {
   const auto seen = o.observed.LastSeen(o.self);
   return o.state.last_heartbeats.contains(o.self) && seen &&
-         o.now - *seen >= o.rules.keep_alive_interval;
+         o.now - *seen >= o.settings.keep_alive_interval;
 }
 
-// The join table. The first row that matches decides.
+// The join table: the first row that matches decides.
+//
+// J1-J2  closed                                       graceful error of a spare, error of all
+// others J3-J5  a spare                                      tries for a place as soon as there is
+// one J6     complete, and this node is in it             done J7-J9  past the deadline removes
+// itself first, then fails J10-12 complete without this node                   waits for the next
+// round, or becomes a spare J13-17 forming                                      joins; completes
+// when the last call is over
 Decision DecideJoin(const Outlook& o) {
   if (o.state.closed && IsSpare(o)) return {Action::kErrorGraceful, "closed while a spare"};  // J1
   if (o.state.closed) return {Action::kErrorClosed, "closed"};                                // J2
@@ -140,10 +153,10 @@ Decision DecideClose(const Outlook& o) {
 }
 
 Decision DecideKeepAlive(const Outlook& o) {
-  if (WasTakenForDead(o)) {
+  if (WasDeclaredLost(o)) {
     MUSTER_PROBE("a node that was taken for dead came back");
-    if (Late(o)) return {Action::kErrorTimeout, "taken for dead, and too late to come back"};
-    return {Action::kRestore, Concat("taken for dead in round ", o.state.round, ": coming back")};
+    if (Late(o)) return {Action::kErrorTimeout, "declared lost, and too late to come back"};
+    return {Action::kRestore, Concat("declared lost in round ", o.state.round, ": coming back")};
   }
   if (!HeartbeatDue(o)) return {Action::kFinish, "no heartbeat due"};
   if (Late(o)) return {Action::kErrorTimeout, "the heartbeat took too long"};

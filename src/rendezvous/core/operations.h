@@ -1,6 +1,9 @@
-// The four operations of a node: join, exit, close, keep-alive. Each looks at what the node knows
-// and says what to do next; nothing is changed here. The tables in operations.cc are the protocol,
-// one row a branch.
+// The operations of a node: join, exit, close, keep-alive. Each looks at what the node knows and
+// decides what to do next; nothing is changed here. The tables in operations.cc are the protocol,
+// one row for each branch.
+//
+// The same decisions run in both drivers: on a node's copy of a shared document, and in the
+// coordinator for all nodes.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +13,7 @@
 #include "base/time.h"
 #include "rendezvous/core/node.h"
 #include "rendezvous/core/observation.h"
-#include "rendezvous/core/rules.h"
+#include "rendezvous/core/run_settings.h"
 #include "rendezvous/core/state.h"
 
 namespace muster {
@@ -25,15 +28,15 @@ enum class Action {
   kRemoveFromRedundancyList,
   kMarkComplete,
   kMarkClosed,
-  kRestore,        ///< Others took this node for dead: it puts itself back where it was.
+  kRestore,        ///< Others declared this node lost: it puts itself back where it was.
   kSync,           ///< Nothing to do now: look again later.
   kErrorClosed,    ///< The operation has failed: closed.
   kErrorTimeout,   ///< ... or too late.
-  kErrorGraceful,  ///< A spare is no longer needed: leave without a fuss.
+  kErrorGraceful,  ///< Closed while a spare: an orderly end.
   kFinish,
 };
 
-/// A node's place in a complete round, as it was told when it joined.
+/// A node's place in a complete round, as of when it joined.
 struct Place {
   int64_t round = 0;
   int64_t rank = 0;
@@ -44,7 +47,7 @@ struct Outlook {
   const RendezvousState& state;
   const Observation& observed;
   const Node& self;
-  const RendezvousRules& rules;
+  const RunSettings& settings;
   Instant now;
   Instant deadline;  ///< Of the operation.
   std::optional<Place> place{};
@@ -58,20 +61,20 @@ struct Decision {
 
 Decision DecideJoin(const Outlook& outlook);
 Decision DecideExit(const Outlook& outlook);
-/// Of a join that its caller no longer wants: the node goes from wherever it is.
+/// Of a join that its caller has interrupted: removes the node from whichever list it is in.
 Decision DecideGiveUp(const Outlook& outlook);
 Decision DecideClose(const Outlook& outlook);
 Decision DecideKeepAlive(const Outlook& outlook);
 
-/// Whether the others have gone on without a node that was at `place`: into another round, with
-/// somebody else at its rank, or in another document.
+/// Whether the others have continued without a node that was at `place`: in another round, with
+/// another node at its rank, or in another document.
 bool LeftBehind(const RendezvousState& state, const Node& self, const Place& place);
 
-/// Whether this node's heartbeat is old enough to be renewed. Never, if it has none.
+/// Whether this node's heartbeat is due. Never, if it has none.
 bool HeartbeatDue(const Outlook& outlook);
 
-/// Time after the join deadline in which a node still takes itself out, rather than leave that to
-/// its silence.
+/// Time after the join deadline in which a node still removes itself. Later, the others notice its
+/// silence.
 inline constexpr Duration kRollbackWindow = 5s;
 
 }  // namespace muster

@@ -205,13 +205,13 @@ TEST(JoinTest, WhoWaitsSaysWhenTheClockMatters) {
   Observation observed;
   const RendezvousState state = LastCall(With({"a", "b"}));
   observed.See(state, kStart);
-  const RendezvousRules rules = MinMax(2, 4);
+  const RunSettings rules = MinMax(2, 4);
   const Node self = Named("a");
   const auto wake = [&](Instant now, Instant deadline) {
     return DecideJoin({.state = state,
                        .observed = observed,
                        .self = self,
-                       .rules = rules,
+                       .settings = rules,
                        .now = now,
                        .deadline = deadline})
         .wake_at;

@@ -19,7 +19,7 @@ constexpr std::array<std::pair<RankPolicy, std::string_view>, 4> kNames = {{
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// The run of digits at the beginning of `text`, and what it is worth written without leading zeros.
+// The digits at the beginning of `text`: how many, and their value without leading zeros.
 std::pair<size_t, std::string_view> DigitsOf(std::string_view text) {
   size_t end = 0;
   while (end < text.size() && IsDigit(text[end])) ++end;

@@ -1,4 +1,4 @@
-// Who gets which rank when a round is complete.
+// Which node gets which rank when a round is complete.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ enum class RankPolicy : uint8_t {
   kNatural,  ///< By address, numbers in it by value (node2 before node10), then process and
              ///< counter.
   kText,     ///< By address as text, as PyTorch does.
-  kStable,  ///< Who was in the last round keeps its rank where possible; the others fill the holes.
-  kLabel,   ///< By a label, such as a rack or a switch, then as kNatural.
+  kStable,   ///< Members of the last round keep their ranks where possible; others fill the gaps.
+  kLabel,    ///< By a label, such as a rack or a switch, then as kNatural.
 };
 
 /// nullopt: no such policy.
@@ -30,12 +30,10 @@ struct Candidate {
   std::optional<int64_t> rank_before{};  ///< In the round that this node was last in.
 };
 
-/// For each candidate its rank, from 0 on. Depends on nothing but what is given, and not on its
-/// order.
+/// For each candidate its rank, from 0 on. Independent of the order of the candidates.
 std::vector<int64_t> AssignRanks(RankPolicy policy, std::span<const Candidate> candidates);
 
-/// Whether `a` comes before `b` where digits count by their value. A total order: what differs is
-/// before or after.
+/// Whether `a` comes before `b` where numbers are compared by value. A total order.
 bool NaturalLess(std::string_view a, std::string_view b);
 
 }  // namespace muster

@@ -14,7 +14,7 @@ using Role = MemberReport::Role;
 using Phase = RunReport::Phase;
 
 constexpr size_t kFew = 32;
-// There is no list of the idle, and of thousands not all are looked at to name a few.
+// There is no list of idle nodes; not all of thousands are searched for a few names.
 constexpr size_t kLooksMax = 1000;
 constexpr std::array kRoles = {Role::kParticipant, Role::kWaiting, Role::kSpare, Role::kIdle};
 
@@ -39,15 +39,14 @@ MemberReport MemberOf(const Coordinator::Run& run, const Coordinator::Member& me
                       .silent_for = now - member.seen_at,
                       .connected = member.session.has_value(),
                       .label = member.label};
-  report.late = !report.connected || report.silent_for > run.rules.missed_after();
+  report.late = !report.connected || report.silent_for > run.settings.missed_after();
   if (role == Role::kParticipant && run.state.complete)
     report.rank = run.state.participants.at(member.node);
   return report;
 }
 
-// The nodes of one role. Where only a few may be shown, looking at all of them would be too much to
-// ask for each of thousands that wait: the first few by name, and the first few of those not heard
-// for longest.
+// A few nodes of one role: the longest silent, then the first by name. Each of thousands of waiting
+// nodes may request this, so it must not visit all of them.
 std::vector<MemberReport> Some(const Coordinator::Run& run, Role role, size_t names_max,
                                size_t idle, Instant now) {
   std::vector<MemberReport> found;
@@ -64,7 +63,7 @@ std::vector<MemberReport> Some(const Coordinator::Run& run, Role role, size_t na
     add_late(*due.member);
   }
   for (const Coordinator::Member* member : run.by_silence) {
-    if (found.size() == names_max || now - member->seen_at <= run.rules.missed_after()) break;
+    if (found.size() == names_max || now - member->seen_at <= run.settings.missed_after()) break;
     add_late(*member);
   }
   const auto add_nodes = [&](const std::set<Node>& nodes) {
@@ -115,7 +114,27 @@ std::optional<RunSnapshot> Coordinator::Snapshot(std::string_view run_id) const 
                      .closed = run->state.closed,
                      .closed_by = run->state.closed_by,
                      .waiting = static_cast<int64_t>(run->state.wait_list.size()),
-                     .lost = run->fallen.count};
+                     .lost = run->losses.count};
+}
+
+std::vector<RunReport> Coordinator::Reports(std::string_view after, size_t runs_max,
+                                            Instant now) const {
+  std::vector<RunReport> reports;
+  for (auto run = runs_.upper_bound(after); run != runs_.end() && reports.size() < runs_max; ++run)
+    reports.push_back(ReportOn(run->second, 0, now));
+  return reports;
+}
+
+bool Coordinator::IsInUse(std::string_view run_id) const {
+  const Run* run = Find(run_id);
+  return run != nullptr && !run->members.empty();
+}
+
+std::optional<RunReport> Coordinator::Report(std::string_view run_id, size_t names_max,
+                                             Instant now) const {
+  const Run* run = Find(run_id);
+  if (run == nullptr) return std::nullopt;
+  return ReportOn(*run, names_max, now);
 }
 
 RunReport Coordinator::ReportOn(const Run& run, size_t names_max, Instant now) {
@@ -133,7 +152,7 @@ RunReport Coordinator::ReportOn(const Run& run, size_t names_max, Instant now) {
   report.idle = static_cast<int64_t>(run.members.size()) - report.participants - report.waiting -
                 report.spares;
   if (report.phase == Phase::kLastCall && run.observed.last_call_since()) {
-    const Instant ends = *run.observed.last_call_since() + run.rules.timeout.last_call;
+    const Instant ends = *run.observed.last_call_since() + run.settings.last_call;
     report.last_call_left = std::max<Duration>(ends - now, 0s);
   }
   for (const Role role : kRoles) {
@@ -150,18 +169,19 @@ std::string Coordinator::Missing(const Run& run) {
   const RendezvousState& state = run.state;
   std::vector<std::string> names;
   for (const auto& [node, rank] : state.participants) {
-    if (names.size() == kNamesTold) break;
+    if (names.size() == kNamesInMessage) break;
     names.push_back(node.ToString());
   }
   const auto here = static_cast<int64_t>(state.participants.size());
-  const std::string who = Concat(" (", ListOf(names, kNamesTold, state.participants.size()), ")");
+  const std::string who =
+      Concat(" (", ListOf(names, kNamesInMessage, state.participants.size()), ")");
   if (state.complete) {
     return Concat("round ", state.round, " goes on with ", here, " of its members", who);
   }
-  const int64_t needed = std::max<int64_t>(run.rules.min_nodes - here, 0);
-  return Concat("round ", state.round, ": ", here, " of ", run.rules.max_nodes, " nodes are here",
-                here == 0 ? "" : who, ", ", needed, " more ", needed == 1 ? "is" : "are",
-                " needed");
+  const int64_t needed = std::max<int64_t>(run.settings.min_nodes - here, 0);
+  return Concat("round ", state.round, ": ", here, " of ", run.settings.max_nodes,
+                " nodes are here", here == 0 ? "" : who, ", ", needed, " more ",
+                needed == 1 ? "is" : "are", " needed");
 }
 
 }  // namespace muster

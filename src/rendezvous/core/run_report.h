@@ -1,4 +1,4 @@
-// How a run stands, for whoever asks: people, dashboards, and nodes that wait.
+// The status of a run, for people, dashboards and waiting nodes.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct MemberReport {
   Node node;
   Role role = Role::kIdle;
   int64_t rank = -1;      ///< Of a participant of a complete round.
-  Duration silent_for{};  ///< Since it was last heard.
+  Duration silent_for{};  ///< Since its last message.
   bool connected = true;  ///< Otherwise its grace runs.
   bool late = false;      ///< Has missed a keep-alive, or its connection.
   std::string label{};
@@ -45,8 +45,8 @@ struct RunReport {
   int64_t idle = 0;
   std::optional<Duration> last_call_left{};
   std::string closed_by{};
-  /// By role, participants in the order of their ranks. Where not all of a role can be shown, the
-  /// late ones are.
+  /// By role, participants in the order of their ranks. Where not all of a role fit, late ones come
+  /// first.
   std::vector<MemberReport> members{};
 
   bool operator==(const RunReport&) const = default;

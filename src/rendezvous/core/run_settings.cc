@@ -6,15 +6,6 @@
 
 namespace muster {
 
-RendezvousRules RunSettings::RulesOf(const std::string& run_id) const {
-  return {.run_id = run_id,
-          .min_nodes = min_nodes,
-          .max_nodes = max_nodes,
-          .timeout = {.last_call = last_call},
-          .keep_alive_interval = keep_alive_interval,
-          .keep_alive_max_attempt = keep_alive_max_attempt};
-}
-
 std::string RunSettings::Impossible() const {
   if (min_nodes < 1 || max_nodes < min_nodes)
     return Concat("a round of ", min_nodes, " to ", max_nodes, " nodes cannot be");

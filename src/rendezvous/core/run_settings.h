@@ -1,4 +1,4 @@
-// What all nodes of a run must have been told alike.
+// What the nodes of a run are configured with.
 #pragma once
 
 #include <cstdint>
@@ -6,31 +6,38 @@
 
 #include "base/time.h"
 #include "rendezvous/core/rank_policy.h"
-#include "rendezvous/core/rules.h"
 
 namespace muster {
 
 struct RunSettings {
+  // All nodes of a run must have the same of these. They travel when a session is opened.
   int64_t min_nodes = 1;
   int64_t max_nodes = 1;
-  Duration last_call = 30s;
+  Duration last_call = 30s;  ///< From reaching min_nodes to completing the round.
   Duration keep_alive_interval = 1s;
-  int64_t keep_alive_max_attempt = 3;
-  Duration grace = 300ms;  ///< For a node whose connection broke to come back.
+  int64_t keep_alive_max_attempt = 3;  ///< A node silent for so many intervals is declared lost.
+  Duration grace = 300ms;              ///< For a node whose connection broke to come back.
   RankPolicy policy = RankPolicy::kNatural;
 
-  // The first two are far from where their product overflows; who is gone does not stay for longer
-  // than the third.
+  // How long one operation of this node may take where nodes share a document. The coordinator is
+  // receives it with each request.
+  Duration join_timeout = 600s;
+  Duration close_timeout = 30s;
+  Duration heartbeat_timeout = 5s;
+
+  // The first two are far from where their product overflows. The third bounds how long a node that
+  // is gone keeps its place.
   static constexpr Duration kKeepAliveMax = 24h;
   static constexpr int64_t kAttemptsMax = 10'000;
   static constexpr Duration kGraceMax = 1h;
 
   Duration dead_after() const { return keep_alive_interval * keep_alive_max_attempt; }
-  /// As the machine wants them.
-  RendezvousRules RulesOf(const std::string& run_id) const;
-  /// Why nobody can have meant these; empty: somebody can.
+  /// A heartbeat, or a look at the others, that is this late was missed, and not only delayed.
+  Duration missed_after() const { return keep_alive_interval + keep_alive_interval / 2; }
+  /// What is wrong with these; empty: nothing.
   std::string Impossible() const;
-  /// What of these differs in `other`, for people: "max_nodes 4 against 8". Empty: nothing.
+  /// What of the common ones differs in `other`, for people: "max_nodes 4 against 8". Empty:
+  /// nothing.
   std::string Against(const RunSettings& other) const;
   bool operator==(const RunSettings&) const = default;
 };

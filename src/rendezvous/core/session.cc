@@ -35,13 +35,13 @@ Push Refuse(const SessionKey& key, Push::Refusal refusal, std::string why) {
 
 void Losses::Add(const Node& node, const std::string& its_why) {
   if (count++ == 0) why = its_why;
-  if (names.size() < kNamesTold) names.push_back(node.ToString());
+  if (names.size() < kNamesInMessage) names.push_back(node.ToString());
 }
 
 Push Losses::ToPush() const {
   return {.kind = Push::Kind::kLost,
           .count = count,
-          .who = ListOf(names, kNamesTold, static_cast<size_t>(count)),
+          .who = ListOf(names, kNamesInMessage, static_cast<size_t>(count)),
           .why = why};
 }
 

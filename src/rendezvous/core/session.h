@@ -1,4 +1,4 @@
-// What a node and the coordinator say to each other in a session.
+// The messages of a session between a node and the coordinator.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace muster {
 
-/// The versions of this protocol that this build speaks. A node names its own range when it opens a
-/// session, and both go on with the highest that they have in common.
+/// The versions of this protocol that this build supports. A node sends its range when it opens a
+/// session; the highest common version is used.
 inline constexpr uint8_t kSessionVersion = 2;
 inline constexpr uint8_t kSessionVersionOldest = 2;
 
-/// One connection of one node, as the driver numbers them. Never used twice.
+/// One connection of one node; numbered by the driver, never reused.
 enum class SessionId : uint64_t {};
 
 /// Which run a round belongs to. A server draws its own part when it starts and the run's part when
@@ -34,24 +34,24 @@ std::string RoundPrefix(const Generation& generation, int64_t round);
 /// The same, as the store's clients and the store itself write it.
 std::string ScopeOf(const Generation& generation, int64_t round);
 
-/// How a node introduces itself.
+/// What a node sends to open a session.
 struct Hello {
   std::string run_id;
   Node node;
   RunSettings settings{};
   std::string label{};          ///< For RankPolicy::kLabel.
-  uint16_t bootstrap_port = 0;  ///< Where this node would serve the workers' store, as rank 0.
-  /// The session to be taken up again; 0: a new one.
+  uint16_t bootstrap_port = 0;  ///< Where this node would serve the workers' store as rank 0.
+  /// The session to resume; 0: a new one.
   uint64_t resume = 0;
-  /// The last round that the node was in, -1 if none: rounds go on from there if the server has
-  /// forgotten them.
+  /// The last round that the node was in, -1 if none: rounds continue from there if the server has
+  /// been restarted.
   int64_t round = -1;
-  /// Where this node found the server, as the server sees it: that machine's address for others.
+  /// The server's address on this connection: where other machines reach the server's machine.
   std::string server_addr{};
 };
 
-/// Whose message it is, and of when. Travels in every message: what was meant for another session,
-/// or sent before it was taken up again, is refused.
+/// From which session a message is, and of which incarnation. Part of every message: one from
+/// another session, or sent before the session was resumed, is refused.
 struct SessionKey {
   SessionId session{};
   uint64_t token = 0;
@@ -71,19 +71,19 @@ struct Push {
     kLost,          ///< `who` is no longer in the round, and `why`: one or several nodes.
     kNodesWaiting,  ///< `count` nodes wait for the next round.
     kClosed,        ///< By `who`, `why`. Of a spare that is no longer needed: `graceful`.
-    kTimedOut,      ///< The join came to nothing; `why` says who was missing.
-    kLeft,          ///< The node has left as it wished.
+    kTimedOut,      ///< The join failed in time; `why` says how many nodes were missing.
+    kLeft,          ///< The node has left, as requested.
     kEnded,         ///< The session is over, and `why`. The connection ends with it.
   };
   /// Of kRefused: what the node can do about it.
   enum class Refusal : uint8_t {
     kNone,
-    kSettings,  ///< Nothing: it was told something else than the others.
-    kIdentity,  ///< Nothing: another node has its name. Unless that is itself, before it started
-                ///< anew.
+    kSettings,  ///< Nothing: it is configured differently from the others.
+    kIdentity,  ///< Nothing, if another node has its name. If that is itself before a restart: try
+                ///< again later.
     kLimit,     ///< Try again later.
-    kPast,      ///< Nothing: what it asked is out of date, and it is about to hear why.
-    kVersion,   ///< Nothing: it and the server have no version of this protocol in common.
+    kPast,     ///< Nothing: the request is out of date; the message that explains it is on its way.
+    kVersion,  ///< Nothing: it has no version of this protocol in common with the server.
   };
 
   SessionId to{};
@@ -96,7 +96,7 @@ struct Push {
   int64_t count = 0;
   uint64_t token = 0;
   Generation generation{};
-  uint8_t version = kSessionVersion;  ///< kOpened: of the protocol that both speak from now on.
+  uint8_t version = kSessionVersion;  ///< kOpened: of the protocol, from now on.
   bool resumed = false;
   bool graceful = false;
   std::string addr{};
@@ -106,9 +106,9 @@ struct Push {
 };
 using Pushes = std::vector<Push>;
 
-/// The answer to a message that cannot be granted.
+/// The answer to a request that is refused.
 Push Refuse(const SessionKey& key, Push::Refusal refusal, std::string why);
-/// Nodes that a round has lost: how many, the first of them by name, and why the first.
+/// Nodes that a round has lost: how many, the first names, and why the first was lost.
 struct Losses {
   int64_t count = 0;
   std::vector<std::string> names{};
@@ -118,9 +118,9 @@ struct Losses {
   Push ToPush() const;
 };
 /// How many nodes are named in a message.
-inline constexpr size_t kNamesTold = 8;
+inline constexpr size_t kNamesInMessage = 8;
 
-/// An address that leads nowhere from other machines.
+/// An address that other machines cannot use.
 bool IsLoopback(std::string_view addr);
 
 }  // namespace muster

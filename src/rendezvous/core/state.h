@@ -1,4 +1,4 @@
-// The state of a rendezvous: what all its nodes agree on. A value; whoever drives it says how it is
+// The state of a rendezvous: what all its nodes agree on. A value; the drivers decide how it is
 // agreed.
 #pragma once
 
@@ -20,14 +20,15 @@ struct RendezvousState {
   bool closed = false;                 ///< No further round will ever form.
   std::map<Node, int64_t>
       participants{};          ///< With ranks, which mean something once the round is complete.
-  std::set<Node> wait_list{};  ///< Came to a complete round with room; want the next.
+  std::set<Node> wait_list{};  ///< Came to a complete round with room; wait for the next.
   std::set<Node> redundancy_list{};            ///< Came to a full one: spares.
   std::map<Node, WallTime> last_heartbeats{};  ///< Of exactly the nodes in the three above.
-  /// Who closed it, and why: "host_4711_0: workers failed". Empty if nobody said; PyTorch's agents
-  /// do not, but hand it on.
+  /// The node that closed it, and why: "host_4711_0: workers failed". Empty if unknown; PyTorch's
+  /// agents do not write it, but preserve it.
   std::string closed_by{};
-  /// How many ranks a complete round has, said by whoever completed it: members may leave it before
-  /// others have looked. PyTorch's agents say nothing, but hand it on, also when it is out of date.
+  /// How many ranks a complete round has, written by the node that completed it: members may leave
+  /// before others have looked. PyTorch's agents do not write it, but preserve it, also when it is
+  /// out of date.
   struct Completion {
     int64_t round = 0;
     int64_t world_size = 0;
@@ -35,18 +36,18 @@ struct RendezvousState {
   };
   std::optional<Completion> completion{};
 
-  /// Attributes that a newer peer has added, kept for it: name and value, the latter as the bytes
-  /// that stood for it. Nothing here is understood, and nothing is lost.
+  /// Attributes of newer peers, preserved without being understood: the name, and the value as the
+  /// bytes that it was read from.
   std::map<std::string, std::string> unknown{};
   std::map<Node, std::map<std::string, std::string>> unknown_of_nodes{};
-  /// Times were written without a zone: by PyTorch up to 2.5, which cannot read ours, nor we
-  /// theirs.
+  /// Times were written without a zone: by PyTorch up to 2.5, which cannot share a rendezvous with
+  /// later versions or with us.
   bool naive_times = false;
 
   /// Of the present round, which is complete.
   int64_t WorldSize() const {
-    const bool told = completion && completion->round == round;
-    return told ? completion->world_size : static_cast<int64_t>(participants.size());
+    const bool is_known = completion && completion->round == round;
+    return is_known ? completion->world_size : static_cast<int64_t>(participants.size());
   }
 
   bool operator==(const RendezvousState&) const = default;

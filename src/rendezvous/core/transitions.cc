@@ -20,34 +20,35 @@ void Complete(RendezvousState* state) {
   state->completion = {.round = state->round, .world_size = rank};
 }
 
-// A participant has gone. An empty round is over; a forming one below its minimum has no last call
-// any more.
-void AfterRemoval(const RendezvousRules& rules, RendezvousState* state) {
+// A participant is gone. A complete round ends with its last member, not with the first that
+// leaves: the others keep working in it. A forming round below its minimum has no last call any
+// more.
+void AfterRemoval(const RunSettings& settings, RendezvousState* state) {
   if (state->complete) {
     if (!state->participants.empty()) return;
     state->complete = false;
     state->completion.reset();
     if (!Planted(Bug::kRoundNotCounted)) ++state->round;
-  } else if (Count(*state) < rules.min_nodes) {
+  } else if (Count(*state) < settings.min_nodes) {
     if (state->deadline) MUSTER_PROBE("a last call was called off");
     state->deadline.reset();
   }
 }
 
-void AddToParticipants(const Node& self, const RendezvousRules& rules, WallTime now,
+void AddToParticipants(const Node& self, const RunSettings& settings, WallTime now,
                        RendezvousState* state) {
   state->wait_list.erase(self);
   state->participants[self] = 0;
   state->last_heartbeats[self] = now;
-  const int64_t enough = rules.min_nodes - (Planted(Bug::kLastCallOffByOne) ? 1 : 0);
-  const int64_t most = rules.max_nodes + (Planted(Bug::kOneTooMany) ? 1 : 0);
-  if (Count(*state) == enough) state->deadline = now + rules.timeout.last_call;
+  const int64_t enough = settings.min_nodes - (Planted(Bug::kLastCallOffByOne) ? 1 : 0);
+  const int64_t most = settings.max_nodes + (Planted(Bug::kOneTooMany) ? 1 : 0);
+  if (Count(*state) == enough) state->deadline = now + settings.last_call;
   if (Count(*state) == most) Complete(state);
 }
 
 }  // namespace
 
-void Apply(Action action, const Node& self, const RendezvousRules& rules, WallTime now,
+void Apply(Action action, const Node& self, const RunSettings& settings, WallTime now,
            RendezvousState* state) {
   switch (action) {
     case Action::kKeepAlive:
@@ -55,7 +56,7 @@ void Apply(Action action, const Node& self, const RendezvousRules& rules, WallTi
       state->last_heartbeats[self] = now;
       return;
     case Action::kAddToParticipants:
-      return AddToParticipants(self, rules, now, state);
+      return AddToParticipants(self, settings, now, state);
     case Action::kAddToWaitList:
       state->redundancy_list.erase(self);
       state->wait_list.insert(self);
@@ -68,7 +69,7 @@ void Apply(Action action, const Node& self, const RendezvousRules& rules, WallTi
     case Action::kRemoveFromParticipants:
       state->participants.erase(self);
       state->last_heartbeats.erase(self);
-      return AfterRemoval(rules, state);
+      return AfterRemoval(settings, state);
     case Action::kRemoveFromWaitList:
       state->wait_list.erase(self);
       state->last_heartbeats.erase(self);
@@ -99,7 +100,7 @@ void Restore(const Node& self, int64_t rank, WallTime now, RendezvousState* stat
   state->last_heartbeats[self] = now;
 }
 
-void Purge(const std::set<Node>& silent, const RendezvousRules& rules, RendezvousState* state) {
+void Purge(const std::set<Node>& silent, const RunSettings& settings, RendezvousState* state) {
   bool lost_participant = false;
   for (const Node& node : silent) {
     state->last_heartbeats.erase(node);
@@ -107,7 +108,7 @@ void Purge(const std::set<Node>& silent, const RendezvousRules& rules, Rendezvou
     state->redundancy_list.erase(node);
     lost_participant |= state->participants.erase(node) > 0;
   }
-  if (lost_participant) AfterRemoval(rules, state);
+  if (lost_participant) AfterRemoval(settings, state);
 }
 
 }  // namespace muster

@@ -19,7 +19,7 @@ using testing::With;
 
 constexpr WallTime kLater = kNoon + 7s;
 
-RendezvousState After(RendezvousState state, Action action, const RendezvousRules& rules,
+RendezvousState After(RendezvousState state, Action action, const RunSettings& rules,
                       const char* self = "a") {
   Apply(action, Named(self), rules, kLater, &state);
   return state;
@@ -65,7 +65,7 @@ TEST(ApplyTest, Rdzv071ReachingTheMaximumCompletes) {
 RC_GTEST_PROP(ApplyProperty, Rdzv072RanksFollowTheNodesOrderNotTheirArrival,
               (std::set<std::pair<std::string, uint8_t>> names)) {
   RC_PRE(!names.empty());
-  const RendezvousRules rules = MinMax(1, static_cast<int64_t>(names.size()));
+  const RunSettings rules = MinMax(1, static_cast<int64_t>(names.size()));
   std::vector<Node> nodes;
   for (const auto& [addr, pid] : names) nodes.push_back({.addr = addr, .pid = pid});
   const std::vector<Node> sorted = nodes;
@@ -196,8 +196,8 @@ TEST(PurgeTest, Rdzv055LosingOnlyWaitersOrSparesChangesNothingElse) {
 
 // --- Who is silent ---
 
-RendezvousRules Slow() {
-  RendezvousRules rules = MinMax(1, 4);
+RunSettings Slow() {
+  RunSettings rules = MinMax(1, 4);
   rules.keep_alive_interval = 30s;
   rules.keep_alive_max_attempt = 3;
   return rules;

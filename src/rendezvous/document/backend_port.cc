@@ -14,7 +14,7 @@ Error WhatWasThrown(const std::exception_ptr& thrown) {
   try {
     std::rethrow_exception(thrown);
   } catch (const InterruptedError& error) {
-    KeepInterruption();  // a value again: whoever makes an error of it fulfils the wish
+    KeepInterruption();  // a value again, until the handler throws it
     return {Code::kInterrupted, error.what()};
   } catch (const RendezvousStateError& error) {
     return {Code::kProtocol, error.what()};
@@ -27,33 +27,23 @@ Error WhatWasThrown(const std::exception_ptr& thrown) {
 
 }  // namespace
 
-BackendPort::BackendPort(std::unique_ptr<RendezvousBackend> backend)
-    : backend_(std::move(backend)) {}
-
-Result<std::optional<StateBackend::Stored>> BackendPort::Get() {
+template <typename Call>
+Result<std::optional<StoredState>> BackendPort::Try(const Call& call) {
   thrown_ = nullptr;
   try {
-    std::optional<StoredState> stored = backend_->GetState();
-    if (!stored) return std::optional<Stored>();
-    return std::optional<Stored>({std::move(stored->bytes), std::move(stored->token)});
+    return call();
   } catch (...) {
     thrown_ = std::current_exception();
     return WhatWasThrown(thrown_);
   }
 }
 
-Result<std::optional<StateBackend::Answer>> BackendPort::Set(std::string_view bytes,
-                                                             const std::any& token) {
-  thrown_ = nullptr;
-  try {
-    std::optional<SetStateResult> result = backend_->SetState(bytes, token);
-    if (!result) return std::optional<Answer>();
-    return std::optional<Answer>(
-        {std::move(result->bytes), std::move(result->token), result->was_set});
-  } catch (...) {
-    thrown_ = std::current_exception();
-    return WhatWasThrown(thrown_);
-  }
+Result<std::optional<StoredState>> BackendPort::Get() {
+  return Try([&] { return backend_->GetState(); });
+}
+
+Result<std::optional<StoredState>> BackendPort::Set(std::string_view bytes, const std::any& token) {
+  return Try([&] { return backend_->SetState(bytes, token); });
 }
 
 void BackendPort::Announce(std::string_view news) {
@@ -62,7 +52,7 @@ void BackendPort::Announce(std::string_view news) {
   } catch (const InterruptedError&) {
     KeepInterruption();
   } catch (...) {
-    // Those who wait look by themselves, too; a backend that is really gone shows in the next call.
+    // Waiting nodes look by themselves, too; a backend that is really gone shows in the next call.
   }
 }
 

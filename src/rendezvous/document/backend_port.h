@@ -1,5 +1,5 @@
-// A user's RendezvousBackend behind the port that the driver speaks: exceptions become values, and
-// are kept so that the public face can throw the very same ones.
+// A user's RendezvousBackend behind the port that the driver uses: exceptions become values, and
+// are kept so that the caller of the handler gets the very same ones.
 #pragma once
 
 #include <exception>
@@ -12,20 +12,19 @@ namespace muster {
 
 class BackendPort final : public StateBackend {
  public:
-  explicit BackendPort(std::unique_ptr<RendezvousBackend> backend);
+  explicit BackendPort(std::unique_ptr<RendezvousBackend> backend) : backend_(std::move(backend)) {}
 
-  Result<std::optional<Stored>> Get() override;
-  Result<std::optional<Answer>> Set(std::string_view bytes, const std::any& token) override;
-
+  std::string Name() const override { return backend_->Name(); }
+  Result<std::optional<StoredState>> Get() override;
+  Result<std::optional<StoredState>> Set(std::string_view bytes, const std::any& token) override;
   void Announce(std::string_view news) override;
   bool Await(std::string_view news, Duration time) override;
-
-  std::string name() const { return backend_->Name(); }
-  /// What the backend threw in the call that just failed; null if the failure was not the
-  /// backend's.
-  std::exception_ptr TakeException();
+  std::exception_ptr TakeException() override;
 
  private:
+  template <typename Call>
+  Result<std::optional<StoredState>> Try(const Call& call);
+
   std::unique_ptr<RendezvousBackend> backend_;
   std::exception_ptr thrown_;
 };

@@ -3,21 +3,19 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/base64.h"
-#include "base/interruption.h"
-#include "base/planted.h"
 #include "base/text.h"
 #include "base/trim.h"
-#include "muster/dynamic_rendezvous.h"
 #include "muster/file_store.h"
 #include "muster/network.h"
 #include "muster/tcp_store.h"
 #include "os/ports/system.h"
 #include "os/posix/process.h"
 #include "os/posix/temporary_file.h"
+#include "rendezvous/document/c10d_cell.h"
+#include "rendezvous/document/dynamic_handler.h"
 #include "rendezvous/event_recorder.h"
-#include "rendezvous/reconnect.h"
 #include "rendezvous/session/status_client.h"
+#include "store/throw.h"
 
 namespace muster {
 
@@ -25,9 +23,6 @@ namespace {
 
 constexpr int kDefaultPort = 29400;
 constexpr Duration kStatusPatience = 2s;
-
-// "No state yet". A key that does not exist cannot be read without blocking, so it always exists.
-constexpr std::string_view kNothing = "Y2FuaW1hZGFt";
 
 // Runs a store operation; its failures mean that the backend is out of reach.
 template <typename Operation>
@@ -42,11 +37,19 @@ auto Reaching(std::string_view what, Operation operation) {
   }
 }
 
-std::string Decode(std::string_view stored) {
-  Result<std::string> bytes = Base64Decode(stored);
-  if (bytes) return std::move(*bytes);
-  throw RendezvousStateError(Concat("the state of the rendezvous is not base64 (",
-                                    bytes.error().message, "): '", Printable(stored, 40), "'"));
+// What failed in the cell, as an exception; what the store threw is its cause.
+template <typename T>
+T OrThrow(C10dCell& cell, Result<T> result) {
+  if (result) return std::move(*result);
+  const Error& error = result.error();
+  if (error.code == Code::kInterrupted) ThrowInterrupted(error.message);
+  if (error.code == Code::kProtocol) throw RendezvousStateError(error.message);
+  try {
+    if (const std::exception_ptr cause = cell.TakeCause()) std::rethrow_exception(cause);
+  } catch (...) {
+    std::throw_with_nested(RendezvousConnectionError(error.message));
+  }
+  throw RendezvousConnectionError(error.message);
 }
 
 std::string StoreType(const RendezvousParameters& parameters) {
@@ -65,10 +68,10 @@ milliseconds ReadTimeout(const RendezvousParameters& parameters) {
                                      ": it must be a positive number of seconds, at most a year"));
 }
 
-// How long a store may leave open that a wait is over: one that stands still for a while is waited
-// for, but not much longer than the rendezvous.
+// How long a store may take to confirm that a wait is over: a store that pauses for a while is
+// waited for, but not much longer than the rendezvous.
 milliseconds CancelGrace(const RendezvousParameters& parameters, milliseconds read_timeout) {
-  const milliseconds join = RendezvousSettings::From(parameters).timeout.join;
+  const milliseconds join = RendezvousSettings::From(parameters).join_timeout;
   return std::min(read_timeout, std::max<milliseconds>(join, std::chrono::seconds(5)));
 }
 
@@ -98,8 +101,8 @@ std::shared_ptr<TcpStore> CreateTcp(const RendezvousParameters& parameters) {
           Concat("the store of the rendezvous could not be ", serve ? "served at " : "reached at ",
                  where, ": ", error.what())));
     }
-    // The endpoint is here, and somebody else has its port: probably another agent on this machine,
-    // who serves the store for both of us.
+    // The endpoint is here, and another process has its port: probably another agent on this
+    // machine, which serves the store for both.
     return Reaching(Concat("be served at ", where, " (", error.what(), "), nor reached there"),
                     [&] { return OpenTcpStore(at, false, timeout, grace); });
   }
@@ -118,90 +121,49 @@ std::shared_ptr<Store> CreateFile(const RendezvousParameters& parameters) {
 
 }  // namespace
 
-template <typename Operation>
-auto C10dRendezvousBackend::Reach(std::string_view what, Operation operation) {
-  return Reaching(what, [&] {
-    if (lost_) {
-      store_ = Reconnected(*store_);
-      store_->CompareSet(key_, "", kNothing);  // another server may be there now
-      lost_ = false;
-    }
-    try {
-      return operation();
-    } catch (const NetworkError&) {
-      lost_ = true;
-      throw;
-    } catch (const InterruptedError&) {
-      // The connection may have been given up: that must not be the end of all rounds.
-      const ScopedUninterrupted once;
-      lost_ = !StillThere(*store_);
-      throw;
-    }
-  });
-}
+namespace {
 
-C10dRendezvousBackend::C10dRendezvousBackend(std::shared_ptr<Store> store,
-                                             const std::string& run_id)
-    : store_(std::move(store)), key_(Concat("torch.rendezvous.", run_id)) {
-  if (!store_) throw std::invalid_argument("C10dRendezvousBackend: store is null");
+// The cell for users: its values become exceptions, with the store's own as their cause.
+class C10dBackend final : public RendezvousBackend {
+ public:
+  explicit C10dBackend(std::unique_ptr<C10dCell> cell) : cell_(std::move(cell)) {}
+
+  using RendezvousBackend::SetState;
+  std::string Name() const override { return cell_->Name(); }
+  std::optional<StoredState> GetState() override { return OrThrow(*cell_, cell_->Get()); }
+  std::optional<StoredState> SetState(std::string_view bytes, const std::any& token) override {
+    return OrThrow(*cell_, cell_->Set(bytes, token));
+  }
+  void Announce(std::string_view news) override { cell_->Announce(news); }
+  bool AwaitNews(std::string_view news, milliseconds time) override {
+    return cell_->Await(news, time);
+  }
+
+ private:
+  const std::unique_ptr<C10dCell> cell_;
+};
+
+std::unique_ptr<C10dCell> OpenCell(std::shared_ptr<Store> store, const std::string& run_id) {
+  if (!store) throw std::invalid_argument("C10dRendezvousBackend: store is null");
   if (run_id.empty()) {
     throw std::invalid_argument("the run id is empty: it names the rendezvous and must not be");
   }
-  Reach("create the key", [&] { return store_->CompareSet(key_, "", kNothing); });
+  auto cell = std::make_unique<C10dCell>(std::move(store), run_id);
+  OrThrow(*cell, cell->Open());
+  return cell;
 }
 
-std::optional<StoredState> C10dRendezvousBackend::GetState() {
-  std::string stored = Reach("be read", [&] { return store_->Get(key_); });
-  if (stored == kNothing) return std::nullopt;
-  std::string bytes = Decode(stored);
-  return StoredState{std::move(bytes), std::move(stored)};
-}
+}  // namespace
 
-std::optional<SetStateResult> C10dRendezvousBackend::SetState(std::string_view bytes,
-                                                              const std::any& token) {
-  const auto* expected = std::any_cast<std::string>(&token);
-  if (token.has_value() && expected == nullptr) {  // not one of ours: it fences nothing
-    std::optional<StoredState> stored = GetState();
-    if (!stored) return std::nullopt;
-    return SetStateResult{std::move(stored->bytes), std::move(stored->token), false};
-  }
-  const std::string encoded = Base64Encode(bytes);
-  const std::string_view fence =
-      expected == nullptr || expected->empty() ? kNothing : std::string_view(*expected);
-  const std::string present = Planted(Bug::kWriteUnfenced) ? store_->Get(key_) : "";
-  std::string stored = Reach("be written", [&] {
-    return store_->CompareSet(key_, present.empty() ? fence : present, encoded);
-  });
-  if (stored == fence) {
-    // Had the key held what we expected, it would hold our bytes now: it is gone, unless those are
-    // the same. A store that was started anew has forgotten everything; what we know is worth
-    // writing there again.
-    stored = Reach("create the key anew", [&] { return store_->CompareSet(key_, "", kNothing); });
-  }
-  if (stored == kNothing) return std::nullopt;
-  const bool was_set = stored == encoded;
-  std::string now_stored = was_set ? std::string(bytes) : Decode(stored);
-  return SetStateResult{std::move(now_stored), std::move(stored), was_set};
-}
-
-void C10dRendezvousBackend::Announce(std::string_view news) {
-  Reach("announce", [&] { store_->Set(Concat(key_, ".", news), "1"); });
-}
-
-bool C10dRendezvousBackend::AwaitNews(std::string_view news, std::chrono::milliseconds time) {
-  Reach("be waited on", [&] {
-    try {
-      store_->Wait({Concat(key_, ".", news)}, std::max(time, std::chrono::milliseconds(1)));
-    } catch (const StoreTimeoutError&) {
-    }
-  });
-  return true;
+std::unique_ptr<RendezvousBackend> CreateC10dBackend(std::shared_ptr<Store> store,
+                                                     const std::string& run_id) {
+  return std::make_unique<C10dBackend>(OpenCell(std::move(store), run_id));
 }
 
 namespace {
 
-// A muster server refuses the document of a run that its coordinator has, and can only hang up to
-// say so. What it has against us is learnt by asking how the run stands.
+// A muster server refuses the document of a run that its coordinator has, and can only close the
+// connection. The reason is found by a status request.
 void ThrowIfOfBackendMuster(const RendezvousParameters& parameters) {
   const HostAndPort at = ParseRendezvousEndpoint(parameters.endpoint, kDefaultPort);
   System& around = ThisProcess();
@@ -209,7 +171,7 @@ void ThrowIfOfBackendMuster(const RendezvousParameters& parameters) {
   Result<StatusClient> server =
       StatusClient::Connect(around.dialer(), {at.host, static_cast<uint16_t>(at.port)}, deadline);
   if (!server) return;
-  const Result<std::vector<RunReport>> runs = server->Ask(parameters.run_id, deadline);
+  const Result<std::vector<RunReport>> runs = server->Request(parameters.run_id, deadline);
   if (!runs || runs->empty()) return;
   const std::vector<MemberReport>& members = runs->front().members;
   throw RendezvousError(Concat(
@@ -221,13 +183,21 @@ void ThrowIfOfBackendMuster(const RendezvousParameters& parameters) {
 
 }  // namespace
 
-C10dRendezvous CreateC10dBackend(const RendezvousParameters& parameters) {
+namespace {
+
+struct Opened {
+  std::unique_ptr<C10dCell> cell;
+  std::shared_ptr<Store> store;
+};
+
+Opened OpenStoreAndCell(const RendezvousParameters& parameters) {
   const EventRecorder events({}, parameters.run_id, [] {
     return EventOrigin{.hostname = FullyQualifiedName(), .pid = ProcessId()};
   });
   try {
-    C10dRendezvous made;
-    if (StoreType(parameters) == "file") {
+    Opened made;
+    const bool is_file = StoreType(parameters) == "file";
+    if (is_file) {
       made.store = CreateFile(parameters);
     } else {
       const std::shared_ptr<TcpStore> tcp = CreateTcp(parameters);
@@ -238,26 +208,33 @@ C10dRendezvous CreateC10dBackend(const RendezvousParameters& parameters) {
       }
       made.store = tcp;
     }
-    // A connection of its own: whoever blocks on the other one must not hold heartbeats up.
+    // A connection of its own: heartbeats must not wait for a caller that blocks on the other one.
     std::shared_ptr<Store> own =
         Reaching("be connected to a second time", [&] { return made.store->Clone(); });
     try {
-      made.backend = std::make_unique<C10dRendezvousBackend>(std::move(own), parameters.run_id);
+      made.cell = OpenCell(std::move(own), parameters.run_id);
     } catch (const RendezvousConnectionError&) {
-      if (StoreType(parameters) != "file") ThrowIfOfBackendMuster(parameters);
+      if (!is_file) ThrowIfOfBackendMuster(parameters);
       throw;
     }
     return made;
   } catch (const std::exception& error) {
-    const auto what = [&] { return std::string(error.what()); };
-    events.RecordFailure("c10d_rendezvous_backend:create_backend", std::nullopt, what, what);
+    events.RecordFailure("c10d_rendezvous_backend:create_backend", std::nullopt, error.what());
     throw;
   }
 }
 
+}  // namespace
+
+C10dBackendAndStore CreateC10dBackend(const RendezvousParameters& parameters) {
+  Opened made = OpenStoreAndCell(parameters);
+  return {std::make_unique<C10dBackend>(std::move(made.cell)), std::move(made.store)};
+}
+
 RendezvousHandlerPtr CreateC10dHandler(const RendezvousParameters& parameters) {
-  C10dRendezvous made = CreateC10dBackend(parameters);
-  return CreateDynamicHandler(std::move(made.store), std::move(made.backend), parameters);
+  Opened made = OpenStoreAndCell(parameters);
+  std::unique_ptr<StateBackend> cell = std::move(made.cell);
+  return CreateDynamicHandler(std::move(made.store), std::move(cell), parameters);
 }
 
 }  // namespace muster

@@ -19,8 +19,7 @@ constexpr Duration kPauseAfterLossMax = 1s;
 constexpr Duration kWritableAge = 2ms;
 constexpr Duration kLookAgainMin = 20ms;
 constexpr Duration kLookAgainMax = 1s;
-constexpr int64_t kIdleShare =
-    8;  // of the backend's time, what looking may take: one part in so many
+constexpr int64_t kIdleShare = 8;  // looks may take one part in so many of the backend's time
 
 bool IsFinal(Action action) {
   return action == Action::kFinish || action == Action::kErrorClosed ||
@@ -38,12 +37,12 @@ RendezvousDriver::Shape ShapeOf(const RendezvousState& state) {
 }  // namespace
 
 RendezvousDriver::RendezvousDriver(SharedDocument& document, StateBackend& backend, Node self,
-                                   const RendezvousRules& rules, Clock& clock, uint64_t seed,
+                                   const RunSettings& settings, Clock& clock, uint64_t seed,
                                    DriverHooks hooks)
     : document_(document),
       backend_(backend),
       self_(std::move(self)),
-      rules_(rules),
+      settings_(settings),
       clock_(clock),
       prng_(seed),
       hooks_(std::move(hooks)) {
@@ -51,10 +50,9 @@ RendezvousDriver::RendezvousDriver(SharedDocument& document, StateBackend& backe
 }
 
 Duration RendezvousDriver::FirstDelay() {
-  // A millisecond for each node that may come: a small job does not wait for the sake of large
-  // ones.
+  // A millisecond for each node that may come: small jobs do not pay for large ones.
   const Duration longest =
-      std::min<Duration>(kFirstDelayMax, 1ms * std::min(rules_.max_nodes, kCrowdMax));
+      std::min<Duration>(kFirstDelayMax, 1ms * std::min(settings_.max_nodes, kCrowdMax));
   return Duration(static_cast<int64_t>(prng_.Below(static_cast<uint64_t>(longest.count()))));
 }
 
@@ -67,7 +65,7 @@ Result<Decision> RendezvousDriver::Join(Instant deadline) {
 
 void RendezvousDriver::GiveUp() {
   const ScopedUninterrupted once;
-  const auto snapshot = Snapshot();  // what was waited for, not what is left of it
+  const auto snapshot = Snapshot();  // of the wait, not of the clean-up
   static_cast<void>(Run({.decide = DecideGiveUp, .deadline = clock_.Now() + kInterruptionGrace}));
   const std::lock_guard lock(mutex_);
   snapshot_ = snapshot;
@@ -81,14 +79,14 @@ Result<Decision> RendezvousDriver::Exit(Instant deadline) {
 
 Result<Decision> RendezvousDriver::Close(std::string_view reason) {
   return Run({.decide = DecideClose,
-              .deadline = clock_.Now() + rules_.timeout.close,
+              .deadline = clock_.Now() + settings_.close_timeout,
               .closed_by = reason.empty() ? self_.ToString()
                                           : Concat(self_.ToString(), ": ", Printable(reason))});
 }
 
 Result<Decision> RendezvousDriver::KeepAlive(std::optional<Place> place) {
   return Run({.decide = DecideKeepAlive,
-              .deadline = clock_.Now() + rules_.timeout.heartbeat,
+              .deadline = clock_.Now() + settings_.heartbeat_timeout,
               .place = place});
 }
 
@@ -112,8 +110,8 @@ Result<Decision> RendezvousDriver::Run(Operation operation) {
     }
     if (stored) AnnounceChange(round_before, complete_before, closed_before);
     if (document_.dirty()) {
-      // Nothing is stored any more, what we built on is gone: our change is there only when the
-      // next Sync() has written it again.
+      // The stored state is gone, and the change with it: it counts only once the next Sync() has
+      // written it again.
       if (now >= operation.deadline) return Decision{Action::kErrorTimeout, "no write was kept"};
       PauseAfterLoss(operation);
       if (IsInterrupted()) return Error{Code::kInterrupted, "no write was kept"};
@@ -123,7 +121,7 @@ Result<Decision> RendezvousDriver::Run(Operation operation) {
     const Outlook outlook{.state = document_.state(),
                           .observed = document_.observed(),
                           .self = self_,
-                          .rules = rules_,
+                          .settings = settings_,
                           .now = now,
                           .deadline = operation.deadline,
                           .place = operation.place};
@@ -133,7 +131,7 @@ Result<Decision> RendezvousDriver::Run(Operation operation) {
     if (IsInterrupted()) return Error{Code::kInterrupted, decision.reason};
     if (lost) MUSTER_PROBE("a write lost to another");
     if (lost) {
-      // What came back is what beat us. By the time the pause is over others have written, too.
+      // What came back is the winner's state. After the pause others have written, too.
       PauseAfterLoss(operation);
       freshness = SharedDocument::Freshness::kNow;
       continue;
@@ -141,7 +139,7 @@ Result<Decision> RendezvousDriver::Run(Operation operation) {
     if (stored) operation.lost_in_a_row = 0;
     if (const auto shape = ShapeOf(document_.state()); shape != operation.shape) {
       operation.shape = shape;
-      operation.looks_in_vain = 0;
+      operation.looks_without_news = 0;
     }
     if (decision.action == Action::kSync) {
       PauseUntilNextLook(decision, operation);
@@ -150,7 +148,7 @@ Result<Decision> RendezvousDriver::Run(Operation operation) {
     }
     if (outcome == SharedDocument::Outcome::kCached &&
         now - *document_.synced_at() > kWritableAge) {
-      // Good enough to see that there is nothing to do, too old to build a write on.
+      // Recent enough to see that there is nothing to do, too old to build a write on.
       freshness = SharedDocument::Freshness::kNow;
       continue;
     }
@@ -163,21 +161,21 @@ void RendezvousDriver::Perform(Action action, Operation& operation) {
   if (action == Action::kRestore) {
     Restore(self_, operation.place->rank, clock_.Wall(), &state);
   } else {
-    // A document that was lost with its store begins at 0; rounds only grow, for each node.
+    // A document that was lost with its store begins at 0; for each node, rounds only grow.
     if (action == Action::kAddToParticipants) state.round = std::max(state.round, last_round_ + 1);
-    Apply(action, self_, rules_, clock_.Wall(), &state);
+    Apply(action, self_, settings_, clock_.Wall(), &state);
   }
   if (action == Action::kMarkClosed) state.closed_by = operation.closed_by;
-  // A spare waits without limit. Once there is a place, its time to join begins anew.
+  // A spare waits without limit. Once there is a place, its time to join starts again.
   if (action == Action::kRemoveFromRedundancyList) {
-    operation.deadline = clock_.Now() + rules_.timeout.join;
+    operation.deadline = clock_.Now() + settings_.join_timeout;
   }
   if (hooks_.on_action) hooks_.on_action(action, state);
 }
 
 int64_t RendezvousDriver::Missing() const {
   const auto here = static_cast<int64_t>(document_.state().participants.size());
-  return std::clamp<int64_t>(rules_.max_nodes - here, 1, kCrowdMax);
+  return std::clamp<int64_t>(settings_.max_nodes - here, 1, kCrowdMax);
 }
 
 Duration RendezvousDriver::Draw(Duration longest) {
@@ -193,9 +191,10 @@ void RendezvousDriver::AnnounceChange(int64_t round_before, bool complete_before
   if (now.round > round_before) backend_.Announce(End(round_before));
 }
 
-// If as many nodes as are still missing are writing, each turn of `write_time_` is best left to one
-// of them: with that window, one write in three or so is lost, whatever the number of nodes.
-// Whether they are, the first losses tell: the window doubles until it reaches that size.
+// If all nodes that are still missing write at the same time, the best window has one `write_time_`
+// for each of them: then about one write in three is lost, whatever the number of nodes. Their
+// number is not known, so the window starts small and doubles with every loss until it has that
+// size.
 void RendezvousDriver::PauseAfterLoss(Operation& operation) {
   const int64_t likely = std::max<int64_t>(Missing() + 1, kHeartbeatContenders);
   const int64_t contenders =
@@ -205,41 +204,41 @@ void RendezvousDriver::PauseAfterLoss(Operation& operation) {
   clock_.SleepUntil(std::min(clock_.Now() + Draw(longest), operation.deadline));
 }
 
-// Soon at first, then less and less often; all nodes together not so often that the backend has
-// nothing else to do; and in time for what the clock brings (a heartbeat, the end of the last
-// call).
+// Soon at first, then less and less often. All nodes together must leave the backend time for other
+// work. And not later than this node's next deadline (a heartbeat, the end of the last call).
 void RendezvousDriver::PauseUntilNextLook(const Decision& decision, Operation& operation) {
   const RendezvousState& state = document_.state();
   const auto crowd = static_cast<int64_t>(state.last_heartbeats.size());
-  const Duration growing = kLookAgainMin * (int64_t{1} << std::min(operation.looks_in_vain, 6));
-  ++operation.looks_in_vain;
+  const Duration growing =
+      kLookAgainMin * (int64_t{1} << std::min(operation.looks_without_news, 6));
+  ++operation.looks_without_news;
   const Duration base = std::clamp<Duration>(std::max(growing, read_time_ * crowd * kIdleShare),
                                              kLookAgainMin, kLookAgainMax);
   const Instant now = clock_.Now();
   Instant next = now + base / 2 + Draw(base / 2);
   if (decision.wake_at <= next) {
-    // Everybody's last call ends at about the same time; one of them is enough to notice.
+    // The last call ends at about the same time for all nodes; one of them is enough to notice.
     next = decision.wake_at + 1ms + Draw(std::min<Duration>(write_time_ * 4, 50ms));
   }
   const std::string news = state.complete ? End(state.round) : Completion(state.round);
-  // News that came and changed nothing is an old one, of a state that was lost: it would come again
-  // at once.
-  if (operation.heard == news || !backend_.Await(news, next - now)) {
+  // News that changed nothing is left over from a state that was lost, and would arrive again at
+  // once.
+  if (operation.last_news == news || !backend_.Await(news, next - now)) {
     clock_.SleepUntil(next);
   } else if (clock_.Now() < next) {
-    operation.heard = news;
+    operation.last_news = news;
   }
 }
 
 void RendezvousDriver::Publish(const Outlook& outlook, const Decision& decision) {
-  // A node that gave up has taken itself out already; what it waited for is in the snapshot before.
+  // A node that gave up has removed itself already; the snapshot before shows what it waited for.
   if (decision.action == Action::kErrorTimeout && Snapshot()) return;
   if (decision.action != Action::kSync && !IsFinal(decision.action)) return;
   auto snapshot = std::make_shared<WaitSnapshot>();
   snapshot->state = outlook.state;
-  snapshot->quiet = outlook.observed.Silent(outlook.state, rules_.missed_after(), outlook.now);
+  snapshot->quiet = outlook.observed.Silent(outlook.state, settings_.missed_after(), outlook.now);
   if (const auto since = outlook.observed.last_call_since(); outlook.state.deadline && since) {
-    snapshot->last_call_ends = *since + rules_.timeout.last_call;
+    snapshot->last_call_ends = *since + settings_.last_call;
   }
   snapshot->deadline = outlook.deadline;
   snapshot->reason = decision.reason;

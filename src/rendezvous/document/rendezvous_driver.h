@@ -1,8 +1,8 @@
 // The shared-document driver: runs a node's operations on a document that it shares with others.
 //
-// Sync, decide, apply, sync again, until the decision is final. It never hurries: a lost write and
-// a look that showed nothing new are followed by a pause, drawn at random so that nodes do not move
-// in step, and sized by how many others are likely to be at it, too.
+// Sync, decide, apply, sync again, until the decision is final. After a lost write, and after a
+// look that showed nothing new, it pauses: at random, so that nodes do not move in step, and for a
+// time that grows with the number of nodes that are likely to write, too.
 #pragma once
 
 #include <functional>
@@ -19,12 +19,12 @@
 #include "base/time.h"
 #include "rendezvous/core/node.h"
 #include "rendezvous/core/operations.h"
-#include "rendezvous/core/rules.h"
+#include "rendezvous/core/run_settings.h"
 #include "rendezvous/document/shared_document.h"
 
 namespace muster {
 
-/// What the driver tells whoever is interested. Called on the thread that runs the operation.
+/// What the driver reports. Called on the thread that runs the operation.
 struct DriverHooks {
   std::function<void(Action action, const RendezvousState& after)> on_action{};
   std::function<void(bool stored)> on_write{};
@@ -33,7 +33,7 @@ struct DriverHooks {
 /// What a waiting node knows: the machine's snapshot for people.
 struct WaitSnapshot {
   RendezvousState state;
-  std::set<Node> quiet;                   ///< Have missed a heartbeat, and are not yet given up.
+  std::set<Node> quiet;  ///< Have missed a heartbeat, and are not yet declared lost.
   std::optional<Instant> last_call_ends;  ///< As this node sees it.
   Instant deadline = Instant::Never();
   std::string reason;
@@ -41,25 +41,26 @@ struct WaitSnapshot {
 
 /// One operation at a time; Snapshot() from any thread.
 ///
-/// Where the backend can, waiting nodes are woken: by the news "<round>/MUSTER_COMPLETE" when a
-/// round is complete, "<round>/MUSTER_OVER" when its last member has left, both when the rendezvous
-/// is closed. PyTorch's agents announce nothing, so everybody looks from time to time, too.
+/// Where the backend supports it, waiting nodes are woken: by the news "<round>/MUSTER_COMPLETE"
+/// when a round is complete, "<round>/MUSTER_OVER" when its last member has left, and by both when
+/// the rendezvous is closed. PyTorch's agents announce nothing, so all nodes look from time to
+/// time, too.
 class RendezvousDriver {
  public:
   RendezvousDriver(SharedDocument& document, StateBackend& backend, Node self,
-                   const RendezvousRules& rules, Clock& clock, uint64_t seed, DriverHooks hooks);
+                   const RunSettings& settings, Clock& clock, uint64_t seed, DriverHooks hooks);
 
   /// The final decision: kFinish, or one of the errors. Backend errors are returned as such;
-  /// kInterrupted (base/interruption.h): of a join or an exit, the node is out of it all the same.
+  /// kInterrupted (base/interruption.h): after a join or an exit, the node is in no list.
   Result<Decision> Join(Instant deadline);
   Result<Decision> Exit(Instant deadline);
-  /// `reason` is told to everybody, under this node's name.
+  /// All nodes see `reason`, with this node's name.
   Result<Decision> Close(std::string_view reason);
-  /// `place`: where this node believes to be.
+  /// `place`: where this node was when it joined.
   Result<Decision> KeepAlive(std::optional<Place> place);
 
   const Node& self() const { return self_; }
-  /// A pause before the first contact, so that a fleet started in one instant does not arrive in
+  /// A pause before the first contact, so that nodes that start in one instant do not arrive in
   /// one.
   Duration FirstDelay();
 
@@ -79,17 +80,17 @@ class RendezvousDriver {
     std::optional<Place> place{};
     std::string closed_by{};
     int lost_in_a_row = 0;
-    int looks_in_vain = 0;
+    int looks_without_news = 0;
     Shape shape{};
-    std::string heard{};  ///< The last news that came.
+    std::string last_news{};
   };
 
   Result<Decision> Run(Operation operation);
-  /// Takes the node out of wherever it is, if the backend lets it; others notice by themselves,
-  /// too.
+  /// Removes the node from every list, if the backend allows it. Otherwise the others notice its
+  /// silence.
   void GiveUp();
   void Perform(Action action, Operation& operation);
-  /// Wakes those who wait for what the write that was just stored brought about.
+  /// Wakes the nodes that wait for what has just been stored.
   void AnnounceChange(int64_t round_before, bool complete_before, bool closed_before);
   /// Uniform in [0, longest].
   Duration Draw(Duration longest);
@@ -101,12 +102,12 @@ class RendezvousDriver {
   SharedDocument& document_;
   StateBackend& backend_;
   const Node self_;
-  const RendezvousRules& rules_;
+  const RunSettings& settings_;
   Clock& clock_;
   Prng prng_;
   int64_t last_round_ = -1;  // that this node was in
   const DriverHooks hooks_;
-  Duration write_time_ = 1ms;  ///< Of the last write: what one turn at the document takes here.
+  Duration write_time_ = 1ms;  ///< Of the last write.
   Duration read_time_ = 100us;
 
   mutable std::mutex mutex_;

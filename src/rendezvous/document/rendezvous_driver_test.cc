@@ -19,7 +19,7 @@ using testing::With;
 
 class DriverTest : public ::testing::Test {
  protected:
-  explicit DriverTest(RendezvousRules its_rules = MinMax(1, 3))
+  explicit DriverTest(RunSettings its_rules = MinMax(1, 3))
       : rules(its_rules),
         document(cell, rules, clock, 1s),
         driver(document, cell, Named("c"), rules, clock, 7,
@@ -34,7 +34,7 @@ class DriverTest : public ::testing::Test {
 
   FakeClock clock;
   FakeCell cell;
-  const RendezvousRules rules;
+  const RunSettings rules;
   SharedDocument document;
   std::vector<Action> actions;
   std::vector<bool> writes;
@@ -44,7 +44,7 @@ class DriverTest : public ::testing::Test {
 TEST_F(DriverTest, Rdzv061TheDecisionIsAboutThisNodeTheLiveStateTheRulesAndTheGivenDeadline) {
   // Stored is a complete round of two that have been silent for too long. In the live state, from
   // which they are purged, there is a place in the next round.
-  const RendezvousRules two = MinMax(2, 2);
+  const RunSettings two = MinMax(2, 2);
   SharedDocument own(cell, two, clock, 1s);
   RendezvousDriver joining(own, cell, Named("c"), two, clock, 7,
                            {.on_action = [this](Action action, const RendezvousState&) {
@@ -79,7 +79,7 @@ TEST_F(DriverTest, Rdzv061TheDecisionIsAboutThisNodeTheLiveStateTheRulesAndTheGi
   EXPECT_LE(clock.now, deadline + 1s) << "one look later";
 
   // Other rules, another decision about the same.
-  const RendezvousRules one = MinMax(1, 1);
+  const RunSettings one = MinMax(1, 1);
   SharedDocument its(cell, one, clock, 1s);
   RendezvousDriver alone(its, cell, Named("c"), one, clock, 7, {});
   EXPECT_EQ(Finish(alone.Join(clock.now + 1s)), Action::kFinish);
@@ -88,7 +88,7 @@ TEST_F(DriverTest, Rdzv061TheDecisionIsAboutThisNodeTheLiveStateTheRulesAndTheGi
 
 TEST_F(DriverTest, Rdzv062AChangeIsReadDecidedAndWritten) {
   cell.Put(With({"a", "b"}));
-  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.timeout.join)), Action::kFinish);
+  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.join_timeout)), Action::kFinish);
   EXPECT_EQ(actions, std::vector{Action::kAddToParticipants});
   EXPECT_EQ(cell.gets, 1);
   EXPECT_EQ(cell.sets, 1);
@@ -98,7 +98,7 @@ TEST_F(DriverTest, Rdzv062AChangeIsReadDecidedAndWritten) {
 
 TEST_F(DriverTest, Rdzv063WhatIsDoneIsNotWrittenAgain) {
   cell.Put(Complete(With({"a", "c"})));
-  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.timeout.join)), Action::kFinish);
+  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.join_timeout)), Action::kFinish);
   EXPECT_EQ(cell.gets, 1);
   EXPECT_EQ(cell.sets, 0);
 }
@@ -126,7 +126,7 @@ TEST_F(DriverTest, Rdzv064ClosedAndTooLateEndAfterOneSyncAndMarkNothing) {
   {
     SCOPED_TRACE("join, closed");
     exactly_one_sync(closed, Action::kErrorClosed,
-                     [&] { return driver.Join(clock.now + rules.timeout.join); });
+                     [&] { return driver.Join(clock.now + rules.join_timeout); });
   }
   {
     SCOPED_TRACE("join, too late");
@@ -146,7 +146,7 @@ TEST_F(DriverTest, Rdzv065WhoHasNothingToDoLooksAgainAtMostASecondLaterAndWrites
   cell.on_get = [&] {
     if (++looks == 12) cell.Put(Complete(With({"a", "c"})));
   };
-  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.timeout.join)), Action::kFinish);
+  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.join_timeout)), Action::kFinish);
   ASSERT_FALSE(clock.slept.empty());
   for (const Duration pause : clock.slept) EXPECT_LE(pause, 1s);
   EXPECT_LT(clock.slept.front(), 50ms) << "the first looks come soon";
@@ -158,7 +158,7 @@ TEST_F(DriverTest, Rdzv065WhoHasNothingToDoLooksAgainAtMostASecondLaterAndWrites
 TEST_F(DriverTest, Rdzv066AfterALostWriteItLooksAgainAfterAShortPause) {
   cell.Put(With({"a"}));
   cell.before_set = [&] { cell.Put(With({"a", "b"})); };
-  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.timeout.join)), Action::kFinish);
+  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.join_timeout)), Action::kFinish);
   EXPECT_EQ(writes, (std::vector{false, true}));
   EXPECT_EQ(cell.state().participants.size(), 3u) << "the other's change was not overwritten";
   ASSERT_EQ(clock.slept.size(), 1u);
@@ -176,7 +176,7 @@ TEST_F(DriverTest, PausesGrowWithTheLossesAndStayBounded) {
   };
   cell.before_set = race;
   EXPECT_EQ(Finish(driver.Exit(clock.now + 1s)), Action::kFinish);  // no write: not a participant
-  ASSERT_EQ(Finish(driver.Join(clock.Now() + rules.timeout.join)), Action::kFinish);
+  ASSERT_EQ(Finish(driver.Join(clock.Now() + rules.join_timeout)), Action::kFinish);
   EXPECT_EQ(driver.Snapshot()->state.round, 40);
   for (const Duration pause : clock.slept) EXPECT_LE(pause, 1s);
 }
@@ -196,7 +196,7 @@ TEST_F(DriverTest, Rdzv079APlaceForASpareStartsItsTimeAnew) {
     }
     cell.Put(state);
   };
-  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.timeout.join)), Action::kFinish);
+  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.join_timeout)), Action::kFinish);
   EXPECT_EQ(actions.front(), Action::kKeepAlive);
   EXPECT_GT(clock.now, began + 3600s) << "though the time to join is ten minutes";
   EXPECT_EQ(cell.state().round, 1);
@@ -204,11 +204,11 @@ TEST_F(DriverTest, Rdzv079APlaceForASpareStartsItsTimeAnew) {
 }
 
 TEST_F(DriverTest, Rdzv094WhoGivesUpIsNoLongerInTheState) {
-  const RendezvousRules three = MinMax(3, 3);
+  const RunSettings three = MinMax(3, 3);
   SharedDocument own(cell, three, clock, 1s);
   RendezvousDriver alone(own, cell, Named("c"), three, clock, 7, {});
   const Instant began = clock.now;
-  EXPECT_EQ(Finish(alone.Join(clock.Now() + three.timeout.join)), Action::kErrorTimeout);
+  EXPECT_EQ(Finish(alone.Join(clock.Now() + three.join_timeout)), Action::kErrorTimeout);
   EXPECT_GT(clock.now, began + 600s);
   EXPECT_LT(clock.now, began + 602s);
   EXPECT_EQ(cell.state(), RendezvousState());
@@ -218,7 +218,7 @@ TEST_F(DriverTest, Rdzv094WhoGivesUpIsNoLongerInTheState) {
 
 TEST_F(DriverTest, TheLastCallEndsOnTime) {
   const Instant began = clock.now;
-  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.timeout.join)), Action::kFinish);
+  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.join_timeout)), Action::kFinish);
   EXPECT_GE(clock.now, began + 30s);
   EXPECT_LT(clock.now, began + 30s + 200ms);
   EXPECT_EQ(cell.state().participants.size(), 1u);
@@ -246,7 +246,7 @@ TEST_F(DriverTest, AMemberTakenForDeadIsBackWithItsRank) {
 
 TEST_F(DriverTest, WhatOthersWaitForIsAnnouncedOnceItIsStored) {
   cell.Put(With({"a", "b"}));
-  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.timeout.join)), Action::kFinish);
+  EXPECT_EQ(Finish(driver.Join(clock.Now() + rules.join_timeout)), Action::kFinish);
   EXPECT_EQ(cell.announced, (std::vector<std::string>{"0/MUSTER_COMPLETE"}));
   cell.Put(Complete(With({"c"})));
   clock.now = clock.now + 2s;
@@ -273,7 +273,7 @@ TEST_F(DriverTest, AChangeCountsOnlyOnceItIsStored) {
 
 TEST_F(DriverTest, BackendErrorsEndTheOperation) {
   cell.failure = Error{Code::kUnavailable, "gone"};
-  const Result<Decision> result = driver.Join(clock.Now() + rules.timeout.join);
+  const Result<Decision> result = driver.Join(clock.Now() + rules.join_timeout);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, Code::kUnavailable);
 }

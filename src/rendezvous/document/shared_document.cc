@@ -11,9 +11,9 @@
 
 namespace muster {
 
-SharedDocument::SharedDocument(StateBackend& backend, const RendezvousRules& rules, Clock& clock,
+SharedDocument::SharedDocument(StateBackend& backend, const RunSettings& settings, Clock& clock,
                                Duration cache_max)
-    : backend_(backend), rules_(rules), clock_(clock), cache_max_(cache_max) {}
+    : backend_(backend), settings_(settings), clock_(clock), cache_max_(cache_max) {}
 
 RendezvousState& SharedDocument::Change() {
   dirty_ = true;
@@ -30,10 +30,10 @@ Result<SharedDocument::Outcome> SharedDocument::Sync(Freshness freshness) {
 Result<SharedDocument::Outcome> SharedDocument::Write() {
   std::string mine = wire::WriteState(state_);
   ++writes_;
-  MUSTER_TRY(std::optional<StateBackend::Answer> answer, backend_.Set(mine, token_));
+  MUSTER_TRY(std::optional<StoredState> answer, backend_.Set(mine, token_));
   const bool stored = answer && answer->was_set;
   if (!stored) ++lost_;
-  MUSTER_CHECK_OK(Adopt(answer ? std::move(answer->bytes) : std::move(mine)));
+  MUSTER_CHECK_OK(TakeOver(answer ? std::move(answer->bytes) : std::move(mine)));
   token_ = answer ? std::move(answer->token) : std::any();
   dirty_ = !answer;
   return stored ? Outcome::kStored : Outcome::kLost;
@@ -41,47 +41,46 @@ Result<SharedDocument::Outcome> SharedDocument::Write() {
 
 Result<SharedDocument::Outcome> SharedDocument::Read() {
   ++reads_;
-  MUSTER_TRY(std::optional<StateBackend::Stored> stored, backend_.Get());
+  MUSTER_TRY(std::optional<StoredState> stored, backend_.Get());
   MUSTER_CHECK_OK(
-      Adopt(stored ? std::optional(std::move(stored->bytes)) : std::optional<std::string>()));
+      TakeOver(stored ? std::optional(std::move(stored->bytes)) : std::optional<std::string>()));
   token_ = stored ? std::move(stored->token) : std::any();
   return Outcome::kRead;
 }
 
-Status SharedDocument::Adopt(std::optional<std::string> bytes) {
+Status SharedDocument::TakeOver(std::optional<std::string> bytes) {
   if (!bytes) {
     shared_ = RendezvousState();
   } else if (bytes != bytes_) {
     MUSTER_TRY(RendezvousState read, wire::ReadState(*bytes));
     if (read.naive_times) {
-      // Its writer compares times with a zone to times without, and fails: there is no way to meet.
+      // Its writer fails when it compares times with a zone to times without one.
       return Error{
           Code::kProtocol,
-          Concat("the state of '", Printable(rules_.run_id),
-                 "' has times without a zone: a PyTorch up to 2.5 takes part, which cannot "
-                 "share a rendezvous with newer agents; use 2.6 or later on all nodes")};
+          "the state of the rendezvous has times without a zone: a PyTorch up to 2.5 takes part, "
+          "which cannot share a rendezvous with newer agents; use 2.6 or later on all nodes"};
     }
     shared_ = std::move(read);
   }
   bytes_ = std::move(bytes);
   state_ = shared_;
   const Instant now = clock_.Now();
-  // A store that stood still, or a process that did, has kept everybody's heartbeats from us. No
-  // look counts for more than an interval; who changes nothing in so many of them is dead.
+  // If the store or this process paused, the others' heartbeats could not be seen meanwhile. So one
+  // look counts for an interval at most: a node is lost when it changes nothing over several looks.
   const Duration gap = synced_at_ ? now - *synced_at_ : 0s;
-  if (gap > rules_.missed_after()) MUSTER_PROBE("a node could not look, and excused everybody");
-  if (gap > rules_.missed_after()) observed_.Skip(gap - rules_.keep_alive_interval);
+  if (gap > settings_.missed_after()) MUSTER_PROBE("a node could not look, and excused everybody");
+  if (gap > settings_.missed_after()) observed_.Skip(gap - settings_.keep_alive_interval);
   synced_at_ = now;
   observed_.See(state_, now);
-  dropped_ = observed_.Silent(state_, rules_.dead_after(), now);
+  dropped_ = observed_.Silent(state_, settings_.dead_after(), now);
   if (Planted(Bug::kExpiryOnWallClock)) {
     for (const auto& [node, written] : state_.last_heartbeats) {
-      if (written + rules_.dead_after() < clock_.Wall()) dropped_.insert(node);
+      if (written + settings_.dead_after() < clock_.Wall()) dropped_.insert(node);
     }
   }
   if (self_) dropped_.erase(*self_);
   if (!dropped_.empty()) MUSTER_PROBE("a node found others silent, and dropped them");
-  Purge(dropped_, rules_, &state_);
+  Purge(dropped_, settings_, &state_);
   return Ok();
 }
 

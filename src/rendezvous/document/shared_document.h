@@ -12,7 +12,7 @@
 #include "base/time.h"
 #include "os/ports/clock.h"
 #include "rendezvous/core/observation.h"
-#include "rendezvous/core/rules.h"
+#include "rendezvous/core/run_settings.h"
 #include "rendezvous/core/state.h"
 #include "rendezvous/document/state_backend.h"
 
@@ -24,31 +24,31 @@ class SharedDocument {
   enum class Freshness { kAny, kNow };  ///< kAny: a copy up to `cache_max` old will do.
   enum class Outcome { kCached, kRead, kStored, kLost };
 
-  SharedDocument(StateBackend& backend, const RendezvousRules& rules, Clock& clock,
+  SharedDocument(StateBackend& backend, const RunSettings& settings, Clock& clock,
                  Duration cache_max);
 
-  /// Writes the change that was made, if any, or else reads. kLost: somebody was faster; the change
-  /// is gone, and state() is theirs; or nothing is stored at all. Then, as after an error, the
-  /// change is still pending (dirty()), and the next Sync() writes it. Errors are the backend's;
-  /// kProtocol also for a state that cannot be read.
+  /// Writes the pending change, if there is one, or else reads. kLost: another node was faster, its
+  /// state is now state(), and the change is gone; or nothing is stored at all: then, as after an
+  /// error, the change is still pending (dirty()), and the next Sync() writes it. Errors are the
+  /// backend's; kProtocol also for a state that cannot be read.
   Result<Outcome> Sync(Freshness freshness);
 
-  /// What this node goes by: what is stored, without those who have fallen silent.
+  /// What this node decides on: what is stored, without silent nodes.
   const RendezvousState& state() const { return state_; }
-  /// What is stored, as all see it alike.
+  /// What is stored: the same for all nodes.
   const RendezvousState& shared() const { return shared_; }
   const Observation& observed() const { return observed_; }
-  /// Whom the last Sync() took out of the copy. Others learn of it with the next write.
+  /// The nodes that the last Sync() removed from the copy. Others see it with the next write.
   const std::set<Node>& dropped() const { return dropped_; }
 
-  /// Whose copy it is: whoever looks lives, however late its own last heartbeat is.
+  /// The node whose copy it is. It is alive, however late its own last heartbeat is.
   void BelongsTo(Node self) { self_ = std::move(self); }
 
-  /// The copy, to be changed; the next Sync() writes it.
+  /// The copy, for a change that the next Sync() writes.
   RendezvousState& Change();
   bool dirty() const { return dirty_; }
 
-  /// When the backend was last heard; nullopt: never.
+  /// When the backend last answered; nullopt: never.
   std::optional<Instant> synced_at() const { return synced_at_; }
 
   int64_t reads() const { return reads_; }
@@ -58,11 +58,11 @@ class SharedDocument {
  private:
   Result<Outcome> Write();
   Result<Outcome> Read();
-  Status Adopt(std::optional<std::string> bytes);
+  Status TakeOver(std::optional<std::string> bytes);
 
   StateBackend& backend_;
   std::optional<Node> self_;
-  const RendezvousRules& rules_;
+  const RunSettings& settings_;
   Clock& clock_;
   const Duration cache_max_;
 

@@ -44,7 +44,7 @@ class SharedDocumentTest : public ::testing::Test {
 
   FakeClock clock;
   FakeCell cell;
-  const RendezvousRules rules = MinMax(1, 4);
+  const RunSettings rules = MinMax(1, 4);
   SharedDocument document;
 };
 

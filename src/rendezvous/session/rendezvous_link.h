@@ -1,5 +1,5 @@
-// A node's end of its rendezvous: whoever is at the other end, the node says what it wants and is
-// told what concerns it. On a loop's thread.
+// A node's end of its rendezvous, whatever is at the other end: it sends what the node requests and
+// reports what it receives. Lives on a loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@
 
 namespace muster {
 
-/// Who is told, on the loop's thread. May not destroy the link from inside.
-class RendezvousLinkOwner {
+/// What a link reports, on the loop's thread. A listener may not destroy the link from inside.
+class RendezvousLinkListener {
  public:
-  virtual ~RendezvousLinkOwner() = default;
+  virtual ~RendezvousLinkListener() = default;
 
-  /// Of kOpened: unless `resumed`, whatever the node was in before is over.
+  /// Of kOpened: unless `resumed`, the node has lost its place in whatever it was in before.
   virtual void OnPush(const Push& push) = 0;
-  /// The answer to AskHowItStands(). nullopt: nobody knows the run.
+  /// The answer to RequestReport(). nullopt: the run is unknown.
   virtual void OnReport(std::optional<RunReport> report) = 0;
-  /// The other end is out of reach for now; the link goes on trying.
+  /// The other end is out of reach for now; the link keeps trying.
   virtual void OnTrouble(const std::string& why) = 0;
   /// The server has no coordinator: it is PyTorch's. The link has stopped.
   virtual void OnPlainServer() = 0;
-  /// The node is out of its round, whoever may know it already.
+  /// The node has lost its place in the round, whether or not the others know it yet.
   virtual void OnPlaceLost(const std::string& why) { static_cast<void>(why); }
-  /// The link has stopped, and trying again would not help. kProtocol: what others have written
-  /// there cannot be read; else: we are not let in.
+  /// The link has stopped, and a retry would not help. kProtocol: what other nodes have written
+  /// cannot be read; any other code: access is denied.
   virtual void OnFailed(const Error& why) { static_cast<void>(why); }
 };
 
@@ -40,26 +40,27 @@ class RendezvousLink {
 
   virtual void Start() = 0;
 
-  /// Wants the next round; answered by kComplete, kClosed or kTimedOut. Tries anew where it was
-  /// refused before: another node that had our name may be gone, or those who were told otherwise.
+  /// Requests the next round; answered by kComplete, kClosed or kTimedOut. Tries again where an
+  /// earlier request was refused: the cause (another node of our name, or nodes with other
+  /// settings) may be gone.
   virtual void Join(Duration timeout) = 0;
-  /// Gives up its place, or its wait. Answered by kLeft or kRefused; said again with the next
-  /// connection where there is none now, or this one breaks.
+  /// Gives up the node's place, or its wait. Answered by kLeft or kRefused; sent again with the
+  /// next connection if there is none now, or if this one breaks.
   virtual void Leave() = 0;
-  /// Gives the join under way up: it was not answered in time. What is said of it later must not be
-  /// taken for the answer to another one.
+  /// Drops the join under way, which was not answered in time. A late answer must not be mistaken
+  /// for the answer to a later join.
   virtual void Abandon() = 0;
   /// Answered by kClosed.
   virtual void Close(std::string reason) = 0;
-  virtual void AskHowItStands(uint32_t names_max) = 0;
-  /// The node goes, and the others are to know at once. False: they will. True: once it is said,
-  /// `done` is called.
-  virtual bool Farewell(std::function<void()> done) {
+  virtual void RequestReport(uint32_t names_max) = 0;
+  /// Notifies the others that the node goes. False: there is nothing to send. True: `done` is
+  /// called once the message is delivered.
+  virtual bool Shutdown(std::function<void()> done) {
     static_cast<void>(done);
     return false;
   }
 
-  /// Of messages both ways since the start.
+  /// Of messages in both directions since the start.
   virtual uint64_t bytes() const = 0;
   virtual uint64_t messages() const = 0;
 };

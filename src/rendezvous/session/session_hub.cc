@@ -9,8 +9,8 @@
 namespace muster {
 
 namespace {
-// A server that did not get to look for so long did not hear what was said, either. Shorter stops
-// are part of a busy server's life, and must not make the dead look alive for ever.
+// A server that paused for so long has not read the keep-alives that arrived meanwhile. Shorter
+// pauses are normal on a busy server, and must not keep dead nodes alive.
 constexpr Duration kStoodStill = 250ms;
 
 SessionId IdOf(ClientId client) { return SessionId{static_cast<uint64_t>(client)}; }
@@ -34,7 +34,7 @@ Pushes SessionHub::Turn(size_t loop, const Work& work) {
   std::vector<ScopeChange> scopes;
   {
     const std::lock_guard lock(mutex_);
-    // Read here, not before: another loop's turn in between would be in the future.
+    // Read under the lock: otherwise another loop's turn could be in the future of this one.
     work(clock_.Now(), decided);
     mine.swap(mailboxes_[loop]);
     for (Push& push : decided) {
@@ -43,7 +43,7 @@ Pushes SessionHub::Turn(size_t loop, const Work& work) {
         mine.push_back(std::move(push));
         continue;
       }
-      // A mailbox that already holds something has been knocked for.
+      // The loop of a mailbox that is not empty has been woken already.
       if (mailboxes_[its].empty()) to_wake.push_back(its);
       mailboxes_[its].push_back(std::move(push));
     }
@@ -92,8 +92,32 @@ Pushes SessionHub::Collect(size_t loop) {
   return Turn(loop, [](Instant, Pushes&) {});
 }
 
-bool SessionHub::BeginTicking() {
-  if (ticks_.exchange(true)) return false;
+bool SessionHub::BeginTicking(size_t loop) {
+  size_t none = kNoLoop;
+  if (ticking_loop_.compare_exchange_strong(none, loop)) {
+    ticked_at_ = clock_.Now().since_start;
+    return true;
+  }
+  if (!rests_) return false;
+  if (ticking_loop_ == loop) return TakeEndOfRest(loop);
+  wake_(ticking_loop_);
+  return false;
+}
+
+std::optional<Instant> SessionHub::TryRest() {
+  // A node is registered under the lock, and BeginTicking() is called afterwards: either it is seen
+  // here, or it ends the rest.
+  const std::lock_guard lock(mutex_);
+  if (coordinator_.HasNodes()) return std::nullopt;
+  rests_ = true;
+  return coordinator_.NextDue();
+}
+
+bool SessionHub::TakeEndOfRest(size_t loop) {
+  if (!rests_ || ticking_loop_ != loop) return false;
+  const std::lock_guard lock(mutex_);
+  if (!coordinator_.HasNodes()) return false;
+  rests_ = false;
   ticked_at_ = clock_.Now().since_start;
   return true;
 }

@@ -1,12 +1,15 @@
 // One coordinator, shared by several loops.
 //
-// As with the store machine: a loop runs a request under the hub's lock, no system call. What is
-// decided for sessions of other loops goes into their mailboxes, and every loop empties its mailbox
-// whenever it holds the lock: a session hears everything in the order in which it was decided.
+// As with the store machine, a loop runs a request under the hub's lock, without a system call.
+// Messages for sessions of other loops go into mailboxes. Every loop empties its mailbox whenever
+// it holds the lock: thus each session receives all messages in the order in which they were
+// decided.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,52 +19,68 @@
 #include "base/time.h"
 #include "os/ports/clock.h"
 #include "rendezvous/core/coordinator.h"
+#include "rendezvous/session/admission.h"
 #include "rendezvous/wire/session_codec.h"
 #include "store/core/client_id.h"
 
 namespace muster {
 
-/// How often somebody should call Tick(): far more often than anything that is waited for.
+/// The period of Tick() while there are nodes. A gap between two ticks shows that this process
+/// stood still, which is not the silence of nodes: they cannot be as rare as the deadlines.
 inline constexpr Duration kSessionTick = 10ms;
 
 class SessionHub {
  public:
-  /// `loop_of` tells where a client's connection lives; `wake(loop)` asks that loop to call
+  /// `loop_of` returns where a client's connection lives; `wake(loop)` asks that loop to call
   /// Collect() soon. It is called without the lock, from any loop's thread.
   SessionHub(const CoordinatorOptions& options, size_t loops, Clock& clock,
              std::function<size_t(ClientId)> loop_of, std::function<void(size_t loop)> wake);
 
-  /// Who keeps the keys of rounds: is told which scopes are in use, by any loop's thread, without
-  /// the lock. Before the first request.
-  void TellScopesTo(std::function<void(const ScopeChange&)> keeper) { keeper_ = std::move(keeper); }
+  /// `keeper` keeps the keys of rounds: it is called when a scope comes into use or goes out of it,
+  /// by any loop's thread, without the lock. Before the first request.
+  void ReportScopesTo(std::function<void(const ScopeChange&)> keeper) {
+    keeper_ = std::move(keeper);
+  }
 
-  // Each of these returns what is to be told now to sessions of the calling loop, in order.
+  // Each of these returns the messages for sessions of the calling loop, in order.
 
   /// Any request of a node but kStatus.
   Pushes Handle(size_t loop, ClientId client, const wire::SessionRequest& request);
   Pushes Disconnect(size_t loop, ClientId client);
-  Pushes Tick(size_t loop);  ///< After BeginTicking(), every kSessionTick.
+  Pushes Tick(size_t loop);
   Pushes Collect(size_t loop);
 
-  /// Whether the caller's loop is to tick: one of them does, for all.
-  bool BeginTicking();
+  /// To be called when a session has been opened. One loop calls Tick(), for all of them. True: the
+  /// calling loop, every kSessionTick from now on; if it is another one, which rests, that is
+  /// woken.
+  bool BeginTicking(size_t loop);
+  /// Without nodes the ticking loop may rest: it needs to call Tick() at this time only, unless it
+  /// is woken. nullopt: it must go on.
+  std::optional<Instant> TryRest();
+  /// Whether `loop` is the ticking one, and must begin again. True once.
+  bool TakeEndOfRest(size_t loop);
   /// Has Collect() called soon, on this loop.
   void Wake(size_t loop) { wake_(loop); }
 
   /// Shows the coordinator to `look`, between two turns.
   void Inspect(const std::function<void(const Coordinator&)>& look);
 
-  /// How runs stand: one of them with its nodes, or (an empty id) those after `after`, without.
+  /// The status of one run with its nodes, or (an empty id) of those after `after`, without.
   struct StatusPage {
     std::vector<RunReport> runs{};
     bool more = false;
   };
   StatusPage Status(const wire::SessionRequest& request);
 
-  /// Whether the coordinator has nodes of this run.
-  bool IsInUse(std::string_view run_id);
+  /// Whether `key` of the store is the document of a run of which the coordinator has nodes: nodes
+  /// of backend c10d must not write it.
+  bool OwnsDocument(std::string_view key) {
+    const std::optional<std::string_view> run = RunOfDocument(key);
+    return run && IsInUse(*run);
+  }
 
  private:
+  bool IsInUse(std::string_view run_id);
   template <typename Work>
   Pushes Turn(size_t loop, const Work& work);
   static void Execute(Coordinator& coordinator, SessionId session,
@@ -73,7 +92,9 @@ class SessionHub {
   std::function<void(const ScopeChange&)> keeper_;
   std::atomic<Duration> next_due_{Duration::max()};
   std::atomic<Duration> ticked_at_;
-  std::atomic<bool> ticks_ = false;
+  static constexpr size_t kNoLoop = SIZE_MAX;
+  std::atomic<size_t> ticking_loop_ = kNoLoop;
+  std::atomic<bool> rests_ = false;
   SpinningMutex mutex_;
   Coordinator coordinator_;        // guarded by mutex_
   std::vector<Pushes> mailboxes_;  // guarded by mutex_, one per loop

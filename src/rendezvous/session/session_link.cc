@@ -14,19 +14,19 @@ namespace muster {
 
 namespace {
 
-using Said = wire::SessionRequest::Kind;
+using Request = wire::SessionRequest::Kind;
 
 constexpr Duration kFirstPause = 20ms;
 constexpr Duration kLongestPause = 1s;
-// A session that ended sooner than this may end so again and again.
+// A session that ends sooner than this may end so again and again: reconnect with pauses.
 constexpr Duration kLasted = 1s;
 
-// Whole milliseconds, as it travels; a join without time would be refused before it is heard.
+// Whole milliseconds, as on the wire; a join without time would be refused at once.
 Duration Rounded(Duration time) {
   return std::max<Duration>(std::chrono::ceil<std::chrono::milliseconds>(time), 1ms);
 }
 
-// How long another node with our name may be ourselves, before we started anew.
+// How long another node with our name may be this node itself, before it was restarted.
 Duration ForgottenAfter(const RunSettings& settings) {
   return settings.dead_after() + settings.grace + 1s;
 }
@@ -34,8 +34,8 @@ Duration ForgottenAfter(const RunSettings& settings) {
 }  // namespace
 
 SessionLink::SessionLink(Loop& loop, Connector& connector, SessionLinkOptions options,
-                         RendezvousLinkOwner& owner)
-    : loop_(loop), connector_(connector), options_(std::move(options)), owner_(owner) {}
+                         RendezvousLinkListener& listener)
+    : loop_(loop), connector_(connector), options_(std::move(options)), listener_(listener) {}
 
 SessionLink::~SessionLink() { MUSTER_ASSERT(loop_.IsCurrent()); }
 
@@ -57,11 +57,11 @@ void SessionLink::Connect() {
 
 void SessionLink::OnConnected(Result<StreamPtr> stream) {
   attempt_.reset();
-  if (!stream) return GiveUp(stream.error().message);
+  if (!stream) return Drop(stream.error().message);
   stream_ = std::move(*stream);
   stream_->Start(*this);
   timer_ = loop_.Every(options_.attempt_max,
-                       [this] { GiveUp("it accepts connections, but does not answer"); });
+                       [this] { Drop("it accepts connections, but does not answer"); });
   Greet();
 }
 
@@ -73,12 +73,12 @@ void SessionLink::Disconnect() {
   report_.reset();
 }
 
-void SessionLink::GiveUp(const std::string& why) {
+void SessionLink::Drop(const std::string& why) {
   const bool was_open = step_ == Step::kOpen;
   const bool lasted = was_open && loop_.Now() - opened_at_ >= kLasted;
   Disconnect();
   step_ = Step::kResting;
-  if (!was_open) ask_first_ = true;
+  if (!was_open) greet_first_ = true;
   if (lasted) {
     backoff_.reset();
     Connect();  // at once: the grace for coming back is short
@@ -89,7 +89,7 @@ void SessionLink::GiveUp(const std::string& why) {
       Connect();
     });
   }
-  owner_.OnTrouble(why);
+  listener_.OnTrouble(why);
 }
 
 void SessionLink::Stop() {
@@ -98,7 +98,7 @@ void SessionLink::Stop() {
 }
 
 void SessionLink::OnClosed(const std::string& why) {
-  GiveUp(why.empty() ? "the server has closed the connection" : why);
+  Drop(why.empty() ? "the server has closed the connection" : why);
 }
 
 void SessionLink::OnBytes(std::string_view bytes) {
@@ -109,8 +109,8 @@ void SessionLink::OnBytes(std::string_view bytes) {
     bytes = input_;
   }
   const Result<size_t> done = Consume(bytes);
-  if (!stream_) return;  // what was said has ended this connection
-  if (!done) return GiveUp(done.error().message);
+  if (!stream_) return;  // a message has ended this connection
+  if (!done) return Drop(done.error().message);
   if (whole) {
     input_.assign(bytes.substr(*done));
   } else {
@@ -119,24 +119,24 @@ void SessionLink::OnBytes(std::string_view bytes) {
 }
 
 // ----------------------------------------------------------------------------------------------
-// what we say
+// what the node sends
 
 void SessionLink::Greet() {
-  const std::string bytes = wire::SessionGreeting(ask_first_);
-  step_ = Step::kAsking;
+  const std::string bytes = wire::SessionGreeting(greet_first_);
+  step_ = Step::kGreeting;
   stream_->Write(bytes);
   bytes_ += bytes.size();
   ++messages_;
-  if (!ask_first_) Introduce();
+  if (!greet_first_) Introduce();
 }
 
 void SessionLink::Introduce() {
   step_ = Step::kOpening;
-  Say({.kind = Said::kOpen, .token = token_, .hello = options_.hello});
+  Send({.kind = Request::kOpen, .token = token_, .hello = options_.hello});
 }
 
-void SessionLink::Say(wire::SessionRequest request) {
-  request.incarnation = request.kind == Said::kOpen ? 0 : incarnation_;
+void SessionLink::Send(wire::SessionRequest request) {
+  request.incarnation = request.kind == Request::kOpen ? 0 : incarnation_;
   request.round = round_;
   std::string frame;
   wire::AppendSessionFrame(frame, request);
@@ -145,13 +145,15 @@ void SessionLink::Say(wire::SessionRequest request) {
   ++messages_;
 }
 
-void SessionLink::SayJoin() {
-  Say({.kind = Said::kJoin, .token = token_, .join_timeout = Rounded(join_->until - loop_.Now())});
+void SessionLink::SendJoin() {
+  Send({.kind = Request::kJoin,
+        .token = token_,
+        .join_timeout = Rounded(join_->until - loop_.Now())});
 }
 
 void SessionLink::Join(Duration timeout) {
-  join_ = Wish{timeout, loop_.Now() + timeout};
-  if (is_open()) SayJoin();
+  join_ = JoinRequest{timeout, loop_.Now() + timeout};
+  if (is_open()) SendJoin();
   if (step_ == Step::kStopped && !plain_) {
     refused_since_.reset();
     Connect();
@@ -161,41 +163,41 @@ void SessionLink::Join(Duration timeout) {
 void SessionLink::Leave() {
   join_.reset();
   leave_ = true;
-  if (is_open()) Say({.kind = Said::kLeave, .token = token_});
+  if (is_open()) Send({.kind = Request::kLeave, .token = token_});
 }
 
 void SessionLink::Abandon() {
   MUSTER_PROBE("a join was given up without an answer");
   join_.reset();
   leave_ = true;
-  if (is_open()) GiveUp("it did not answer in time");
+  if (is_open()) Drop("it did not answer in time");
 }
 
 void SessionLink::Close(std::string reason) {
   close_ = std::move(reason);
-  if (is_open()) Say({.kind = Said::kClose, .token = token_, .reason = *close_});
+  if (is_open()) Send({.kind = Request::kClose, .token = token_, .reason = *close_});
 }
 
-void SessionLink::AskHowItStands(uint32_t names_max) {
+void SessionLink::RequestReport(uint32_t names_max) {
   if (!is_open()) return;
-  Say({.kind = Said::kStatus,
-       .token = token_,
-       .run_id = options_.hello.run_id,
-       .names_max = names_max});
+  Send({.kind = Request::kStatus,
+        .token = token_,
+        .run_id = options_.hello.run_id,
+        .names_max = names_max});
 }
 
 // ----------------------------------------------------------------------------------------------
-// what we hear
+// what the node receives
 
 Result<size_t> SessionLink::Consume(std::string_view bytes) {
   size_t done = 0;
   while (stream_ && done < bytes.size()) {
-    if (step_ == Step::kAsking) {
+    if (step_ == Step::kGreeting) {
       ++messages_;
       if (bytes[done++] != wire::kSessionsSpoken) {
         Stop();
         plain_ = true;
-        owner_.OnPlainServer();
+        listener_.OnPlainServer();
         return done;
       }
       Introduce();
@@ -207,32 +209,33 @@ Result<size_t> SessionLink::Consume(std::string_view bytes) {
     done += size;
     ++messages_;
     if (const auto* push = std::get_if<Push>(&reply)) {
-      Heed(*push);
+      OnMessage(*push);
     } else {
-      Heed(std::move(std::get<wire::StatusPart>(reply)));
+      OnMessage(std::move(std::get<wire::StatusPart>(reply)));
     }
   }
   return done;
 }
 
-void SessionLink::Heed(const Push& push) {
+void SessionLink::OnMessage(const Push& push) {
   using Kind = Push::Kind;
-  if (push.kind == Kind::kOpened) return Opened(push);
-  if (push.kind == Kind::kRefused) return Refused(push);
-  if (push.token != token_ || push.incarnation != incarnation_) return;  // of another time
+  if (push.kind == Kind::kOpened) return OnOpened(push);
+  if (push.kind == Kind::kRefused) return OnRefused(push);
+  if (push.token != token_ || push.incarnation != incarnation_)
+    return;  // of another session, or of another incarnation
   switch (push.kind) {
     case Kind::kComplete:
       if (push.generation == generation_ && push.round <= round_ &&
           !Planted(Bug::kStalePushAccepted)) {
         MUSTER_PROBE("a node was told again of a round that it knew");
-        return;  // said again after a break; its owner has heard it, or had given up
+        return;  // sent again after a reconnect: the listener knows it, or has given up
       }
       round_ = push.round;
       generation_ = push.generation;
       if (!join_) MUSTER_PROBE("a place came too late, and was given back");
-      if (!join_) return Say({.kind = Said::kLeave, .token = token_});  // it came too late
+      if (!join_) return Send({.kind = Request::kLeave, .token = token_});
       join_.reset();
-      leave_ = false;  // that was about what came before
+      leave_ = false;  // it concerned the round before
       break;
     case Kind::kTimedOut:
       join_.reset();
@@ -252,54 +255,54 @@ void SessionLink::Heed(const Push& push) {
       leave_ = false;
       break;
     case Kind::kEnded:
-      token_ = 0;  // the connection ends, too, and with the next one all begins anew
+      token_ = 0;  // the connection ends, too; the next one opens a new session
       break;
     default:
       break;
   }
-  owner_.OnPush(push);
+  listener_.OnPush(push);
 }
 
-void SessionLink::Opened(const Push& push) {
+void SessionLink::OnOpened(const Push& push) {
   if (push.version < wire::kSessionVersionOldest || push.version > wire::kSessionVersion) {
-    return GiveUp(Concat("it wants to speak version ", push.version,
-                         " of the session protocol, which was not offered"));
+    return Drop(Concat("it wants to speak version ", push.version,
+                       " of the session protocol, which was not offered"));
   }
   token_ = push.token;
   incarnation_ = push.incarnation;
-  options_.hello.node.addr = push.addr;  // and stays, whichever way the next connection comes
+  options_.hello.node.addr = push.addr;  // it stays, whatever address later connections come from
   step_ = Step::kOpen;
   opened_at_ = loop_.Now();
-  ask_first_ = false;
+  greet_first_ = false;
   refused_since_.reset();
   timer_ = loop_.Every(options_.hello.settings.keep_alive_interval,
-                       [this] { Say({.kind = Said::kKeepAlive, .token = token_}); });
+                       [this] { Send({.kind = Request::kKeepAlive, .token = token_}); });
   if (join_ && join_->until == Instant::Never()) join_->until = loop_.Now() + join_->timeout;
   if (leave_ && push.resumed) MUSTER_PROBE("a node left with its next connection");
-  if (leave_ && push.resumed) Say({.kind = Said::kLeave, .token = token_});
+  if (leave_ && push.resumed) Send({.kind = Request::kLeave, .token = token_});
   leave_ = leave_ && push.resumed;
-  if (join_) SayJoin();  // maybe for the second time: that changes nothing
+  if (join_) SendJoin();  // idempotent: it may have been received before
   if (close_) MUSTER_PROBE("a node closed with its next connection");
-  if (close_) Say({.kind = Said::kClose, .token = token_, .reason = *close_});
-  owner_.OnPush(push);
+  if (close_) Send({.kind = Request::kClose, .token = token_, .reason = *close_});
+  listener_.OnPush(push);
 }
 
-void SessionLink::Refused(const Push& push) {
+void SessionLink::OnRefused(const Push& push) {
   if (step_ == Step::kOpen) {
-    leave_ = false;  // there was nothing to be left
-    return owner_.OnPush(push);
+    leave_ = false;  // there was nothing to leave
+    return listener_.OnPush(push);
   }
   const Instant now = loop_.Now();
   if (!refused_since_) refused_since_ = now;
   const bool passes = push.refusal == Push::Refusal::kLimit ||
                       (push.refusal == Push::Refusal::kIdentity &&
                        now - *refused_since_ < ForgottenAfter(options_.hello.settings));
-  if (passes) return GiveUp(push.why);
+  if (passes) return Drop(push.why);
   Stop();
-  owner_.OnPush(push);
+  listener_.OnPush(push);
 }
 
-void SessionLink::Heed(wire::StatusPart part) {
+void SessionLink::OnMessage(wire::StatusPart part) {
   using Kind = wire::StatusPart::Kind;
   switch (part.kind) {
     case Kind::kRun:
@@ -309,7 +312,7 @@ void SessionLink::Heed(wire::StatusPart part) {
       if (report_) report_->members.push_back(std::move(part.member));
       return;
     case Kind::kDone:
-      return owner_.OnReport(std::exchange(report_, std::nullopt));
+      return listener_.OnReport(std::exchange(report_, std::nullopt));
   }
 }
 

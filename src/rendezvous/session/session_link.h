@@ -1,9 +1,9 @@
-// A node's end of its session: one connection after the other to the coordinator, kept as long as
-// the node wants it.
+// A node's end of its session with the coordinator, over one connection after the other.
 //
-// It connects, introduces the node, keeps it alive, and after a break takes the session up again at
-// once, then with growing pauses. What the node wants (to join, to close) is said again to a server
-// that may not have heard it. Lives on its loop's thread.
+// It connects, opens the session and sends keep-alives. After a break it resumes the session at
+// once, then with growing pauses. Requests without an answer are sent again with the next
+// connection: the server executes each of them at most once, because they are idempotent. Lives on
+// its loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace muster {
 
 struct SessionLinkOptions {
   Endpoint server;
-  Hello hello;                ///< `resume` and `round` are the link's own business.
+  Hello hello;                ///< `resume` and `round` are set by the link.
   Duration attempt_max = 5s;  ///< For one try to be connected and answered.
   uint64_t seed = 0;          ///< Of the pauses.
 };
@@ -33,7 +33,7 @@ struct SessionLinkOptions {
 class SessionLink final : public RendezvousLink, private StreamHandler {
  public:
   SessionLink(Loop& loop, Connector& connector, SessionLinkOptions options,
-              RendezvousLinkOwner& owner);
+              RendezvousLinkListener& listener);
   ~SessionLink() override;
   SessionLink(const SessionLink&) = delete;
   SessionLink& operator=(const SessionLink&) = delete;
@@ -41,10 +41,10 @@ class SessionLink final : public RendezvousLink, private StreamHandler {
   void Start() override;
   void Join(Duration timeout) override;
   void Leave() override;
-  /// What is said of it later goes with this connection.
+  /// A late answer is lost with this connection.
   void Abandon() override;
   void Close(std::string reason) override;
-  void AskHowItStands(uint32_t names_max) override;
+  void RequestReport(uint32_t names_max) override;
 
   bool is_open() const { return step_ == Step::kOpen; }
   /// The first greeting included.
@@ -52,12 +52,12 @@ class SessionLink final : public RendezvousLink, private StreamHandler {
   uint64_t messages() const override { return messages_; }
 
  private:
-  enum class Step { kIdle, kConnecting, kAsking, kOpening, kOpen, kResting, kStopped };
+  enum class Step { kIdle, kConnecting, kGreeting, kOpening, kOpen, kResting, kStopped };
 
   // --- The connection
   void Connect();
   void OnConnected(Result<StreamPtr> stream);
-  void GiveUp(const std::string& why);  ///< This connection, and tries again.
+  void Drop(const std::string& why);  ///< The connection; then tries again.
   void Disconnect();
   void Stop();
 
@@ -68,41 +68,41 @@ class SessionLink final : public RendezvousLink, private StreamHandler {
   // --- Messages
   void Greet();
   void Introduce();
-  void Say(wire::SessionRequest request);
-  void SayJoin();
-  /// Executes what is whole in `bytes`; returns how many are done with.
+  void Send(wire::SessionRequest request);
+  void SendJoin();
+  /// Executes the complete messages in `bytes`; returns their size.
   Result<size_t> Consume(std::string_view bytes);
-  void Heed(const Push& push);
-  void Opened(const Push& push);
-  void Refused(const Push& push);
-  void Heed(wire::StatusPart part);
+  void OnMessage(const Push& push);
+  void OnOpened(const Push& push);
+  void OnRefused(const Push& push);
+  void OnMessage(wire::StatusPart part);
 
   Loop& loop_;
   Connector& connector_;
   SessionLinkOptions options_;
-  RendezvousLinkOwner& owner_;
+  RendezvousLinkListener& listener_;
   Step step_ = Step::kIdle;
   std::unique_ptr<Connector::Attempt> attempt_;
   StreamPtr stream_;
-  std::string input_;               // the beginning of a message whose rest has not come
+  std::string input_;               // the beginning of an incomplete message
   std::unique_ptr<Timer> timer_;    // of the step: its end, or (kOpen) keep-alives
-  std::optional<Backoff> backoff_;  // since the last time that all was well for a while
+  std::optional<Backoff> backoff_;  // since the last connection that lasted
   Instant opened_at_{};
-  bool ask_first_ = true;  // the server may be a plain one
-  bool plain_ = false;     // it is one
-  uint64_t token_ = 0;     // 0: nothing to be taken up again
+  bool greet_first_ = true;  // the server may be a plain one
+  bool plain_ = false;       // it is one
+  uint64_t token_ = 0;       // 0: no session to resume
   uint32_t incarnation_ = 0;
-  int64_t round_ = -1;       // the last one that the node was in,
-  Generation generation_{};  // and of which run
-  struct Wish {
+  int64_t round_ = -1;       // the last one that the node was in
+  Generation generation_{};  // of that round
+  struct JoinRequest {
     Duration timeout;
     Instant until;
   };
-  bool leave_ = false;                    // until it is answered
-  std::optional<Wish> join_;              // until it is answered
-  std::optional<std::string> close_;      // its reason, until it is answered
-  std::optional<Instant> refused_since_;  // another node seems to have our name
-  std::optional<RunReport> report_;       // whose parts are coming
+  bool leave_ = false;                    // requested, without an answer
+  std::optional<JoinRequest> join_;       // without an answer
+  std::optional<std::string> close_;      // the reason of one without an answer
+  std::optional<Instant> refused_since_;  // because another node has our name
+  std::optional<RunReport> report_;       // of which parts have arrived
   uint64_t bytes_ = 0;
   uint64_t messages_ = 0;
 };

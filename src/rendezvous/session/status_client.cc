@@ -45,16 +45,16 @@ Result<std::string> StatusClient::NextFrame(Instant deadline) {
   }
 }
 
-Result<std::vector<RunReport>> StatusClient::Ask(const std::string& run_id, Instant deadline) {
+Result<std::vector<RunReport>> StatusClient::Request(const std::string& run_id, Instant deadline) {
   std::vector<RunReport> runs;
   while (true) {
-    MUSTER_TRY(const bool more, AskForMore(run_id, runs, deadline));
+    MUSTER_TRY(const bool more, RequestMore(run_id, runs, deadline));
     if (!more) return runs;
   }
 }
 
-Result<bool> StatusClient::AskForMore(const std::string& run_id, std::vector<RunReport>& runs,
-                                      Instant deadline) {
+Result<bool> StatusClient::RequestMore(const std::string& run_id, std::vector<RunReport>& runs,
+                                       Instant deadline) {
   std::string request;
   wire::AppendSessionFrame(request, {.kind = wire::SessionRequest::Kind::kStatus,
                                      .run_id = run_id,
@@ -67,7 +67,7 @@ Result<bool> StatusClient::AskForMore(const std::string& run_id, std::vector<Run
     MUSTER_TRY(auto reply, wire::ReadSessionReply(frame));
     auto* part = std::get_if<wire::StatusPart>(&reply);
     if (part == nullptr) continue;
-    // An answer that brings nothing has no end.
+    // A server that claims more but sends nothing must not keep us here.
     if (part->kind == wire::StatusPart::Kind::kDone) return part->more && runs.size() > before;
     if (part->kind == wire::StatusPart::Kind::kRun) runs.push_back(std::move(part->run));
     if (part->kind == wire::StatusPart::Kind::kMember && !runs.empty())

@@ -1,4 +1,4 @@
-// Asks a server how its runs stand. Blocks, within its deadlines.
+// Requests the status of runs from a server. Blocks, within its deadlines.
 #pragma once
 
 #include <memory>
@@ -16,17 +16,17 @@ namespace muster {
 
 class StatusClient {
  public:
-  /// kUnavailable, kTimeout: nobody there. kProtocol: a server without a coordinator.
+  /// kUnavailable, kTimeout: no answer. kProtocol: a server without a coordinator.
   static Result<StatusClient> Connect(Dialer& dialer, const Endpoint& server, Instant deadline);
 
   /// One run with its nodes, or nothing if there is no such run; an empty id: all, without them.
-  Result<std::vector<RunReport>> Ask(const std::string& run_id, Instant deadline);
+  Result<std::vector<RunReport>> Request(const std::string& run_id, Instant deadline);
 
  private:
   explicit StatusClient(std::unique_ptr<BlockingStream> stream) : stream_(std::move(stream)) {}
   /// Of the runs after the last one that is there; whether there are others.
-  Result<bool> AskForMore(const std::string& run_id, std::vector<RunReport>& runs,
-                          Instant deadline);
+  Result<bool> RequestMore(const std::string& run_id, std::vector<RunReport>& runs,
+                           Instant deadline);
   /// The bytes of the next message.
   Result<std::string> NextFrame(Instant deadline);
   Status ReceiveMore(Instant deadline);

@@ -64,7 +64,7 @@ class ScriptedDialer final : public Dialer {
 Result<std::vector<RunReport>> Asked(Server& server, const std::string& run_id) {
   ScriptedDialer dialer(server);
   MUSTER_TRY(StatusClient client, StatusClient::Connect(dialer, {"server", 1}, kDeadline));
-  return client.Ask(run_id, kDeadline);
+  return client.Request(run_id, kDeadline);
 }
 
 std::string Status(const std::vector<RunReport>& runs) {

@@ -69,7 +69,7 @@ class StaticHandler final : public RendezvousHandler {
   PosixClock clock_;
   std::shared_ptr<TcpStore> store_;  // the caller's thread only
 
-  mutable std::mutex mutex_;  // guards what DescribeWait() tells
+  mutable std::mutex mutex_;  // guards what DescribeWait() reads
   WaitReport::Phase phase_ = WaitReport::Phase::kIdle;
   Instant deadline_ = Instant::Never();
 };
@@ -82,8 +82,9 @@ WaitReport StaticHandler::DescribeWait() const {
                     .max_nodes = settings_.world_size};
   const auto rank_name = [](int rank) { return Concat("rank ", rank); };
   if (phase_ == WaitReport::Phase::kForming) {
-    // Until it has returned, the store tells nobody how many there are. What is certain: this node
-    // is here, rank 0 awaits the others (perhaps fewer by now), and those await rank 0 alone.
+    // The store does not show how many nodes are there before it returns. What is certain: this
+    // node is here, rank 0 waits for the others (perhaps fewer by now), and those wait for rank 0
+    // alone.
     report.joined = {rank_name(settings_.rank)};
     report.here = 1;
     report.awaited = settings_.rank == 0 ? settings_.world_size - 1 : 1;
@@ -111,8 +112,8 @@ std::shared_ptr<TcpStore> StaticHandler::Meet() {
   }
 }
 
-// What an earlier round's workers wrote is not for those of the next one. Of more nodes than one
-// the others may still be at work with it: they are not told of our rounds.
+// The workers of the next round must not see what those of an earlier one wrote. With more than one
+// node the others may still use it: nodes do not know of each other's rounds.
 void StaticHandler::Forget() {
   for (const std::string& key : store_->ListKeys()) store_->DeleteKey(key);
 }
@@ -149,7 +150,7 @@ int64_t ReadRank(const RendezvousParameters& parameters) {
     throw std::invalid_argument(
         "static rendezvous: the option 'rank' is missing; say which node this is (--node-rank)");
   }
-  // Options that other readers would round or translate: a rank is too important to be guessed.
+  // Other readers would round or convert these; a rank must not be guessed.
   if (std::holds_alternative<double>(*value) || std::holds_alternative<bool>(*value)) {
     throw std::invalid_argument(
         "static rendezvous: the option 'rank' must be an integer, not a fraction or a boolean");
@@ -183,7 +184,7 @@ int ReadWorldSize(const RendezvousParameters& parameters) {
 }
 
 milliseconds ReadTimeout(const RendezvousParameters& parameters) {
-  // A limit of centuries is none, and would not fit in milliseconds either.
+  // A limit of centuries would not fit in milliseconds.
   constexpr int64_t kSecondsMax = 1'000'000'000;
   const int64_t seconds = parameters.GetAsInt("timeout", 600).value_or(600);
   return std::chrono::seconds(std::clamp<int64_t>(seconds, 0, kSecondsMax));

@@ -1,15 +1,13 @@
 #include "rendezvous/wire/pickle_machine.h"
 
-#include <algorithm>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/calendar.h"
 #include "base/limits.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "rendezvous/wire/pickle_times.h"
 
 namespace muster::wire {
 
@@ -80,9 +78,6 @@ class Machine {
   Status NewObject();
   Status Build();
   Status Reduce();
-  Status MakeTimeDelta(PickleValue& made, std::span<const PickleId> arguments);
-  Status MakeTimeZone(PickleValue& made, std::span<const PickleId> arguments);
-  Status MakeDateTime(PickleValue& made, std::span<const PickleId> arguments);
 
   std::string_view bytes_;
   size_t at_ = 0;    // the opcode that is being dealt with
@@ -460,70 +455,11 @@ Status Machine::Reduce() {
   size_t count = 0;
   for (const PickleItem& item : tree_.ItemsOf(arguments)) list[count++] = item.value;
   PickleValue made{.of = callee.of, .first = arguments};
-  switch (callee.of) {
-    case PickleClass::kTimeDelta:
-      MUSTER_CHECK_OK(MakeTimeDelta(made, {list, count}));
-      break;
-    case PickleClass::kTimeZone:
-      MUSTER_CHECK_OK(MakeTimeZone(made, {list, count}));
-      break;
-    case PickleClass::kDateTime:
-      MUSTER_CHECK_OK(MakeDateTime(made, {list, count}));
-      break;
-    case PickleClass::kState:
-    case PickleClass::kNode:
-      return Fail("REDUCE on ", name, ", which is made by NEWOBJ");
-  }
+  if (callee.of == PickleClass::kState || callee.of == PickleClass::kNode)
+    return Fail("REDUCE on ", name, ", which is made by NEWOBJ");
+  if (const Status time = MakeTime(tree_, {list, count}, made); !time)
+    return Fail(time.error().message);
   return PushNew(made);
-}
-
-constexpr int64_t kDayUs = 86'400'000'000;
-
-Status Machine::MakeTimeDelta(PickleValue& made, std::span<const PickleId> arguments) {
-  int64_t numbers[3] = {};
-  if (arguments.size() != 3) return Fail("timedelta with ", arguments.size(), " arguments");
-  for (size_t i = 0; i < 3; ++i) {
-    const PickleValue& argument = tree_[arguments[i]];
-    if (argument.kind != Kind::kInt || !argument.fits) {
-      return Fail("timedelta of ", Describe(argument.kind), argument.fits ? "" : " beyond 64 bits");
-    }
-    numbers[i] = argument.number;
-  }
-  const auto [days, seconds, us] = numbers;
-  constexpr int64_t kDaysMost = 999'999'999;
-  if (days < -kDaysMost || days > kDaysMost || seconds < 0 || seconds >= 86'400 || us < 0 ||
-      us >= 1'000'000) {
-    return Fail("timedelta of ", days, " days, ", seconds, " s, ", us, " us");
-  }
-  made.kind = Kind::kTimeDelta;
-  // Only those below a day are ever computed with; the others must not overflow, and are told apart
-  // by two days as well as by a million.
-  made.number = std::clamp<int64_t>(days, -2, 2) * kDayUs + seconds * 1'000'000 + us;
-  return Ok();
-}
-
-Status Machine::MakeTimeZone(PickleValue& made, std::span<const PickleId> arguments) {
-  const bool named = arguments.size() == 2 && tree_[arguments[1]].kind == Kind::kText;
-  if ((arguments.size() != 1 && !named) || tree_[arguments[0]].kind != Kind::kTimeDelta) {
-    return Fail("timezone with other arguments than a timedelta and perhaps a name");
-  }
-  made.kind = Kind::kTimeZone;
-  made.number = tree_[arguments[0]].number;
-  if (made.number > -kDayUs && made.number < kDayUs) return Ok();
-  return Fail("timezone that is a day or more from UTC");
-}
-
-Status Machine::MakeDateTime(PickleValue& made, std::span<const PickleId> arguments) {
-  made.fits = arguments.size() == 2;
-  if ((arguments.size() != 1 && !made.fits) || tree_[arguments[0]].kind != Kind::kBytes ||
-      (made.fits && tree_[arguments[1]].kind != Kind::kTimeZone)) {
-    return Fail("datetime with other arguments than bytes and perhaps a timezone");
-  }
-  const auto local = ReadDatetime(tree_.Content(arguments[0]));
-  if (!local) return Fail(local.error().message);
-  made.kind = Kind::kDateTime;
-  made.number = static_cast<int64_t>(*local) - (made.fits ? tree_[arguments[1]].number : 0);
-  return Ok();
 }
 
 }  // namespace

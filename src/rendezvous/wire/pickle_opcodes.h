@@ -1,5 +1,5 @@
-// The words of a serialized rendezvous state: the part of Python's pickle format, protocols 4 and
-// 5, that such a state is made of. What is not here is refused, whatever Python would do with it.
+// The opcodes and classes of a serialized rendezvous state: a small part of Python's pickle format,
+// protocols 4 and 5. Everything else is refused.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ enum class PickleOp : uint8_t {
   kSetItems = 'u',
   kEmptySet = 0x8f,
   kAddItems = 0x90,
-  // What was said before.
+  // Values that were written before.
   kMemoize = 0x94,
   kBinGet = 'h',      ///< u8
   kLongBinGet = 'j',  ///< u32
@@ -57,7 +57,7 @@ inline constexpr uint8_t kPickleProtocol = 4;  ///< Every Python that PyTorch 2 
 inline constexpr uint8_t kPickleProtocolMax = 5;
 inline constexpr size_t kPickleBatch = 1000;  ///< Items in one group, as Python writes them.
 
-/// The only classes that there are.
+/// The only classes that are allowed.
 enum class PickleClass : uint8_t { kState, kNode, kDateTime, kTimeZone, kTimeDelta };
 
 struct PickleClassName {
@@ -79,7 +79,7 @@ constexpr const PickleClassName& NameOf(PickleClass which) {
   return kPickleClasses[static_cast<size_t>(which)];
 }
 
-/// "0x63 (GLOBAL)", for messages: also those that are refused, so that they say what was tried.
+/// "0x63 (GLOBAL)", for messages: also of opcodes that are refused.
 std::string OpcodeName(uint8_t opcode);
 
 }  // namespace muster::wire

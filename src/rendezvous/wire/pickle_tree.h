@@ -48,7 +48,7 @@ struct PickleValue {
   PickleClass of{};     ///< Class, instance, time: which.
   uint8_t header = 0;   ///< Text, bytes: size of opcode and length.
   bool fits = true;     ///< Int: `number` is it. Time: it has a zone.
-  bool sealed = false;  ///< Dict: has become somebody's attributes, and stays as it is.
+  bool sealed = false;  ///< Dict: the attributes of an object, which no longer change.
   uint32_t at = 0;      ///< Where its opcode is.
   uint32_t size = 0;    ///< Number, text, bytes: size of all that. Containers: number of items.
   uint32_t first = kNoPickleId;  ///< Containers: items. Instance: attributes. Time: arguments.

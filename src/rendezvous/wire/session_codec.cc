@@ -21,7 +21,7 @@ constexpr size_t kHeadBytes = 1 + sizeof(uint32_t);
 constexpr size_t kTextBytesMax = 4096;
 constexpr int64_t kRoundMax = int64_t{1} << 60;
 
-// Fields are written and read by the same walk over a message, so that the two cannot disagree.
+// The same walk over a message writes and reads its fields, so that the two cannot disagree.
 class Writer {
  public:
   explicit Writer(std::string& out) : out_(out) {}
@@ -36,7 +36,7 @@ class Writer {
       AppendInt(out_, value);
     }
   }
-  // Readable, whatever somebody put into it: the reader hangs up on what is not UTF-8.
+  // Always valid UTF-8: the reader closes the connection otherwise.
   void operator()(std::string& text) {
     if (!IsUtf8(text)) text = ReplaceInvalidUtf8(text);
     std::string_view kept = std::string_view(text).substr(0, kTextBytesMax);
@@ -79,7 +79,7 @@ class Reader {
     if (!IsUtf8(text)) Complain("a text is not UTF-8");
   }
   void operator()(Duration& time) {
-    // A century is more than anybody waits, and far from where sums overflow.
+    // A century is enough, and far from where sums overflow.
     constexpr int64_t kMost = int64_t{100} * 365 * 24 * 3600 * 1000;
     const auto count = Int<int64_t>();
     if (count < 0 || count > kMost) return Complain(Concat("a time of ", count, " ms"));
@@ -363,7 +363,7 @@ Result<SessionRequest> ReadSessionRequest(std::string_view frame) {
     return Error{Code::kProtocol, Concat("a rank policy numbered ",
                                          static_cast<uint8_t>(request.hello.settings.policy))};
   }
-  // Rounds are counted up from 0, or from what a node may claim: no honest node gets near this.
+  // Rounds count up from 0, or from what a node may claim: no correct node gets near this.
   if (request.round < -1 || request.round > kRoundMax) {
     return Error{Code::kProtocol, Concat("a round numbered ", request.round)};
   }

@@ -1,9 +1,9 @@
 // The messages of a session between a node and the coordinator, as bytes. docs/protocol.md has them
 // in words and in hex.
 //
-// Both ways: the opcode, a u32 size, and so many bytes of body. A body starts with its kind;
-// integers are little-endian, texts a u16 size and UTF-8 bytes. A message that is longer, shorter
-// or otherwise than its kind is refused.
+// In both directions: the opcode, a u32 size, and a body of that size, which starts with its kind.
+// Integers are little-endian, texts a u16 size and UTF-8 bytes. A message that does not match its
+// kind exactly is refused.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@
 
 namespace muster::wire {
 
-/// Far above PyTorch's, which end a connection at the first opcode that they do not know.
+/// Far above the opcodes of PyTorch, whose servers close a connection at the first unknown one.
 inline constexpr uint8_t kSessionOpcode = 0xA0;
 using muster::kSessionVersion;
 using muster::kSessionVersionOldest;
-/// A key that no client can make (theirs start with '/'). Every muster server has it, whatever
-/// versions it speaks; its last word is that of the first one, and stays.
+/// A key that no client can create (theirs start with '/'). Every muster server has it, whatever
+/// versions it supports; the number at its end never changes.
 inline constexpr std::string_view kSessionKey = "muster/session/1";
-/// What a server answers to the greeting that asks for sessions, if it has them.
+/// A server's answer to a greeting that asks for sessions, if it supports them.
 inline constexpr char kSessionsSpoken = 0;
-/// Larger frames are not read: a label and an address of a KiB each, and room for what is to come.
+/// Larger frames are refused: a label and an address of a KiB each, and room for later versions.
 inline constexpr uint32_t kSessionFrameBytesMax = 16 * 1024;
 
-/// What a node says, or whoever asks how things stand.
+/// What a node, or a client that requests the status, sends.
 struct SessionRequest {
   enum class Kind : uint8_t { kOpen, kJoin, kLeave, kClose, kKeepAlive, kStatus };
 
@@ -46,7 +46,7 @@ struct SessionRequest {
   std::string after{};      ///< from the one after this on: an answer has a limited number.
   uint32_t names_max = 0;   ///< kStatus: nodes to be named, of each role.
 
-  /// kOpen: whether node and server can understand each other.
+  /// kOpen: whether there is a common version.
   bool IsUnderstood() const {
     return version >= kSessionVersionOldest && version_oldest <= kSessionVersion;
   }
@@ -59,7 +59,7 @@ struct StatusPart {
   Kind kind = Kind::kDone;
   RunReport run{};        ///< kRun; without members.
   MemberReport member{};  ///< kMember.
-  bool more = false;      ///< kDone: of runs that follow, ask again.
+  bool more = false;      ///< kDone: more runs follow; request them.
 };
 
 /// What a connection starts with: VALIDATE, and if `ask`, a CHECK for the key above.
@@ -76,7 +76,7 @@ Result<size_t> SessionFrameSize(std::string_view bytes);
 
 /// Of one whole frame. kProtocol, saying what is wrong.
 Result<SessionRequest> ReadSessionRequest(std::string_view frame);
-/// What a server says.
+/// What a server sends.
 Result<std::variant<Push, StatusPart>> ReadSessionReply(std::string_view frame);
 
 }  // namespace muster::wire

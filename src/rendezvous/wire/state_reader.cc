@@ -25,9 +25,9 @@ using enum StateAttribute;
 constexpr int64_t kRoundMax = int64_t{1} << 62;
 constexpr int64_t kRanksMax = kStateNodesMax;
 
-/// How many bytes the texts and unknown values of a state may have in all. The memo lets a byte
-/// stand for a node of 200, but that node has been written out once: real states unfold to twice
-/// their size, and hostile ones must not get far beyond it.
+/// How many bytes the texts and unknown values of a state may have in all. With the memo, one byte
+/// can stand for a node of 200: real states unfold to twice their size, and hostile ones must not
+/// get far beyond that.
 size_t UnfoldedBytesMax(size_t pickle_bytes) {
   return std::min<size_t>(8 * pickle_bytes + 64 * 1024, 2 * kStateBytesMax);
 }
@@ -214,7 +214,7 @@ Result<std::string> StateReader::Text(std::string_view name, PickleId found) {
 
 // --- Nodes
 
-/// The same object is met several times, in a list and in the heartbeats; it is read once.
+/// The same object occurs several times, in a list and in the heartbeats; it is read once.
 Result<const Node*> StateReader::NodeAt(std::string_view name, PickleId found) {
   const PickleValue& value = tree_[found];
   if (value.kind != Kind::kInstance || value.of != PickleClass::kNode) {

@@ -1,6 +1,6 @@
-// Bytes to a rendezvous state: what PyTorch's agents write, and what muster's write for them. The
-// bytes come from a cell that anybody on the network may have written; nothing in them is run, and
-// nothing is believed before it is checked.
+// Bytes to a rendezvous state, as PyTorch's agents and muster write it. The bytes are untrusted:
+// any client on the network may have written them. Nothing in them is executed, and everything is
+// checked before it is used.
 #pragma once
 
 #include <string_view>

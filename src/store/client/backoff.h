@@ -1,4 +1,4 @@
-// How long to wait before trying again: longer each time, and never in step with the others.
+// Delays between attempts: longer each time, and different in each process.
 #pragma once
 
 #include <algorithm>

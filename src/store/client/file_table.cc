@@ -10,11 +10,11 @@ namespace muster {
 
 namespace {
 
-// User keys carry a '/', so that they can never be mistaken for these or for a deletion.
+// User keys begin with '/': they differ from these, and from deletions.
 constexpr std::string_view kUsers = "refcount/";
 constexpr std::string_view kLeft = "cleanup/";
 constexpr std::string_view kDeletion = "-";
-// The longest key that a cut record is believed to have. Text taken for a length is at least 150
+// The longest key that a cut record may have. Text that is read as a length is at least 150
 // million, in UTF-16 some 2 million.
 constexpr uint32_t kCutKeyBytesMax = 1024 * 1024;
 
@@ -41,9 +41,9 @@ bool IsRecordKey(std::string_view key) {
   return key.starts_with('/') || key.starts_with("-/") || key == kUsers || key == kLeft;
 }
 
-// Whether `bytes`, too few for a record, can be the beginning of one. What follows whole records
-// may be cut anywhere; a file that holds nothing else must show that it is a FileStore's, or we
-// would cut off somebody's letter. Its first record counts the users, so that is no loss.
+// Whether `bytes`, too few for a record, can be the beginning of one. After whole records a cut one
+// may end anywhere. A file without whole records must begin as a FileStore's does (its first record
+// counts the users): any other file must not be truncated.
 bool CanBeCutRecord(std::string_view bytes, bool is_first) {
   std::string users_size;
   AppendInt<uint32_t>(users_size, static_cast<uint32_t>(kUsers.size()));
@@ -72,7 +72,7 @@ Result<FileTable::Open> FileTable::OpenFresh(SharedFiles::Lock lock, SharedFiles
 
 Status FileTable::Replay(LockedFile& file, SharedFiles::Lock lock) {
   MUSTER_TRY(const uint64_t size, file.Size());
-  if (file.identity() != identity_ || size < replayed_) {  // another file has taken the name
+  if (file.identity() != identity_ || size < replayed_) {  // another file has the name now
     entries_.clear();
     replayed_ = 0;
     identity_ = file.identity();
@@ -90,8 +90,8 @@ Status FileTable::Replay(LockedFile& file, SharedFiles::Lock lock) {
                                            " stands '", Printable(record, 40), "'")};
     }
     if (!value) {
-      // We hold the lock, so nobody is writing: a writer died here. The next one starts over where
-      // it began.
+      // The lock is held, so no process is writing: a writer died here. The next one overwrites its
+      // record.
       if (lock == SharedFiles::Lock::kExclusive) return file.Truncate(start);
       return Ok();
     }

@@ -2,7 +2,7 @@
 // "The file").
 //
 // Every operation opens the file, takes its lock, replays what others appended since the last time,
-// does its work and lets go. One thread at a time.
+// does its work and releases the lock. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ class FileTable {
  public:
   FileTable(SharedFiles& files, std::string path) : files_(files), path_(std::move(path)) {}
 
-  /// Counts this user of the file in. The file is created if need be.
+  /// Registers a user of the file, which is created if it is missing.
   Status Enter(Instant deadline);
-  /// Counts it out again, and removes the file if it was the last and `world_size` (unless
+  /// Unregisters the user, and removes the file if it was the last and `world_size` (unless
   /// negative) users have left.
   Status Leave(int world_size, Instant deadline);
 
@@ -43,7 +43,7 @@ class FileTable {
   /// The value now. kNotFound: no such key, or no such file yet.
   Result<std::string> Get(std::string_view key, Instant deadline);
   Result<bool> Has(std::span<const std::string> keys, Instant deadline);
-  /// Takes those out of `keys` that exist now.
+  /// Removes those from `keys` that exist now.
   Status RemovePresent(std::vector<std::string>& keys, Instant deadline);
   Result<int64_t> Count(Instant deadline);
   Result<std::vector<std::string>> ListKeys(Instant deadline);
@@ -55,9 +55,9 @@ class FileTable {
   using Entries = std::map<std::string, std::string, std::less<>>;
 
   Result<Open> OpenFresh(SharedFiles::Lock lock, SharedFiles::Missing missing, Instant deadline);
-  /// Brings the cache up to the file's end.
+  /// Reads what is new in the file into the cache.
   Status Replay(LockedFile& file, SharedFiles::Lock lock);
-  /// Appends an assignment and takes it into the cache.
+  /// Appends an assignment to the file and to the cache.
   Status Write(LockedFile& file, const std::string& key, std::string_view value);
   Result<int64_t> AddRaw(LockedFile& file, const std::string& key, int64_t delta);
 

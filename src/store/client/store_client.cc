@@ -36,8 +36,7 @@ std::string Milliseconds(StoreClient::Timeout timeout) { return Concat(timeout.c
 
 }  // namespace
 
-// ----------------------------------------------------------------------------------------------
-// connecting
+// --- Connecting
 
 Result<std::unique_ptr<StoreClient>> StoreClient::Connect(Dialer& dialer, Clock& clock,
                                                           const Endpoint& server,
@@ -61,7 +60,7 @@ Result<std::unique_ptr<StoreClient>> StoreClient::Connect(Dialer& dialer, Clock&
       client->with_ping_ = with_ping;
       if (greeted) return client;
       failure = greeted.error();
-      // Servers of PyTorch 2.4 and older do not know PING and hang up on it.
+      // Servers of PyTorch 2.4 and older do not know PING and close the connection.
       if (failure->code == Code::kClosed && std::exchange(with_ping, false)) continue;
       with_ping = true;
     } else {
@@ -107,10 +106,9 @@ Status StoreClient::Reconnect(Instant deadline) {
 
 Status StoreClient::Handshake(bool with_ping, Instant deadline) {
   std::string greeting;
-  // VALIDATE goes in one write: PyTorch's libuv server does not put a split one together.
+  // VALIDATE is one write: PyTorch's libuv server does not reassemble a split one.
   wire::AppendRequest(greeting, {.op = Op::kValidate, .number = wire::kMagic});
-  // Servers that do not know PING are asked for something that they do know: silence proves
-  // nothing.
+  // Servers without PING get a request that they know: without a reply there is no proof.
   wire::AppendRequest(greeting, with_ping ? Request{.op = Op::kPing, .number = options_.nonce}
                                           : Request{.op = Op::kGetNumKeys});
   MUSTER_CHECK_OK(stream_->Send(greeting, deadline));
@@ -132,8 +130,7 @@ Status StoreClient::Join(int world_size, bool owns_server, Timeout timeout) {
   const Call call = Begin(Op::kAdd, timeout);
   MUSTER_CHECK_OK(Send(call, {.op = Op::kAdd, .key = kWorkersKey, .number = 1}));
   MUSTER_TRY(int64_t joined, ReadNumber(call));
-  // PyTorch polls every 10 ms; workers that come together are noticed sooner here, late ones no
-  // later.
+  // PyTorch polls every 10 ms. Here the first polls are closer together.
   Backoff pause(1ms, 10ms, options_.seed);
   while (owns_server && joined < world_size) {
     const Instant next = clock_.Now() + pause.Next();
@@ -148,7 +145,7 @@ Status StoreClient::Join(int world_size, bool owns_server, Timeout timeout) {
       return InterruptedIn(
           call, Concat("waiting for clients, ", joined, "/", world_size, " clients joined"));
     }
-    // Whoever slept past the deadline still gets an answer: the others are late, not the server.
+    // At the deadline the count is read once more: the others are late, not the server.
     const Call look{call.op, call.timeout, call.began,
                     std::max(call.deadline, DeadlineAfter(clock_.Now(), options_.answer_grace))};
     MUSTER_CHECK_OK(Send(look, {.op = Op::kAdd, .key = kWorkersKey, .number = 0}));
@@ -157,8 +154,7 @@ Status StoreClient::Join(int world_size, bool owns_server, Timeout timeout) {
   return Ok();
 }
 
-// ----------------------------------------------------------------------------------------------
-// operations
+// --- Operations
 
 Status StoreClient::Set(std::string_view key, std::string_view value, Timeout timeout) {
   return Send(Begin(Op::kSet, timeout), {.op = Op::kSet, .key = WireKey(key), .value = value});
@@ -188,7 +184,7 @@ Result<std::vector<std::string>> StoreClient::ReadIfThere(Keys wire_keys, const 
     if (missing != 0) return absent();
     MUSTER_CHECK_OK(Send(call, read));
     MUSTER_TRY(auto values, ReadBlobs(count, call));
-    // Not believed here either: what looked like such a server may have been a broken connection.
+    // Confirmed as well: what looked like such a server may have been a broken connection.
     return Confirmed(wire_keys, std::move(values), call);
   }
   // CHECK and GET in one message: one round trip for a key that is there, where WAIT and GET would
@@ -200,8 +196,8 @@ Result<std::vector<std::string>> StoreClient::ReadIfThere(Keys wire_keys, const 
   if (missing == 0) return values;
   if (values) return absent();
   if (!ended_by_peer_) return values.error();
-  // Instead of "empty" came the end: PyTorch's server without libuv. If it is the server's own end
-  // after all, nobody answers now, and the error stays what it was.
+  // The connection was closed in place of a reply: PyTorch's server without libuv. If the server
+  // has ended, reconnecting fails, and the error stays.
   if (!Reconnect(call.deadline)) return values.error();
   checks_first_ = true;
   return absent();
@@ -212,22 +208,23 @@ Result<std::vector<std::string>> StoreClient::Confirmed(Keys wire_keys,
                                                         const Call& call) {
   for (size_t i = 0; i < values.size(); ++i) {
     if (!values[i].empty()) continue;
-    MUSTER_TRY(std::string found, ReadForSure(wire_keys[i], call));
+    MUSTER_TRY(std::string found, ReadConfirmed(wire_keys[i], call));
     if (values.size() == 1) return std::vector{std::move(found)};
     if (!found.empty()) return Error{Code::kNotFound, "a key came while others were read"};
   }
   return values;
 }
 
-Result<std::string> StoreClient::ReadForSure(const std::string& wire_key, const Call& call) {
-  // A comparison that fails changes nothing, and tells what is there. If somebody does keep this
-  // very text under the key, it is written again, and the next GET reads it.
-  constexpr std::string_view kNobodys = "muster asks whether this key is there";
+Result<std::string> StoreClient::ReadConfirmed(const std::string& wire_key, const Call& call) {
+  // A comparison that fails changes nothing, and returns the value. If the value is this text, it
+  // is written again, and the next GET reads it.
+  constexpr std::string_view kUnusedValue = "muster asks whether this key is there";
   MUSTER_CHECK_OK(Send(
-      call, {.op = Op::kCompareSet, .key = wire_key, .expected = kNobodys, .value = kNobodys}));
+      call,
+      {.op = Op::kCompareSet, .key = wire_key, .expected = kUnusedValue, .value = kUnusedValue}));
   MUSTER_TRY(std::string found, ReadBlob(call));
-  if (found != kNobodys) return found;
-  // A queue is there as well, and has no value. Not every server knows queues, hence CHECK first.
+  if (found != kUnusedValue) return found;
+  // A queue satisfies CHECK, and has no value. Not every server has queues, hence CHECK first.
   const std::string_view key = wire_key;
   MUSTER_CHECK_OK(Send(call, {.op = Op::kCheck, .keys = std::span(&key, 1)}));
   MUSTER_TRY(const uint8_t missing, ReadByte(call));
@@ -275,8 +272,8 @@ Status StoreClient::WaitOnWire(Keys wire_keys, const Call& call) {
 Status StoreClient::WaitBefore(Keys wire_keys, const Call& call) {
   MUSTER_CHECK_OK(WaitOnWire(wire_keys, call));
   if (clock_.Now() < call.deadline) return Ok();
-  // The answer crossed with the cancel. To ask more now would be to give the connection up.
-  return Error{Code::kTimeout, Late(call, "wait", NamesOf(wire_keys))};
+  // The reply crossed with the cancel. There is no time left for another request.
+  return Error{Code::kTimeout, TimeoutMessage(call, "wait", NamesOf(wire_keys))};
 }
 
 std::string StoreClient::NamesOf(Keys wire_keys) {
@@ -286,7 +283,8 @@ std::string StoreClient::NamesOf(Keys wire_keys) {
   return names;
 }
 
-std::string StoreClient::Late(const Call& call, std::string_view what, std::string_view names) {
+std::string StoreClient::TimeoutMessage(const Call& call, std::string_view what,
+                                        std::string_view names) {
   return Concat(what, " timeout after ", Milliseconds(call.timeout), ", ", names);
 }
 
@@ -316,7 +314,7 @@ Result<std::vector<std::string>> StoreClient::ListKeys(Timeout timeout) {
   std::vector<std::string> keys;
   for (int64_t i = 0; i < count; ++i) {
     MUSTER_TRY(std::string key, ReadBlob(call, left));
-    if (key.starts_with('/')) keys.push_back(key.substr(1));  // others are not the application's
+    if (key.starts_with('/')) keys.push_back(key.substr(1));  // the others are internal
   }
   return keys;
 }
@@ -333,8 +331,8 @@ Result<std::vector<std::string>> StoreClient::MultiGet(Keys keys, Timeout timeou
   const std::vector<std::string_view> views = Views(wire_keys);
   const Request multi_get{.op = Op::kMultiGet, .keys = views};
   while (true) {
-    // Waits first: values that come with one missing would have travelled in vain, and they may be
-    // many. What vanishes in between is waited for again, as in Get.
+    // Waits first: where one value is missing, the others would be sent for nothing. A key that is
+    // deleted in between is waited for again, as in Get.
     MUSTER_CHECK_OK(WaitBefore(wire_keys, call));
     auto values = ReadIfThere(wire_keys, multi_get, keys.size(), call);
     if (values || values.error().code != Code::kNotFound) return values;
@@ -372,8 +370,8 @@ Result<std::string> StoreClient::Pop(std::string_view key, Timeout timeout) {
   const Call call = Begin(Op::kQueuePop, timeout);
   const std::string wire_key = WireKey(key);
   while (true) {
-    // Tried first: an element that is there costs one round trip. Where others wait already, the
-    // server has none to spare, so nobody is overtaken.
+    // Tried first: an element that is there costs one round trip. Where other clients wait already,
+    // the server has no free element, so that none of them is overtaken.
     Result<std::string> element = PopIfThere(wire_key, call);
     if (element || element.error().code != Code::kNotFound) return element;
     MUSTER_CHECK_OK(WaitBefore(std::span(&wire_key, 1), call));

@@ -1,14 +1,15 @@
 // A blocking client of a TCPStore server, muster's or PyTorch's. Speaks the plain protocol, in the
 // caller's thread.
 //
-// One thread at a time. Every call is bounded: what a server owes at once (all replies but those to
-// WAIT and BARRIER) is awaited for the call's timeout and no longer. A call that leaves the stream
-// out of step (no reply in time, connection lost, nonsense received) ends the connection; every
-// later call says so. The one exception is a server that hangs up on whoever reads an absent key
-// (PyTorch's without libuv): it is connected to again, and asked more carefully from then on.
+// One thread at a time. Every call is bounded: replies that a server sends at once (all but those
+// to WAIT and BARRIER) are awaited for the call's timeout. A call that leaves the stream out of
+// step (no reply in time, connection lost, protocol error) ends the connection; every later call
+// returns that error. The exception is a server that closes the connection when an absent key is
+// read (PyTorch's without libuv): the client connects again, and sends CHECK before each read from
+// then on.
 //
-// Any call may be kInterrupted (base/interruption.h). A wait is cancelled, as when its time is up;
-// a reply that is due is still taken if it comes soon, and is then the call's result.
+// Any call may be kInterrupted (base/interruption.h). A wait is cancelled, as after its timeout; a
+// reply that is due is still taken if it comes soon, and is then the call's result.
 #pragma once
 
 #include <chrono>
@@ -33,10 +34,10 @@ namespace muster {
 struct StoreClientOptions {
   uint64_t key_bytes_max = kKeyBytesMax;
   uint64_t value_bytes_max = kValueBytesMax;
-  uint64_t reply_bytes_max = kReplyBytesMax;      ///< A peer that promises more is not a store.
-  uint64_t request_bytes_max = kRequestBytesMax;  ///< One request as a whole, a MULTI_SET say.
-  /// For the answer to a cancel, or to a last question after the deadline: a server that is alive
-  /// gives it at once.
+  uint64_t reply_bytes_max = kReplyBytesMax;      ///< A peer that announces more is no store.
+  uint64_t request_bytes_max = kRequestBytesMax;  ///< One request as a whole.
+  /// For the reply to a cancel, or to a last request after the deadline: a server that is alive
+  /// sends it at once.
   std::chrono::milliseconds answer_grace = 5s;
   uint32_t nonce = 0;  ///< What PING carries: PyTorch sends its process id.
   uint64_t seed = 0;   ///< For the jitter between attempts.
@@ -47,17 +48,17 @@ class StoreClient {
   using Timeout = std::chrono::milliseconds;
   using Keys = std::span<const std::string>;
 
-  /// Connects, validates and pings, and tries again until the timeout while nobody answers
-  /// properly. kUnavailable when it stays that way.
+  /// Connects, validates and pings, and tries again until the timeout while there is no valid
+  /// answer: kUnavailable then.
   static Result<std::unique_ptr<StoreClient>> Connect(Dialer& dialer, Clock& clock,
                                                       const Endpoint& server,
                                                       const StoreClientOptions& options,
                                                       Timeout timeout);
 
   /// The operations of docs/protocol.md, on application keys (the wire's leading '/' is added
-  /// here). kTimeout: a key, element or participant did not come, the client is fine. kUnavailable:
-  /// the connection is lost. kInvalid: a key, value or request that the server would not take;
-  /// nothing was sent. kProtocol: the peer answered nonsense.
+  /// here). kTimeout: a key, element or participant did not come; the client can be used again.
+  /// kUnavailable: the connection is lost. kInvalid: a key, value or request that the server would
+  /// not accept; nothing was sent. kProtocol: an invalid reply.
   Status Set(std::string_view key, std::string_view value, Timeout timeout);
   Result<std::string> Get(std::string_view key, Timeout timeout);
   Result<int64_t> Add(std::string_view key, int64_t delta, Timeout timeout);
@@ -79,8 +80,7 @@ class StoreClient {
   Status Barrier(std::string_view key, int64_t world_size, Timeout timeout);
   Status Ping(Timeout timeout);
 
-  /// Counts itself in among the workers; the owner of the server then waits until there are
-  /// `world_size`.
+  /// Joins the count of workers; the owner of the server then waits until there are `world_size`.
   Status Join(int world_size, bool owns_server, Timeout timeout);
 
   const Endpoint& server() const { return server_; }
@@ -90,10 +90,10 @@ class StoreClient {
               std::unique_ptr<BlockingStream> stream);
 
   Status Handshake(bool with_ping, Instant deadline);
-  /// One attempt at a new connection in place of the one that has ended.
+  /// One attempt at a new connection, to replace the one that has ended.
   Status Reconnect(Instant deadline);
 
-  /// One call: its deadline, and what it is about, for messages.
+  /// One call: its deadline and, for messages, its request.
   struct Call {
     Op op;
     Timeout timeout;
@@ -101,32 +101,33 @@ class StoreClient {
     Instant deadline;
   };
   Call Begin(Op op, Timeout timeout);
-  Status Judge(const Request& request) const;
+  Status CheckLimits(const Request& request) const;
   /// Checks the request against the limits and sends it, together with `also` if given.
   Status Send(const Call& call, const Request& request, const Request* also = nullptr);
   /// Waits for the "stop waiting" of the WAIT or BARRIER just sent; cancels it when the time is up.
   /// kTimeout or kInterrupted after a clean cancel; `what` was waited for: "wait", "keys: /k".
   Status AwaitStop(const Call& call, std::string_view what, std::string_view names);
-  /// Ends the wait under way. False: its answer and the cancel crossed, it did succeed.
+  /// Cancels the wait. False: its reply and the cancel crossed, the wait has succeeded.
   Result<bool> Cancel(std::chrono::milliseconds grace);
-  /// What a caller who no longer wants it is told.
+  /// The error of an interrupted call.
   Error InterruptedIn(const Call& call, std::string_view waiting_for) const;
   Status WaitOnWire(Keys wire_keys, const Call& call);
-  /// For a wait that something follows: kTimeout, too, if the time was up when its answer came.
+  /// For a wait that is followed by a request: kTimeout also if its reply came at the deadline.
   Status WaitBefore(Keys wire_keys, const Call& call);
-  static std::string Late(const Call& call, std::string_view what, std::string_view names);
+  static std::string TimeoutMessage(const Call& call, std::string_view what,
+                                    std::string_view names);
   static std::string NamesOf(Keys wire_keys);
 
-  /// Asks `read` (GET or MULTI_GET of `wire_keys`) and reads its `count` values. kNotFound: a key
-  /// is not there.
+  /// Sends `read` (GET or MULTI_GET of `wire_keys`) and reads its `count` values. kNotFound: a key
+  /// is absent.
   Result<std::vector<std::string>> ReadIfThere(Keys wire_keys, const Request& read, size_t count,
                                                const Call& call);
-  /// `values` as they came, if the key of each empty one is there: the wire has one word for
-  /// "empty" and "gone", and CHECK and GET may arrive apart. kNotFound: read again.
+  /// `values`, if the key of each empty one exists: the wire has one form for "empty" and "absent",
+  /// and the key may have gone between CHECK and GET. kNotFound: read again.
   Result<std::vector<std::string>> Confirmed(Keys wire_keys, std::vector<std::string> values,
                                              const Call& call);
-  /// One key's value, which an absent key does not have. kNotFound: it is not there.
-  Result<std::string> ReadForSure(const std::string& wire_key, const Call& call);
+  /// One key's value. kNotFound: the key is absent, not empty.
+  Result<std::string> ReadConfirmed(const std::string& wire_key, const Call& call);
   Result<std::string> PopIfThere(const std::string& wire_key, const Call& call);
 
   Status ReadExactly(char* into, size_t count, const Call& call);
@@ -145,12 +146,12 @@ class StoreClient {
   const Endpoint server_;
   const StoreClientOptions options_;
   std::unique_ptr<BlockingStream> stream_;
-  std::string input_;  // received, not yet asked for
+  std::string input_;  // received, not yet read
   size_t input_at_ = 0;
   std::optional<std::string> broken_;
   bool ended_by_peer_ = false;  // broken_, because the connection ended where a reply was due
-  bool with_ping_ = true;       // how it was greeted
-  bool checks_first_ = false;   // it hangs up on those who read what is not there
+  bool with_ping_ = true;       // the handshake had a PING
+  bool checks_first_ = false;   // the server closes the connection when an absent key is read
 };
 
 }  // namespace muster

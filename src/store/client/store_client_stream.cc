@@ -1,4 +1,4 @@
-// What a StoreClient sends and receives, whatever the operation.
+// Sending and receiving for all operations of StoreClient.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -13,7 +13,7 @@ namespace muster {
 
 namespace {
 
-constexpr size_t kReceiveBytes = 4 * 1024;  // larger values are received where they belong
+constexpr size_t kReceiveBytes = 4 * 1024;  // larger values are received in place
 
 std::string Milliseconds(StoreClient::Timeout timeout) { return Concat(timeout.count(), "ms"); }
 
@@ -29,7 +29,7 @@ StoreClient::Call StoreClient::Begin(Op op, Timeout timeout) {
   return {op, timeout, now, DeadlineAfter(now, timeout)};
 }
 
-Status StoreClient::Judge(const Request& request) const {
+Status StoreClient::CheckLimits(const Request& request) const {
   const auto check = [&](std::string_view what, std::string_view bytes,
                          uint64_t allowed) -> Status {
     if (bytes.size() <= allowed) return Ok();
@@ -59,7 +59,7 @@ Status StoreClient::Judge(const Request& request) const {
 }
 
 Status StoreClient::Send(const Call& call, const Request& request, const Request* also) {
-  MUSTER_CHECK_OK(Judge(request));
+  MUSTER_CHECK_OK(CheckLimits(request));
   if (broken_) {
     return Error{Code::kUnavailable,
                  Concat("the connection to ", server_.ToString(), " was lost earlier: ", *broken_)};
@@ -70,9 +70,9 @@ Status StoreClient::Send(const Call& call, const Request& request, const Request
   Status sent = stream_->Send(bytes, call.deadline);
   if (sent) return sent;
   if (sent.error().code == Code::kInterrupted) {
-    // How much of it the server has, nobody knows.
+    // It is unknown how much of it the server has.
     Error why =
-        InterruptedIn(call, Concat("sending ", Name(call.op), ": the connection is given up"));
+        InterruptedIn(call, Concat("sending ", Name(call.op), ": the connection is closed"));
     return Break(std::move(why));
   }
   return Break(
@@ -89,8 +89,7 @@ Error StoreClient::InterruptedIn(const Call& call, std::string_view waiting_for)
 
 Status StoreClient::AwaitStop(const Call& call, std::string_view what, std::string_view names) {
   char answer = 0;
-  if (input_at_ < input_.size())
-    return Break({Code::kProtocol, "bytes came that nobody asked for"});
+  if (input_at_ < input_.size()) return Break({Code::kProtocol, "bytes came without a request"});
   const Result<size_t> in_time = stream_->Receive({&answer, 1}, call.deadline);
   if (in_time && answer == 0) return Ok();
   if (in_time)
@@ -101,7 +100,8 @@ Status StoreClient::AwaitStop(const Call& call, std::string_view what, std::stri
   if (code == Code::kTimeout) {
     MUSTER_TRY(const bool cancelled, Cancel(options_.answer_grace));
     if (!cancelled) return Ok();
-    return Error{code, Concat(Late(call, what, names), " (server ", server_.ToString(), ")")};
+    return Error{code,
+                 Concat(TimeoutMessage(call, what, names), " (server ", server_.ToString(), ")")};
   }
   const ScopedUninterrupted once;
   Error why = InterruptedIn(
@@ -117,7 +117,7 @@ Result<bool> StoreClient::Cancel(std::chrono::milliseconds grace) {
   const Call cancel{Op::kCancelWait, grace, now, DeadlineAfter(now, grace)};
   MUSTER_CHECK_OK(Send(cancel, {.op = Op::kCancelWait}));
   MUSTER_TRY(uint8_t first, ReadByte(cancel));
-  // The answer and the cancel crossed: the wait did succeed, and only its news came late.
+  // The reply and the cancel crossed: the wait has succeeded.
   const bool crossed = first == 0;
   if (crossed) {
     MUSTER_TRY(first, ReadByte(cancel));
@@ -147,7 +147,7 @@ Status StoreClient::ReadExactly(char* into, size_t count, const Call& call) {
         stream_->Receive(direct ? std::span(into, count) : std::span(input_), deadline);
     if (!direct) input_.resize(got ? *got : 0);
     if (!got && got.error().code == Code::kInterrupted) {
-      // What the server owes at once is about to come, and may be worth having: an element, say.
+      // The reply is about to come, and may hold an element of a queue.
       once.emplace();
       deadline = std::min(deadline, clock_.Now() + InterruptionGrace(options_));
       continue;
@@ -155,12 +155,12 @@ Status StoreClient::ReadExactly(char* into, size_t count, const Call& call) {
     if (!got && got.error().code == Code::kTimeout && once) {
       return Break(InterruptedIn(call, Concat("waiting for the reply to ", Name(call.op),
                                               ", which may have happened: the connection is "
-                                              "given up")));
+                                              "closed")));
     }
     if (!got && got.error().code == Code::kTimeout) {
       return Break({Code::kUnavailable,
                     Concat("no reply to ", Name(call.op), " from ", server_.ToString(), " within ",
-                           Milliseconds(call.timeout), ": the connection is given up")});
+                           Milliseconds(call.timeout), ": the connection is closed")});
     }
     if (!got) {
       ended_by_peer_ = true;

@@ -1,5 +1,5 @@
-// Who asks: a number that the driver gives to each connection (or blocked call) and never uses
-// twice.
+// The number of a client: the driver gives one to each connection (or blocked call) and never uses
+// it twice.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Hash tables for what strangers send.
+// Hash tables for keys that clients choose.
 //
-// Keys are hashed with a secret (base/siphash.h), so that nobody can choose keys that collide. A
+// Keys are hashed with a secret (base/siphash.h), so that no client can choose keys that collide. A
 // table is divided into shards that grow and shrink one by one: no insertion pays for all of it. A
 // node is made by its owner, if need be before the table is locked, and lies where it is until it
 // is removed.
@@ -36,7 +36,7 @@ class KeyHasher {
   SipKey secret_;
 };
 
-/// What every node of a table has.
+/// Base of every node of a table.
 template <typename Node>
 struct KeyNode {
   explicit KeyNode(const HashedKey& from) : hash(from.hash), key(from.text) {}
@@ -49,7 +49,7 @@ struct KeyNode {
 };
 
 /// `Node` derives from KeyNode<Node>. Pure; one owner. The account, which outlives it, counts its
-/// buckets; the nodes are counted by whoever makes them.
+/// buckets; the owner of the nodes counts those.
 template <typename Node>
 class KeyTable {
  public:

@@ -1,9 +1,9 @@
-// A request on so many keys that one step would keep the others waiting: it is taken apart while it
-// comes, and executed in short steps.
+// A request on so many keys that it would take too long as one step: it is taken apart while it
+// arrives, and executed in short steps.
 //
-// MULTI_SET is still seen by everybody at once: its keys are prepared in pieces, and get their
-// values in one step. CHECK, WAIT, MULTI_GET and LIST_KEYS look at their keys piece by piece, so
-// that what others write meanwhile may be seen in one part and not in another. Pure; one owner.
+// MULTI_SET is still atomic: its keys are prepared in pieces, and get their values in one step.
+// CHECK, WAIT, MULTI_GET and LIST_KEYS look at their keys piece by piece: what others write
+// meanwhile may be seen in one part and not in another. Pure; one owner.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ class LongStep {
   bool Advance(StoreMachine& machine, Instant now, const Take& take, Released& released);
   const Reply& reply() const { return reply_; }
 
-  /// The client is gone, or the request refused: takes back what was prepared, in short steps.
+  /// The client has gone, or the request is refused: takes back what was prepared, in short steps.
   /// True: there is more to do.
   bool Abandon(StoreMachine& machine, Released& released);
 

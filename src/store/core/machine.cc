@@ -12,7 +12,7 @@
 namespace muster {
 
 namespace {
-// Places in lines that nobody waits in any more, cleared in passing.
+// Left-over places in lines that each step clears.
 constexpr size_t kTidiedPerStep = 100;
 }  // namespace
 
@@ -32,9 +32,9 @@ Reply StoreMachine::Step(ClientId client, const Request& request, Instant now, R
   now_ = now;
   if (!garbage_.empty()) garbage_ = Garbage();
   if (waiters_.has_gone()) waiters_.Tidy(kTidiedPerStep);
-  // Any request but the pop itself shows that the client did not come for the element kept for it.
+  // Any request but the pop itself shows that the client does not want the element reserved for it.
   if (queues_.has_reservations() && request.op != Op::kQueuePop) {
-    if (const auto freed = queues_.Unreserve(client)) OfferElements(freed->hashed(), now, released);
+    GiveUpReservation(client, now, released);
   }
   switch (request.op) {
     case Op::kSet:
@@ -241,7 +241,7 @@ Reply StoreMachine::QueuePop(ClientId client, const Request& request, Instant no
                              Released& released) {
   const HashedKey key = KeyOf(request);
   const auto length = static_cast<int64_t>(queues_.Length(key));
-  // A reservation for another queue is given up, as by any other request.
+  // A reservation for another queue ends, as by any other request.
   if (const auto held = queues_.ReservedBy(client); held && held->key != request.key) {
     queues_.Unreserve(client);
     OfferElements(held->hashed(), now, released);
@@ -296,14 +296,11 @@ Reply StoreMachine::Barrier(ClientId client, const Request& request, Released& r
 void StoreMachine::Drop(ClientId client, Instant now, Released& released) {
   waiters_.Remove(client);
   LeaveBarrier(client);
-  if (const auto freed = queues_.Unreserve(client)) OfferElements(freed->hashed(), now, released);
+  GiveUpReservation(client, now, released);
 }
 
 bool StoreMachine::Expire(Instant now, Released& released) {
-  while (const auto client = queues_.Expired(now)) {
-    if (const auto freed = queues_.Unreserve(*client))
-      OfferElements(freed->hashed(), now, released);
-  }
+  while (const auto client = queues_.Expired(now)) GiveUpReservation(*client, now, released);
   if (waiters_.Tidy(kKeysPerPiece)) return true;
   for (size_t i = 0; i < kKeysPerPiece; ++i) {
     Scopes::Member* member = scopes_.Overdue(now);
@@ -334,7 +331,7 @@ StoreMachineStats StoreMachine::Stats() const {
 
 Reply StoreMachine::ReadCounter(const Entry* entry) const {
   if (entry == nullptr) return Reply::Number(0);
-  // What is large is not a number, whatever it begins with.
+  // A large value is not a number, whatever it begins with.
   if (entry->value.is_large()) return Reply::Refused(Reply::Why::kNotANumber);
   if (entry->value.size() == 0 && options_.empty_counts_as_zero) return Reply::Number(0);
   const Result<int64_t> value = ParseCounter(entry->value.small());

@@ -33,15 +33,16 @@ struct StoreMachineOptions {
   uint64_t reply_bytes_max =
       kReplyBytesMax;  ///< Largest value APPEND may grow, largest multi-value reply.
   uint64_t waited_keys_max = kWaitedKeysMax;  ///< Keys named by all parked waits together.
-  Duration reservation_max = 1s;      ///< How long a queue element is kept for a released client.
-  bool empty_counts_as_zero = false;  ///< ADD on an empty value: HashStore says 0, TCPStore closes.
-  /// CHECK finds this key, and nothing else does: how a server is asked for what it can do besides.
+  Duration reservation_max = 1s;  ///< How long a queue element is kept for a released client.
+  bool empty_counts_as_zero =
+      false;  ///< ADD on an empty value: 0 for HashStore, an error for TCPStore.
+  /// CHECK finds this key, no other request does: clients detect muster's server with it.
   std::string_view reserved_key{};
-  /// How long keys of a scope that nobody has opened are kept.
+  /// How long keys of a unopened scope are kept.
   Duration stray_scope_kept = 60s;
-  /// Of the hashes of keys: a secret of the process, where strangers choose the keys.
+  /// For the hashes of keys: a secret of the process, where clients choose the keys.
   SipKey hash_secret{};
-  /// Where all that the machine holds is counted, and bounded; null: not at all. Outlives it.
+  /// Counts and bounds all that the machine holds; null: no bound. Outlives it.
   MemoryAccount* account = nullptr;
 };
 
@@ -65,7 +66,7 @@ class StoreMachine {
     Value value;
     uint32_t pins = 0;       // sets that are staged for it; it stays in the table meanwhile
     bool is_there = false;   // it has a value
-    bool owes_wake = false;  // it came to be in a set, and those who wait for it do not know yet
+    bool owes_wake = false;  // it was created by a set, and its waiters have not been released yet
   };
 
   explicit StoreMachine(const StoreMachineOptions& options = {});
@@ -76,19 +77,23 @@ class StoreMachine {
   /// until the next call.
   Reply Step(ClientId client, const Request& request, Instant now, Released& released);
 
-  /// The client is gone: its wait and its reservation are forgotten, which may release others.
+  /// The client has gone: drops its wait and its reservation, which may release others.
   void Drop(ClientId client, Instant now, Released& released);
 
-  /// Ends reservations that have lasted too long, and deletes keys of scopes that nobody has opened
-  /// in time. Cheap when there are none; call it every second or so. True: there is more to do, it
-  /// was enough for one step.
+  /// Ends reservations that have lasted too long, and deletes keys of scopes that were not opened
+  /// in time. Cheap when there are none; call it every second or so. True: call it again, the rest
+  /// takes another step.
   bool Expire(Instant now, Released& released);
+  /// Whether Expire() has something to do, now or later.
+  bool HasDeadlines() const {
+    return queues_.has_reservations() || scopes_.has_strays() || waiters_.has_gone();
+  }
 
   /// A live run uses the scope (store/core/scopes.h): its keys stay until it is dropped.
   void OpenScope(std::string_view scope) { scopes_.Open(scope); }
 
   /// Deletes at most so many keys and queues of the scope; true: more are left. When none are, the
-  /// scope is forgotten. Who waits for a deleted key goes on waiting.
+  /// scope is forgotten. Clients that wait for a deleted key go on waiting.
   bool DropScope(std::string_view scope, size_t keys_max);
 
   /// Whether the client waits in WAIT or BARRIER.
@@ -97,8 +102,8 @@ class StoreMachine {
   StoreMachineStats Stats() const;
   const KeyHasher& hasher() const { return hasher_; }
 
-  /// Large values, and whole queues, that steps have taken out of use. They end with the next step,
-  /// unless somebody takes them first to destroy them while nobody waits.
+  /// Large values, and whole queues, that steps have removed. The next step destroys them, unless
+  /// the driver takes them first, to destroy them without its lock.
   struct Garbage {
     std::vector<Value> values;
     std::vector<Queues::Elements> queues;
@@ -109,7 +114,7 @@ class StoreMachine {
 
   // --- A request on many keys in pieces, each a short step (store/core/long_step.h)
 
-  /// As the beginning of any request but QUEUE_POP.
+  /// The first part of any request but QUEUE_POP.
   void GiveUpReservation(ClientId client, Instant now, Released& released);
   /// Whether all are there, as CHECK.
   bool AreThere(std::span<const HashedKey> keys) const;
@@ -201,7 +206,7 @@ class StoreMachine {
   std::optional<Value> MakeValue(const Given& given);
   Entry& Link(std::unique_ptr<Entry> made);
   void MakeThere(Entry& entry);
-  /// Tells those who wait, if they do not know yet.
+  /// Releases its waiters, if that has not happened yet.
   void Wake(Entry& entry, Released& released);
   void Erase(Entry& entry);
   void Unpin(Entry& entry);
@@ -237,7 +242,7 @@ class StoreMachine {
   Waiters waiters_;
   // Barrier participants are kept apart from waiters: a SET on the key must not let them through
   // early.
-  using Arrivals = std::list<ClientId>;  // oldest first; anyone may leave in any order
+  using Arrivals = std::list<ClientId>;  // oldest first; any client may leave
   struct BarrierLine : KeyNode<BarrierLine> {
     BarrierLine(const HashedKey& name, MemoryAccount& account)
         : KeyNode(name), charge(account, AllocatedBytes(sizeof(BarrierLine)) + HeapBytes(key)) {}

@@ -52,7 +52,7 @@ void StoreMachine::MakeThere(Entry& entry) {
 
 bool StoreMachine::Store(const HashedKey& key, const Given& given, Released& released) {
   Entry* entry = Find(key);
-  // Nobody can be parked on a key that exists.
+  // No client can be parked on a key that exists.
   return entry != nullptr ? Overwrite(*entry, given) : Create(key, given, released);
 }
 
@@ -175,7 +175,7 @@ Reply StoreMachine::AddToWait(ClientId client, std::span<const HashedKey> keys,
 
 Reply StoreMachine::EndWait(ClientId client, const std::optional<HashedKey>& queue, Instant now) {
   const bool has_element = queue && queues_.HasFree(*queue);
-  // The element that was there when it was looked for has gone to somebody else.
+  // The element that was there when it was looked for has gone to another client.
   if (queue && !has_element && Find(*queue) == nullptr) waiters_.Add(client, {&*queue, 1});
   if (!waiters_.End(client)) return Reply::None();
   if (has_element) queues_.Reserve(client, *queue, now);

@@ -1,10 +1,10 @@
-// The queues of a store and the elements that are spoken for.
+// The queues of a store, and the reservations of their elements.
 //
-// A blocking pop is two requests on the wire, WAIT and then QUEUE_POP. Between the two, somebody
-// else could take the element, and the first client's blocking pop would fail with "queue is
-// empty". So an element is reserved for the client whose WAIT it answered until that client pops,
-// asks for anything else, leaves, or lets `reservation_max` pass (a client that only wanted to look
-// must not starve those who work). Pure; one owner.
+// A blocking pop is two requests on the wire, WAIT and then QUEUE_POP. Between the two, another
+// client could take the element, and the blocking pop would fail with "queue is empty". So the
+// element is reserved for the client whose WAIT it answered, until that client pops, sends another
+// request, disconnects, or lets `reservation_max` pass (a client that only looked must not block
+// the others). Pure; one owner.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ class Queues {
   /// Elements in the queue, reserved or not; 0 for an unknown one.
   size_t Length(const HashedKey& key) const;
 
-  /// Whether `key` has an element that nobody has spoken for.
+  /// Whether `key` has an element that is not reserved.
   bool HasFree(const HashedKey& key) const;
 
   /// Keeps one free element of `key` for `client`, which must have no other reservation.
@@ -67,7 +67,7 @@ class Queues {
   /// Takes the oldest element that `client` may have: its reserved one or a free one.
   std::optional<Value> Pop(ClientId client, const HashedKey& key);
 
-  /// Deletes a queue; its elements are handed out. Who has one of them reserved will not find it.
+  /// Deletes a queue and returns its elements. Reservations of them find nothing.
   Elements Delete(Scopes::Member& queue);
 
   bool has_reservations() const { return !oldest_first_.empty(); }

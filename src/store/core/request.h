@@ -1,5 +1,5 @@
-// What a store can be asked and what it answers: the vocabulary between the wire and the store
-// machine. All views point into memory of whoever made the value; the comments say for how long.
+// Requests and replies of the store machine. All views point into memory of their maker;
+// the comments say for how long.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace muster {
 
-/// The numbers are PyTorch's opcodes (docs/protocol.md); there is no reason to have two numberings.
+/// The numbers are PyTorch's opcodes (docs/protocol.md).
 enum class Op : uint8_t {
   kValidate = 0,
   kSet = 1,
@@ -49,7 +49,7 @@ struct Request {
   /// Of the key and of the keys, from the machine's hasher; 0 and empty: it hashes them itself.
   uint64_t hash = 0;
   std::span<const uint64_t> hashes{};
-  /// `value` as a piece, if whoever asks has made one already; null: the machine makes it.
+  /// `value` as a piece, if the driver has made one already; null: the machine makes it.
   const Piece* piece = nullptr;
 };
 
@@ -63,13 +63,12 @@ struct Reply {
     kCancelled,    ///< CANCEL_WAIT: no kStopWaiting will follow.
     kNumber,
     kNonce,
-    kValue,    ///< GET also tells in `number` whether the key is there; the wire has no room for
-               ///< that.
+    kValue,    ///< GET: `number` is 1 if the key is there. The wire has no field for that.
     kValues,   ///< MULTI_GET: `values`, in the order asked for.
     kKeys,     ///< LIST_KEYS: `values` are keys.
     kPopped,   ///< QUEUE_POP: `number` is the length before the pop; `value` only if that is
                ///< positive.
-    kRefused,  ///< Close the connection: `why` says what was wrong. The state is unchanged.
+    kRefused,  ///< Close the connection: see `why`. The state is unchanged.
   };
   enum class Why : uint8_t {
     kNothing,

@@ -1,10 +1,9 @@
 // Scopes: sets of keys that are deleted together.
 //
-// What agents and workers of one round of one run store begins with "/muster.run/GENERATION/ROUND/"
-// on the wire; all keys with that beginning are one scope, and no other key is in any. A live run
-// opens the scope of a round and drops it when the round is history. Keys of a scope that nobody
-// has opened (of a late client, or of an earlier life of the server) are kept for a while. Pure;
-// one owner.
+// The keys of one round of one run begin with "/muster.run/GENERATION/ROUND/" on the wire and form
+// one scope; no other key is in a scope. A live run opens the scope of a round and drops it when
+// the round is over. Keys of an unopened scope (of a late client, or of an earlier
+// life of the server) are kept for a while. Pure; one owner.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +23,7 @@ class Scopes {
  public:
   struct Scope;
 
-  /// Base of what can be in a scope. Leaves it before it is destroyed.
+  /// Base of members of a scope, which must leave it before they are destroyed.
   struct Member {
     enum class Kind : uint8_t { kEntry, kQueue };
     explicit Member(Kind of) : kind(of) {}
@@ -43,6 +42,8 @@ class Scopes {
       : hasher_(hasher), stray_kept_(stray_kept), scopes_(account), charge_(account) {}
 
   size_t size() const { return scopes_.size(); }
+  /// Whether there are unopened scopes.
+  bool has_strays() const { return !strays_.empty(); }
 
   /// From now on the scope lasts until it is dropped.
   void Open(std::string_view name);
@@ -52,7 +53,7 @@ class Scopes {
     if (const std::string_view name = ScopeOf(key); !name.empty()) JoinNamed(member, name, now);
   }
 
-  /// A scope that nobody has opened is forgotten with its last member.
+  /// An unopened scope is forgotten with its last member.
   void Leave(Member& member) {
     if (member.scope != nullptr) LeaveNamed(member);
   }
@@ -62,7 +63,7 @@ class Scopes {
   /// Forgets an open scope, which must have no members. Unknown: nothing to do.
   void Forget(std::string_view name);
 
-  /// Some member of a scope that nobody has opened in time; null if there is none.
+  /// Some member of a scope that was not opened in time; null if there is none.
   Member* Overdue(Instant now) const;
 
  private:
@@ -77,7 +78,7 @@ class Scopes {
   const KeyHasher hasher_;
   const Duration stray_kept_;
   KeyTable<Scope> scopes_;
-  Strays strays_;  // those that nobody has opened, oldest first
+  Strays strays_;  // unopened ones, oldest first
   Charge charge_;
 };
 

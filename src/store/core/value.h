@@ -1,5 +1,5 @@
-// Values: small ones are strings; large ones are pieces that never change and are shared, so that
-// nobody copies megabytes while others wait.
+// Values: small ones are strings; large ones consist of immutable pieces, which are shared:
+// megabytes are not copied under the store's lock.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace muster {
 /// Values up to this are copied; larger ones are shared.
 inline constexpr size_t kSmallValueBytes = 4 * 1024;
 
-/// Bytes that never change. They are paid for as long as somebody has them.
+/// Immutable bytes, charged to the account until the last reference ends.
 class PieceBytes {
  public:
   PieceBytes(std::string bytes, MemoryAccount& account)
@@ -35,7 +35,7 @@ inline Piece MakePiece(std::string_view bytes, MemoryAccount& account) {
   return std::make_shared<const PieceBytes>(std::string(bytes), account);
 }
 
-/// A value as it lies in memory of somebody else: the pieces, and behind them the tail.
+/// A view of a value: its pieces, followed by the tail.
 struct ValueView {
   ValueView() = default;
   ValueView(std::string_view text) : tail(text) {}    // NOLINT: a text is a value
@@ -72,7 +72,7 @@ class Value {
   /// What it has allocated besides itself and its pieces.
   size_t heap_bytes() const;
 
-  /// Where what it has allocated serves for the new value, and is not too large for it; false: no.
+  /// Assigns if the memory it has fits the new value; false: it does not.
   bool AssignInPlace(std::string_view value) {
     const size_t capacity = tail_.capacity();
     if (large_ != nullptr || value.size() > capacity || capacity > kKeptBytes) return false;

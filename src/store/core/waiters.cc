@@ -107,7 +107,7 @@ void Waiters::Finish(Waiter& waiter, Released& released) {
 }
 
 void Waiters::Created(const HashedKey& key, Released& released) {
-  if (lines_.empty()) return;  // the common case of a store under load: nobody waits
+  if (lines_.empty()) return;  // the common case of a store under load
   Line* found = lines_.Find(key);
   if (found == nullptr) return;
   Refund(CostOf(*found));

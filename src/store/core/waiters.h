@@ -36,23 +36,23 @@ class Waiters {
   /// already and `missing` must not be empty. A key that is named twice is missed once.
   void Park(ClientId client, std::span<const HashedKey> missing);
 
-  /// The same in pieces. Nobody is released before End(); true: nothing is missing any more, and
+  /// The same in pieces. No client is released before End(); true: nothing is missing any more, and
   /// the wait is over.
   void Begin(ClientId client);
   void Add(ClientId client, std::span<const HashedKey> missing);
   bool End(ClientId client);
 
-  /// `key` came into existence: all who wait for it lose it from their list, and those with nothing
-  /// left to wait for go to `released`.
+  /// `key` came into existence: it is satisfied for all that wait for it, and those that miss no
+  /// other key go to `released`.
   void Created(const HashedKey& key, Released& released);
 
-  /// One element of a queue became free. Walks the waiters of `key`, oldest first: whoever has
-  /// other keys missing just loses this one (a satisfied key stays satisfied); the first who is
-  /// thereby done ends the walk, goes to `released` and has the element. Returns whether there was
-  /// such a one.
+  /// One element of a queue became free. Walks the waiters of `key`, oldest first: for a
+  /// waiter that misses other keys this one is satisfied from now on; the first one that misses no
+  /// other key ends the walk, goes to `released` and has the element. Returns whether there was
+  /// one.
   bool Offer(const HashedKey& key, Released& released);
 
-  /// Forgets the client's wait; false if it had none. Places in many lines are left behind.
+  /// Drops the client's wait; false if it had none. Many places in lines are left for Tidy().
   bool Remove(ClientId client);
 
   /// Clears up to so many places that were left behind. True: there are more.
@@ -93,7 +93,7 @@ class Waiters {
   Line& LineOf(const HashedKey& key);
   void Erase(Line& line);
   void Vacate(const Stand& stand);
-  /// Takes one place out of its line. True when its waiter has nothing left to wait for.
+  /// Takes one place out of its line. True when its waiter misses no other key.
   bool Satisfy(const Place& place);
   void Finish(Waiter& waiter, Released& released);
 

@@ -1,5 +1,5 @@
-// How each TCPStore request is laid out: one table, from which requests are scanned, decoded and
-// encoded. docs/protocol.md has the same table in words, with worked examples in hex.
+// The layout of each TCPStore request: one table for scanning, decoding and encoding.
+// docs/protocol.md has the same table in words, with worked examples in hex.
 #pragma once
 
 #include <array>

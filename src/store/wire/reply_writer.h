@@ -1,5 +1,5 @@
-// Replies to bytes. A TCPStore reply carries no opcode, no status and no length of its own: the
-// client knows what to expect from what it asked.
+// Encodes replies. A TCPStore reply has no opcode, status or length: the client knows what to
+// expect from its request.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// Bytes to requests. The reader finds where a request ends, whatever the fragmentation, and then
-// gives it as views into the bytes: nothing is copied, nothing is read twice, and a length is
-// judged as soon as it is there, before anyone reserves memory for what it promises.
+// Decodes requests. The scanner finds where a request ends, whatever the fragmentation; the decoder
+// gives it as views into the bytes. Nothing is copied or read twice, and a length is checked as
+// soon as it is there, before memory is reserved for it.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +40,7 @@ class RequestScanner {
   /// Forget the request that was being scanned.
   void Reset() { *this = RequestScanner(); }
 
-  /// Bytes that the request has at least, as far as its lengths are known: what a buffer may grow
-  /// to.
+  /// Bytes that the request has at least, as far as its lengths are known.
   size_t known_bytes() const { return offset_; }
 
  private:
@@ -87,8 +86,8 @@ class RequestDecoder {
   std::vector<std::vector<uint64_t>> long_hashes_;
 };
 
-/// Takes a request with a list of keys (CHECK, WAIT, MULTI_GET, MULTI_SET) apart while it comes:
-/// nobody has to keep all of its bytes. Judges as the scanner does.
+/// Takes a request with a list of keys (CHECK, WAIT, MULTI_GET, MULTI_SET) apart while it arrives:
+/// its bytes need not be kept. Has the scanner's limits.
 class ListReader {
  public:
   explicit ListReader(const RequestLimits& limits) : limits_(limits) {}

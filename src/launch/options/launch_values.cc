@@ -1,0 +1,121 @@
+#include "launch/options/launch_values.h"
+
+#include <algorithm>
+#include <csignal>
+#include <optional>
+
+#include "base/text.h"
+#include "base/trim.h"
+#include "launch/core/signals.h"
+
+namespace muster {
+
+namespace {
+
+std::vector<std::string_view> Split(std::string_view text, char at) {
+  std::vector<std::string_view> pieces;
+  while (true) {
+    const size_t end = text.find(at);
+    pieces.push_back(text.substr(0, end));
+    if (end == text.npos) return pieces;
+    text.remove_prefix(end + 1);
+  }
+}
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+std::optional<Streams> StreamsOf(std::string_view mask) {
+  if (mask.size() != 1 || mask[0] < '0' || mask[0] > '3') return std::nullopt;
+  const int bits = mask[0] - '0';
+  return Streams{.out = (bits & 1) != 0, .err = (bits & 2) != 0};
+}
+
+}  // namespace
+
+Result<NodeCount> ParseNodeCount(std::string_view text) {
+  const std::vector<std::string_view> parts = Split(text, ':');
+  const auto min = ParseWholeNumber(parts.front());
+  const auto max = ParseWholeNumber(parts.back());
+  if (parts.size() > 2 || !min || !max) {
+    return Error{Code::kInvalid, Concat("'", Printable(text),
+                                        "' is not a number of nodes: write N, or MIN:MAX for an "
+                                        "elastic job")};
+  }
+  if (*min < 1 || *min > *max) {
+    return Error{Code::kInvalid, Concat("'", Printable(text), "': ", *min, " to ", *max,
+                                        " nodes; 1 <= MIN <= MAX is required")};
+  }
+  return NodeCount{*min, *max};
+}
+
+Result<StreamChoice> ParseStreams(std::string_view text) {
+  const Error error{
+      Code::kInvalid,
+      Concat("'", Printable(text),
+             "' names no streams: write 0 (none), 1 (stdout), 2 (stderr) or 3 (both), "
+             "or WORKER:STREAMS,... as in 0:1,1:3")};
+  if (const auto all = StreamsOf(text)) return StreamChoice{.all = *all};
+  StreamChoice choice;
+  for (const std::string_view pair : Split(text, ',')) {
+    const std::vector<std::string_view> parts = Split(pair, ':');
+    if (parts.size() != 2 || parts[0].empty() || parts[0].size() > 6) return error;
+    if (!std::ranges::all_of(parts[0], IsDigit)) return error;
+    const auto mask = StreamsOf(parts[1]);
+    if (!mask) return error;
+    choice.by_worker[static_cast<size_t>(*ParseWholeNumber(parts[0]))] = *mask;
+  }
+  return choice;
+}
+
+Result<std::vector<int64_t>> ParseWorkerList(std::string_view text) {
+  std::vector<int64_t> workers;
+  if (text.empty()) return workers;
+  for (const std::string_view item : Split(text, ',')) {
+    const auto worker = ParseWholeNumber(item);
+    if (!worker) {
+      return Error{Code::kInvalid,
+                   Concat("'", Printable(text),
+                          "' is not a list of local ranks: write 0,2 for two of them")};
+    }
+    workers.push_back(*worker);
+  }
+  return workers;
+}
+
+std::vector<std::string> ParseFilters(std::string_view text) {
+  std::vector<std::string> filters;
+  if (text.empty()) return filters;
+  filters.emplace_back();
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != ',') {
+      filters.back() += text[i];
+    } else if (i + 1 < text.size() && text[i + 1] == ',') {
+      filters.back() += ',';
+      ++i;
+    } else {
+      filters.emplace_back();
+    }
+  }
+  return filters;
+}
+
+Result<SignalList> ParseSignals(std::string_view text) {
+  SignalList list;
+  for (bool more = true; more;) {
+    const size_t end = text.find(',');
+    const std::string_view name = Trim(text.substr(0, end));
+    more = end != text.npos;
+    if (more) text.remove_prefix(end + 1);
+    const std::optional<int> number = SignalNumber(name);
+    if (!number) {
+      list.unknown.emplace_back(name);
+    } else if (*number == SIGKILL || *number == SIGSTOP) {
+      return Error{Code::kInvalid, Concat(name, " cannot be handled by any program; leave it out")};
+    } else if (std::ranges::find(list.numbers, *number) == list.numbers.end()) {
+      list.numbers.push_back(*number);
+    }
+  }
+  return list;
+}
+
+}  // namespace muster

@@ -1,0 +1,50 @@
+#include "os/posix/file_io.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "os/posix/owned_fd.h"
+
+namespace muster {
+
+bool WriteAll(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+ssize_t ReadAt(int fd, char* bytes, size_t size, uint64_t offset) {
+  size_t filled = 0;
+  while (filled < size) {
+    const ssize_t count =
+        pread(fd, bytes + filled, size - filled, static_cast<off_t>(offset + filled));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && filled == 0) return -1;
+    if (count <= 0) break;
+    filled += static_cast<size_t>(count);
+  }
+  return static_cast<ssize_t>(filled);
+}
+
+std::optional<std::string> ReadUpTo(const std::string& path, size_t bytes_max) {
+  const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) return std::nullopt;
+  std::string text;
+  std::array<char, 16'384> chunk;
+  while (text.size() < bytes_max) {
+    const ssize_t got = read(file.get(), chunk.data(), chunk.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    text.append(chunk.data(), static_cast<size_t>(got));
+  }
+  return text;
+}
+
+}  // namespace muster

@@ -1,0 +1,37 @@
+#include "rendezvous/session/admission.h"
+
+#include <utility>
+
+#include "base/text.h"
+
+namespace muster {
+
+std::string DocumentKey(std::string_view run_id) { return Concat("/torch.rendezvous.", run_id); }
+
+std::optional<Push> RefusalOf(const wire::SessionRequest& open, bool has_document) {
+  const auto refuse = [&](Push::Refusal refusal, std::string why) {
+    return Refuse({.token = open.token, .round = open.round}, refusal, std::move(why));
+  };
+  if (!open.IsUnderstood()) {
+    return refuse(
+        Push::Refusal::kVersion,
+        Concat("the node speaks versions ", open.version_oldest, " to ", open.version,
+               " of muster's session protocol, and this server ", wire::kSessionVersionOldest,
+               " to ", wire::kSessionVersion, ": run the same release of muster on all machines"));
+  }
+  if (!has_document) return std::nullopt;
+  const std::string id = Printable(open.hello.run_id);
+  return refuse(Push::Refusal::kSettings,
+                Concat("run '", id, "' is one of backend c10d on this server (key '",
+                       DocumentKey(id).substr(1),
+                       "'), and this node was given backend muster: give all nodes the same "
+                       "backend, or this job another id"));
+}
+
+std::string DocumentRefusal(std::string_view request) {
+  return Concat(request,
+                " of the document of a c10d rendezvous, whose run is one of backend muster on "
+                "this server: give all nodes the same backend");
+}
+
+}  // namespace muster

@@ -1,0 +1,225 @@
+#include "rendezvous/session/coordinated_handler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "muster/c10d_rendezvous.h"
+#include "muster/network.h"
+#include "muster/prefix_store.h"
+#include "muster/tcp_store.h"
+#include "os/posix/host.h"
+#include "os/posix/line_writer.h"
+#include "os/posix/process.h"
+#include "rendezvous/core/rank_policy.h"
+#include "rendezvous/new_node.h"
+#include "rendezvous/option_readers.h"
+#include "rendezvous/reconnect.h"
+#include "rendezvous/session/session_link.h"
+#include "store/tcp_store_on.h"
+
+namespace muster {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr const char* kServeEvent = "coordinated_rendezvous:serve";
+constexpr const char* kFallbackEvent = "coordinated_rendezvous:fall_back_to_c10d";
+
+// c10d counts keep-alives in whole seconds.
+int64_t WholeSeconds(milliseconds time) {
+  return std::max<int64_t>(1, std::chrono::ceil<std::chrono::seconds>(time).count());
+}
+
+SessionHandlerOptions HandlerOptions(const CoordinatedRendezvousOptions& options, System& system,
+                                     const Endpoint& at) {
+  return {.class_name = "coordinated_rendezvous:CoordinatedRendezvousHandler",
+          .server = Concat("the server at ", at.ToString()),
+          .hello = {.run_id = options.run_id,
+                    .node = NewNode(system, options.local_addr),
+                    .settings = RunSettingsOf(options, options.grace),
+                    .label = options.label},
+          .join_timeout = options.join_timeout,
+          .close_timeout = options.close_timeout,
+          .events = options.events};
+}
+
+}  // namespace
+
+std::unique_ptr<CoordinatedHandler> CoordinatedHandler::Create(CoordinatedRendezvousOptions options,
+                                                               System& system) {
+  options.Validate();
+  Host host = Serve(options);
+  const Endpoint at{options.host, host.server ? host.server->port() : options.port};
+  return std::unique_ptr<CoordinatedHandler>(
+      new CoordinatedHandler(std::move(options), system, std::move(host), at));
+}
+
+CoordinatedHandler::CoordinatedHandler(CoordinatedRendezvousOptions options, System& system,
+                                       Host host, const Endpoint& at)
+    : SessionHandler(HandlerOptions(options, system, at), system,
+                     [at](LoopThread& thread, const Hello& hello, uint64_t seed,
+                          RendezvousLinkListener& listener) {
+                       return std::make_unique<SessionLink>(
+                           thread.loop(), thread.connector(),
+                           SessionLinkOptions{.server = at, .hello = hello, .seed = seed},
+                           listener);
+                     }),
+      coordinated_(std::move(options)),
+      at_(at),
+      server_(std::move(host.server)) {
+  if (!host.cannot_serve.empty())
+    out_of_reach_because_ = Concat(" (and it cannot be served here: ", host.cannot_serve, ")");
+  if (server_) {
+    events_.Record(kServeEvent, NodeState::kInit, std::nullopt,
+                   [] { return Concat("process ", ProcessId(), " serves the rendezvous"); });
+  }
+}
+
+CoordinatedHandler::~CoordinatedHandler() { EndSession(); }
+
+// The node that the endpoint names serves; of several on that machine, the first.
+CoordinatedHandler::Host CoordinatedHandler::Serve(const CoordinatedRendezvousOptions& options) {
+  // Whether the name is this machine's may take the resolver seconds: only where it matters.
+  const bool serves = options.is_host ? *options.is_host : IsHere(options.host);
+  if (!serves) return {};
+  try {
+    return {.server = StoreServer::Shared({.port = options.port})};
+  } catch (const std::exception& error) {
+    if (options.is_host) {
+      throw RendezvousConnectionError(
+          Concat("the rendezvous could not be served at port ", options.port, ": ", error.what()));
+    }
+    // Another process has the port: a node on this machine, or `muster serve`. If it is neither,
+    // this is why there is no answer.
+    return {.cannot_serve = error.what()};
+  }
+}
+
+// --- The fallback
+
+RendezvousHandler* CoordinatedHandler::Fallback() const {
+  const std::lock_guard lock(fallback_mutex_);
+  return fallback_.get();
+}
+
+RendezvousHandler& CoordinatedHandler::FallBackToC10d() {
+  const std::string line =
+      Concat("the server at ", coordinated_.host, ":", at_.port,
+             " has no coordinator (PyTorch's has none): going on with the c10d backend");
+  if (coordinated_.log) {
+    coordinated_.log(line);
+  } else {
+    StandardError().Write(Concat("muster: ", line, "\n"));
+  }
+  events_.Record(kFallbackEvent, NodeState::kRunning, std::nullopt, [&] { return line; });
+  // c10d would look its own name up.
+  const std::string local_addr =
+      coordinated_.local_addr.empty() ? AddressTowards(at_) : coordinated_.local_addr;
+  RendezvousConfig config{{"is_host", false},
+                          {"join_timeout", WholeSeconds(coordinated_.join_timeout)},
+                          {"last_call_timeout", WholeSeconds(coordinated_.last_call)},
+                          {"close_timeout", WholeSeconds(coordinated_.close_timeout)}};
+  RendezvousHandlerPtr made =
+      CreateC10dHandler({"c10d", at_.ToString(), coordinated_.run_id, coordinated_.min_nodes,
+                         coordinated_.max_nodes, local_addr, config});
+  const std::lock_guard lock(fallback_mutex_);
+  fallback_ = std::move(made);
+  return *fallback_;
+}
+
+// --- The operations
+
+RendezvousInfo CoordinatedHandler::NextRendezvous() {
+  if (RendezvousHandler* fallback = Fallback()) return fallback->NextRendezvous();
+  const std::optional<Push> round = Join();
+  if (!round) return FallBackToC10d().NextRendezvous();
+  return Enter(*round, Recording([&] { return StoreOf(*round); }));
+}
+
+void CoordinatedHandler::SetClosed(std::string_view reason) {
+  if (RendezvousHandler* fallback = Fallback()) return fallback->SetClosed(reason);
+  if (!Close(reason)) FallBackToC10d().SetClosed(reason);
+}
+
+// The store's connection may have been lost with the session's.
+std::shared_ptr<Store> CoordinatedHandler::StoreOf(const Push& assignment) {
+  if (!store_ || store_of_ != connections() || !StillThere(*store_)) {
+    store_of_ = connections();
+    try {
+      store_ = OpenTcpStore(coordinated_.host,
+                            {.port = at_.port, .timeout = coordinated_.join_timeout}, system_);
+    } catch (const InterruptedError&) {
+      store_.reset();
+      throw;
+    } catch (const std::exception& error) {
+      throw RendezvousConnectionError(Concat("the store of the rendezvous at ", at_.ToString(),
+                                             " could not be reached: ", error.what()));
+    }
+  }
+  return std::make_shared<PrefixStore>(RoundPrefix(assignment.generation, assignment.round),
+                                       store_);
+}
+
+bool CoordinatedHandler::IsClosed() {
+  RendezvousHandler* fallback = Fallback();
+  return fallback ? fallback->IsClosed() : SessionHandler::IsClosed();
+}
+
+int64_t CoordinatedHandler::NumNodesWaiting() {
+  RendezvousHandler* fallback = Fallback();
+  return fallback ? fallback->NumNodesWaiting() : SessionHandler::NumNodesWaiting();
+}
+
+std::optional<MembershipEvent> CoordinatedHandler::AwaitEvent(milliseconds time) {
+  RendezvousHandler* fallback = Fallback();
+  return fallback ? fallback->AwaitEvent(time) : SessionHandler::AwaitEvent(time);
+}
+
+bool CoordinatedHandler::StopWaiting() {
+  RendezvousHandler* fallback = Fallback();
+  return fallback ? fallback->StopWaiting() : SessionHandler::StopWaiting();
+}
+
+void CoordinatedHandler::Leave() {
+  RendezvousHandler* fallback = Fallback();
+  return fallback ? fallback->Leave() : SessionHandler::Leave();
+}
+
+WaitReport CoordinatedHandler::DescribeWait() const {
+  const RendezvousHandler* fallback = Fallback();
+  return fallback ? fallback->DescribeWait() : SessionHandler::DescribeWait();
+}
+
+// --- From options
+
+CoordinatedRendezvousOptions CoordinatedRendezvousOptions::From(
+    const RendezvousParameters& parameters) {
+  constexpr int kDefaultPort = 29400;
+  const HostAndPort at = ParseRendezvousEndpoint(parameters.endpoint, kDefaultPort);
+  CoordinatedRendezvousOptions options{.host = at.host,
+                                       .port = static_cast<uint16_t>(at.port),
+                                       .is_host = parameters.GetAsBool("is_host"),
+                                       .run_id = ""};
+  TakeRoundOptions(parameters, options);
+  TakeSeconds(parameters, "grace", options.grace);
+  options.Validate();
+  return options;
+}
+
+void CoordinatedRendezvousOptions::Validate() const {
+  MustBeRoundOptions(*this);
+  MustBe(port != 0 || is_host == true, "port", port, "1 to 65535; 0 if this process serves");
+  MustBePossible(RunSettingsOf(*this, grace), run_id);
+}
+
+RendezvousHandlerPtr CreateCoordinatedHandler(CoordinatedRendezvousOptions options) {
+  return CoordinatedHandler::Create(std::move(options), ThisProcess());
+}
+
+RendezvousHandlerPtr CreateCoordinatedHandler(const RendezvousParameters& parameters) {
+  return CreateCoordinatedHandler(CoordinatedRendezvousOptions::From(parameters));
+}
+
+}  // namespace muster

@@ -1,0 +1,134 @@
+// The base of handlers whose node has a link: the backends "muster" and "etcd".
+//
+//   handler (callers' threads) -> link (the loop's thread) -> wire
+//
+// The link reports to a SessionView, on which the handler's callers wait. Neither of them knows the
+// handler. A handler that derives from this adds how to connect, and where the round's store is.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "muster/rendezvous_events.h"
+#include "muster/rendezvous_handler.h"
+#include "os/ports/system.h"
+#include "rendezvous/event_recorder.h"
+#include "rendezvous/session/session_view.h"
+
+namespace muster {
+
+struct SessionHandlerOptions {
+  std::string class_name;  ///< For events: "etcd_rendezvous:EtcdRendezvousHandler".
+  std::string server;      ///< The link's other end, for messages: "the server at host:29400".
+  Hello hello;             ///< Without the bootstrap port, which the handler reserves itself.
+  std::chrono::milliseconds join_timeout{};
+  std::chrono::milliseconds close_timeout{};
+  RendezvousEventSink events{};
+  /// The thread of the link, which outlives the session; called when the link is made. Null: the
+  /// session starts one of its own.
+  std::function<LoopThread*()> thread{};
+};
+
+class SessionHandler : public RendezvousHandler {
+ public:
+  ~SessionHandler() override;
+
+  /// The address may change with the first contact, to the one that the server sees.
+  std::string node() const override;
+  std::string GetRunId() const override { return options_.hello.run_id; }
+  bool UseAgentStore() const override;
+  bool AllowsConcurrentCalls() const override { return true; }
+  bool IsClosed() override;
+  int64_t NumNodesWaiting() override;
+  using RendezvousHandler::SetClosed;
+  void SetClosed(std::string_view reason) override;
+  std::optional<MembershipEvent> AwaitEvent(std::chrono::milliseconds time) override;
+  bool StopWaiting() override;
+  void Leave() override;
+  bool Shutdown() override;
+  WaitReport DescribeWait() const override;
+
+ protected:
+  using MakeLink = std::function<std::unique_ptr<RendezvousLink>(
+      LoopThread& thread, const Hello& hello, uint64_t seed, RendezvousLinkListener& listener)>;
+
+  /// Reserves the port of the workers' store. `make_link` is called before the first operation that
+  /// needs a link.
+  SessionHandler(SessionHandlerOptions options, System& system, MakeLink make_link);
+
+  /// Joins the next round, or throws what keeps the node out of it. When this returns the round is
+  /// complete, and rank 0 serves the workers' store. nullopt: the server has no coordinator.
+  std::optional<Push> Join();
+  /// What NextRendezvous() returns. `store`: shared by the nodes of the round.
+  RendezvousInfo Enter(const Push& assignment, std::shared_ptr<Store> store) const;
+  /// Runs a part of NextRendezvous(); what it throws is recorded as an event first.
+  template <typename Work>
+  auto Recording(const Work& work) {
+    try {
+      return work();
+    } catch (const std::exception& error) {
+      RecordFailure(error.what());
+      throw;
+    }
+  }
+  /// Closes the run. False: the server has no coordinator.
+  bool Close(std::string_view reason);
+  /// Of connections on which the session was opened or resumed.
+  uint64_t connections() const;
+  /// Destructors of derived classes begin with this: the other nodes learn that this one goes while
+  /// what it serves is still there.
+  void EndSession() { session_.reset(); }
+
+  System& system_;
+  Clock& clock_ = system_.clock();
+  const SessionHandlerOptions options_;
+  const EventRecorder events_;
+  /// Added to the error when the server is out of reach: " (...)".
+  std::string out_of_reach_because_{};
+
+ private:
+  struct Session {
+    Session(const SessionHandler& handler, LoopThread* shared_thread, uint64_t seed);
+    ~Session();
+    /// Calls a function of the link on its thread, soon.
+    template <typename Work>
+    void Request(Work work) {
+      thread->loop().Post([this, work = std::move(work)] {
+        if (link) work(*link);
+      });
+    }
+
+    SessionView view;
+    const std::unique_ptr<LoopThread> own_thread;
+    LoopThread* const thread;
+    std::unique_ptr<RendezvousLink> link;  // on the loop's thread only
+  };
+
+  Session& Connected();
+  /// Null before the first operation that needs a link.
+  Session* IfConnected() const;
+  JoinOutcome AwaitOutcome(Session& session) const;
+  void GiveUp(Session& session, SessionView::Lock& lock) const;
+  [[noreturn]] void Throw(const JoinOutcome& outcome, const Node& node) const;
+  void ThrowIfInterrupted(Instant began, std::string_view awaited) const;
+  void RecordFailure(const std::string& what) const;
+  template <typename T>
+  T Read(T SessionView::*member, T before_contact) const;
+  Node CurrentNode() const;
+
+  /// Where this node serves the workers of the rounds whose rank 0 it is. Reserved from the start:
+  /// thus all nodes receive the port of rank 0 with their assignment.
+  const std::unique_ptr<ReservedPort> workers_port_;
+  const MakeLink make_link_;
+  const std::string next_event_;
+  const std::string close_event_;
+  mutable std::mutex mutex_;
+  std::unique_ptr<Session> session_;  // guarded by mutex_ until it is there
+};
+
+}  // namespace muster

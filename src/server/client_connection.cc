@@ -1,0 +1,493 @@
+#include "server/client_connection.h"
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/text.h"
+#include "rendezvous/session/admission.h"
+#include "store/wire/layout.h"
+#include "store/wire/reply_writer.h"
+
+namespace muster {
+
+namespace {
+// Enough for any client that pipelines; small enough that another loop never waits long for the
+// machine.
+constexpr size_t kBatchMax = 64;
+// Larger buffers are freed when they become empty: idle connections are many.
+constexpr size_t kKeptBufferBytes = 1024;
+// Replies above this are handed to the stream with their buffer.
+constexpr size_t kLargeReplyBytes = 256 * 1024;
+constexpr size_t kKeptReplyBytes = 2 * 1024 * 1024;
+// No connection gets more than this part of all memory for what it has not finished sending or
+// reading.
+constexpr uint64_t kShare = 2;
+
+Error NoRoom(std::string_view what) {
+  return Error{Code::kProtocol, Concat(what, ": ", Describe(Reply::Why::kNoRoom))};
+}
+
+/// Calls `work`; where an allocation fails, only the connection that needed it is closed.
+template <typename Work>
+auto Guarded(Work work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return Error{Code::kProtocol, "the server is out of memory"};
+  }
+}
+}  // namespace
+
+ClientConnection::ClientConnection(ServerLoop& server, ClientId id, StreamPtr stream)
+    : server_(server),
+      id_(id),
+      stream_(std::move(stream)),
+      opened_at_(server.loop_.Now()),
+      taking_{opened_at_},
+      sending_{opened_at_},
+      charge_(server.store_.account()) {}
+
+ClientConnection::~ClientConnection() { Abandon(); }
+
+void ClientConnection::Abandon() {
+  if (!long_) return;
+  bool more = true;
+  while (more) {
+    SharedStore::Turn turn(server_.store_, server_.index_);
+    more = long_->Abandon(turn);
+    server_.Deliver(turn.Finish());
+  }
+  long_.reset();
+}
+
+// --- Memory and time
+
+void ClientConnection::Account() {
+  size_t bytes = stream_->queued_bytes() + outgoing_.bytes();
+  if (input_.capacity() > kKeptBufferBytes) bytes += input_.capacity();
+  if (long_) bytes += long_->reply_bytes();
+  charge_.Set(bytes);
+}
+
+bool ClientConnection::HasRoomFor(size_t bytes) const {
+  MemoryAccount& account = server_.store_.account();
+  const size_t own = charge_.bytes() + (long_ ? long_->bytes() : 0);
+  const bool is_its_share = bytes <= kSmallReplyBytes || own + bytes <= account.limit() / kShare;
+  return is_its_share && account.HasRoomFor(bytes);
+}
+
+bool ClientConnection::HasDeadline() const {
+  return !is_validated_ || long_ || !outgoing_.empty() || stream_->queued_bytes() > 0 ||
+         input_.capacity() > kUnhurriedRequestBytes;
+}
+
+std::string ClientConnection::FindOverdue(Instant now, Instant watched_since) {
+  const ServerLoopOptions& options = server_.options_;
+  if (!is_validated_ && now - opened_at_ >= options.handshake_max) {
+    return "no VALIDATE within the handshake time";
+  }
+  Account();
+  const auto expected =
+      static_cast<uint64_t>(static_cast<double>(options.rate_min) *
+                            std::chrono::duration<double>(options.stall_max).count());
+  // A pace counts while the client is in debt only.
+  const auto is_slow = [&](Pace& pace, bool in_debt, uint64_t bytes) {
+    if (pace.since < watched_since) pace = {now, bytes};
+    if (in_debt && now - pace.since < options.stall_max) return false;
+    const bool slow = in_debt && bytes - pace.bytes < std::max<uint64_t>(expected, 1);
+    if (!slow) pace = {now, bytes};
+    return slow;
+  };
+  const bool has_replies = stream_->queued_bytes() > 0 || !outgoing_.empty();
+  if (is_slow(taking_, has_replies, stream_->taken_bytes())) {
+    return Concat("takes less than ", HumanBytes(options.rate_min),
+                  " a second of the replies queued for it");
+  }
+  // A client that holds little memory may take any time.
+  const size_t held = input_.capacity() + (long_ ? long_->bytes() : 0);
+  const bool has_begun = !is_blocked_ && held > kUnhurriedRequestBytes;
+  if (is_slow(sending_, has_begun, received_)) {
+    return Concat("sends less than ", HumanBytes(options.rate_min),
+                  " a second of the request that it has begun");
+  }
+  return "";
+}
+
+// --- Bytes in
+
+void ClientConnection::OnBytes(std::string_view bytes) {
+  received_ += bytes.size();
+  if (input_.empty()) return ConsumeAndKeep(bytes);
+  const Status kept = Guarded([&]() -> Status {
+    const size_t needed = input_.size() + bytes.size();
+    // A string that grows doubles its capacity.
+    if (needed > input_.capacity() && needed > kKeptBufferBytes && !HasRoomFor(needed)) {
+      return NoRoom("a request that is not complete");
+    }
+    input_ += bytes;
+    return Ok();
+  });
+  if (!kept) return server_.Close(*this, LogLevel::kWarning, kept.error().message);
+  ConsumeAndKeep(input_);
+}
+
+void ClientConnection::ConsumeAndKeep(std::string_view bytes) {
+  const Status consumed = Guarded([&]() -> Status {
+    server_.KeepTicking();
+    MUSTER_TRY(const size_t done, Consume(bytes));
+    KeepRest(bytes, done);
+    return Ok();
+  });
+  // destroys this
+  if (!consumed) return server_.Close(*this, LogLevel::kWarning, consumed.error().message);
+  Account();
+  // Replies are written before it is known whether the client takes them.
+  if (charge_.bytes() > kUnhurriedRequestBytes && server_.store_.account().Room() == 0) {
+    server_.Close(*this, LogLevel::kWarning,
+                  NoRoom("what it has not finished sending or taken").message);
+  }
+}
+
+void ClientConnection::OnDrained() {
+  Flush();
+  Account();
+  UnblockIfFree();
+}
+
+void ClientConnection::Block() {
+  is_blocked_ = true;
+  stream_->PauseReading();
+}
+
+void ClientConnection::UnblockIfFree() {
+  if (!is_blocked_ || !outgoing_.empty() || (long_ && long_->runs())) return;
+  if (stream_->queued_bytes() >= server_.options_.queued_reply_bytes_max) return;
+  is_blocked_ = false;
+  stream_->ResumeReading();
+  ConsumeAndKeep(input_);
+}
+
+void ClientConnection::OnClosed(const std::string& why) {
+  server_.Close(*this, LogLevel::kDebug, why);  // destroys this
+}
+
+void ClientConnection::KeepRest(std::string_view bytes, size_t done) {
+  const bool own = bytes.data() == input_.data();
+  if (done == bytes.size()) {
+    if (own && input_.capacity() > kKeptBufferBytes) {
+      std::string().swap(input_);
+    } else if (own) {
+      input_.clear();
+    }
+  } else if (own) {
+    input_.erase(0, done);
+  } else {
+    input_.assign(bytes.substr(done));
+  }
+}
+
+Result<size_t> ClientConnection::Consume(std::string_view bytes) {
+  size_t done = 0;
+  if (!is_validated_) {
+    MUSTER_TRY(done, Handshake(bytes));
+    if (done == 0) return done;
+  }
+  while (done < bytes.size()) {
+    const bool is_busy = continues_later_ || !outgoing_.empty();
+    if (is_busy || stream_->queued_bytes() >= server_.options_.queued_reply_bytes_max) {
+      Block();
+      break;
+    }
+    if (long_) {
+      MUSTER_TRY(const size_t read, ReadLong(bytes.substr(done)));
+      done += read;
+      if (!long_->runs()) break;  // the rest has not come yet
+      continue;
+    }
+    if (static_cast<uint8_t>(bytes[done]) == wire::kSessionOpcode) {
+      MUSTER_TRY(const size_t size, RunSession(bytes.substr(done)));
+      if (size == 0) break;
+      done += size;
+      scanner_.Reset();
+      continue;
+    }
+    MUSTER_CHECK_OK(FillBatch(bytes, done));
+    if (!server_.workspace_.batch.empty()) {
+      MUSTER_TRY(done, RunBatch());
+    } else if (LongRequest::IsLong(bytes.substr(done), server_.options_.request)) {
+      BeginLong(static_cast<Op>(bytes[done]));
+    } else {
+      break;  // the rest has not come yet
+    }
+  }
+  return done;
+}
+
+Result<size_t> ClientConnection::Handshake(std::string_view bytes) {
+  constexpr size_t kSize = 1 + sizeof wire::kMagic;
+  // The first byte decides: an HTTP request must not be waited for as if it were a long SET.
+  if (bytes[0] != static_cast<char>(Op::kValidate)) {
+    return Error{Code::kProtocol, Concat("starts with byte ", static_cast<uint8_t>(bytes[0]),
+                                         ", not with VALIDATE")};
+  }
+  if (bytes.size() < kSize) return size_t{0};
+  if (LoadInt<uint32_t>(bytes.data() + 1) != wire::kMagic) {
+    return Error{Code::kProtocol, "VALIDATE with a wrong magic number"};
+  }
+  is_validated_ = true;
+  return kSize;
+}
+
+// --- Requests of the store
+
+Status ClientConnection::FillBatch(std::string_view bytes, size_t at) {
+  const wire::RequestLimits& limits = server_.options_.request;
+  Workspace& work = server_.workspace_;
+  work.batch.clear();
+  work.has_large_value = false;
+  work.decoder.Clear();
+  while (work.batch.size() < kBatchMax && at < bytes.size()) {
+    const std::string_view rest = bytes.substr(at);
+    // IsList() alone is inline: most requests are spared a call.
+    if (wire::ListReader::IsList(rest) && LongRequest::IsLong(rest, limits)) break;
+    const Result<size_t> size = scanner_.Scan(rest, limits);
+    if (!size && work.batch.empty()) return size.error();
+    if (!size || *size == 0) break;
+    at += *size;
+    Workspace::Decoded& next = work.batch.emplace_back();
+    next.end = at;
+    work.decoder.Decode(rest.substr(0, *size), next.request);
+    work.has_large_value |= next.request.value.size() > kSmallValueBytes;
+    scanner_.Reset();
+  }
+  return Ok();
+}
+
+void ClientConnection::MakePieces() {
+  Workspace& work = server_.workspace_;
+  work.given.clear();
+  for (auto& [request, end] : work.batch) {
+    if (request.value.size() <= kSmallValueBytes) continue;
+    work.given.reserve(kBatchMax);  // the requests point into it
+    // Where there is no room the machine refuses, when it is this request's turn.
+    if (!HasRoomFor(request.value.size())) return;
+    request.piece = &work.given.emplace_back(MakePiece(request.value, server_.store_.account()));
+  }
+}
+
+Result<size_t> ClientConnection::RunBatch() {
+  Workspace& work = server_.workspace_;
+  const Instant now = server_.loop_.Now();
+  const Reply stop_waiting = Reply::Of(Reply::Kind::kStopWaiting);
+  work.replies.clear();
+  work.reply_pieces.clear();
+  size_t done = 0;
+  size_t piece_bytes = 0;
+  Reply::Why refused = Reply::Why::kNothing;
+  bool is_long = false;
+  bool mixes_backends = false;
+  Op op = Op::kPing;
+  if (work.has_large_value) MakePieces();
+
+  SharedStore::Turn turn(server_.store_, server_.index_);
+  if (turn.TakeArrived(id_)) wire::AppendReply(work.replies, stop_waiting, work.reply_pieces);
+  for (const auto& [request, end] : work.batch) {
+    op = request.op;
+    // Under the store's lock: a node registers its session first and looks for the document
+    // afterwards, so one of two nodes that come at the same time sees the other.
+    const bool is_write = op == Op::kSet || op == Op::kCompareSet;
+    mixes_backends = is_write && server_.sessions_.OwnsDocument(request.key);
+    if (mixes_backends) break;
+    is_long = turn.IsLong(request);
+    if (is_long) done = end;
+    if (is_long) break;
+    bool wait_ended = false;
+    const Reply reply = turn.Step(id_, request, now, &wait_ended);
+    refused = reply.why;
+    if (reply.kind == Reply::Kind::kRefused) break;
+    const size_t pieces_before = work.reply_pieces.size();
+    wire::AppendReply(work.replies, reply, work.reply_pieces);
+    for (size_t i = pieces_before; i < work.reply_pieces.size(); ++i) {
+      piece_bytes += work.reply_pieces[i].piece->bytes().size();
+    }
+    if (wait_ended) wire::AppendReply(work.replies, stop_waiting, work.reply_pieces);
+    done = end;
+    if (work.replies.size() + piece_bytes >= server_.options_.queued_reply_bytes_max) break;
+  }
+  const Released local = turn.Finish();
+
+  work.given.clear();
+  if (done != work.batch.back().end) scanner_.Reset();  // it had looked further than we came
+  Send(work.replies, work.reply_pieces);
+  Account();
+  server_.Deliver(local);
+  if (mixes_backends) return Error{Code::kProtocol, DocumentRefusal(Name(op))};
+  if (refused != Reply::Why::kNothing) {
+    return Error{Code::kProtocol, Concat(Name(op), ": ", Describe(refused))};
+  }
+  if (is_long) {
+    BeginLong(op);
+    RunLongLater();
+  }
+  return done;
+}
+
+// --- Long requests
+
+void ClientConnection::BeginLong(Op op) {
+  scanner_.Reset();
+  long_ = std::make_unique<LongRequest>(op, id_, server_.store_, server_.options_.request,
+                                        [this](size_t bytes) { return HasRoomFor(bytes); });
+}
+
+Result<size_t> ClientConnection::ReadLong(std::string_view bytes) {
+  MUSTER_TRY(const size_t read, long_->Read(bytes, server_.workspace_.pairs));
+  if (long_->is_complete()) RunLongLater();
+  return read;
+}
+
+void ClientConnection::RunLongLater() {
+  long_->Run();
+  Block();
+  ContinueLater();
+}
+
+void ClientConnection::ContinueLater() {
+  if (continues_later_) return;
+  continues_later_ = true;
+  server_.ContinueLater(id_);
+}
+
+Result<bool> ClientConnection::AdvanceLong() {
+  bool wait_ended = false;
+  SharedStore::Turn turn(server_.store_, server_.index_);
+  const bool arrived = turn.TakeArrived(id_);
+  const bool done = long_->Advance(turn, server_.loop_.Now(), &wait_ended);
+  const Released local = turn.Finish();
+  if (arrived || wait_ended) SendStopWaiting();
+  long_->KeepReplies();
+  Account();
+  server_.Deliver(local);
+  if (!done) return false;
+  MUSTER_CHECK_OK(long_->TakeReply(outgoing_));
+  long_.reset();
+  Flush();
+  return true;
+}
+
+void ClientConnection::Continue() {
+  continues_later_ = false;
+  Flush();
+  if (long_ && long_->runs()) {
+    const Result<bool> done = Guarded([&] { return AdvanceLong(); });
+    if (!done) return server_.Close(*this, LogLevel::kWarning, done.error().message);
+    if (!*done) return ContinueLater();
+  }
+  Account();
+  UnblockIfFree();
+}
+
+// --- Sessions
+
+Result<size_t> ClientConnection::RunSession(std::string_view bytes) {
+  using Kind = wire::SessionRequest::Kind;
+  MUSTER_TRY(const size_t size, wire::SessionFrameSize(bytes));
+  if (size == 0 || bytes.size() < size) return size_t{0};
+  MUSTER_TRY(wire::SessionRequest request, wire::ReadSessionRequest(bytes.substr(0, size)));
+  if (request.kind == Kind::kStatus) {
+    MUSTER_CHECK_OK(SendStatus(request));
+  } else if (request.kind == Kind::kOpen) {
+    MUSTER_CHECK_OK(OpenSession(request));
+  } else {
+    server_.Deliver(server_.sessions_.Handle(server_.index_, id_, request));
+  }
+  return size;
+}
+
+Status ClientConnection::SendStatus(const wire::SessionRequest& request) {
+  std::string status;
+  const SessionHub::StatusPage page = server_.sessions_.Status(request);
+  wire::AppendStatus(status, page.runs, page.more);
+  if (status.size() > server_.store_.ReplyRoom()) {
+    return Error{Code::kProtocol, Concat("a status of ", HumanBytes(status.size()),
+                                         ", more than one reply may have")};
+  }
+  stream_->WriteLarge(status);
+  Account();
+  // One segment of the network can hold thousands of requests: others have their turn after each.
+  ContinueLater();
+  return Ok();
+}
+
+Status ClientConnection::OpenSession(wire::SessionRequest& request) {
+  if (has_session_) return Error{Code::kProtocol, "a second session on one connection"};
+  const std::string document = DocumentKey(request.hello.run_id);
+  if (const auto refusal = RefusalOf(request, server_.store_.Contains(document))) {
+    SendPush(*refusal);
+    return Ok();
+  }
+  has_session_ = true;
+  // A node has the address that it comes from, unless it gives another one.
+  const Result<Endpoint> from = ParseHostPort(stream_->peer());
+  Hello& hello = request.hello;
+  if (hello.node.addr.empty() && from) hello.node.addr = from->host;
+  if (const Result<Endpoint> to = ParseHostPort(stream_->local())) hello.server_addr = to->host;
+  server_.Deliver(server_.sessions_.Handle(server_.index_, id_, request));
+  server_.WatchSessions();
+  // Again: the document may have been written before the session was registered.
+  if (const auto refusal = RefusalOf(request, server_.store_.Contains(document))) {
+    SendPush(*refusal);
+    return Error{Code::kProtocol, refusal->why};
+  }
+  return Ok();
+}
+
+void ClientConnection::SendPush(const Push& push) {
+  std::string frame;
+  wire::AppendSessionFrame(frame, push);
+  Send(frame);
+  Account();
+}
+
+bool ClientConnection::HasTooMuchQueued() const {
+  return stream_->queued_bytes() + outgoing_.bytes() > server_.options_.queued_reply_bytes_max;
+}
+
+// --- Bytes out
+
+void ClientConnection::SendStopWaiting() {
+  std::string reply;
+  wire::AppendReply(reply, Reply::Of(Reply::Kind::kStopWaiting));
+  Send(reply);
+}
+
+void ClientConnection::Send(std::string_view text) {
+  if (outgoing_.empty()) return stream_->Write(text);
+  outgoing_.Append(std::string(text));
+}
+
+void ClientConnection::Send(std::string& text, std::vector<wire::PieceAt>& pieces) {
+  if (!pieces.empty() || !outgoing_.empty()) {
+    outgoing_.Append(text, pieces);
+    Flush();
+  } else if (text.size() > kLargeReplyBytes) {
+    stream_->WriteLarge(text);
+  } else if (!text.empty()) {
+    stream_->Write(text);
+  }
+  // Kept unless it is too large: a new one for each large reply would fragment the memory.
+  if (text.capacity() > kKeptReplyBytes) std::string().swap(text);
+}
+
+void ClientConnection::Flush() {
+  if (outgoing_.empty()) return;
+  const bool takes_more = outgoing_.SendTo(*stream_);
+  // The stream reports when it has room again; where it always had, others have their turn first.
+  if (takes_more && !outgoing_.empty()) ContinueLater();
+}
+
+}  // namespace muster

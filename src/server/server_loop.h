@@ -1,0 +1,138 @@
+// The server's share of one loop: its connections, and their way to the store and the coordinator,
+// which all loops share. Lives on the loop's thread from construction to destruction.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "os/ports/loop.h"
+#include "os/ports/transport.h"
+#include "rendezvous/session/session_hub.h"
+#include "server/shared_store.h"
+#include "store/wire/reply_writer.h"
+#include "store/wire/request_reader.h"
+
+namespace muster {
+
+struct ServerLoopOptions {
+  wire::RequestLimits request{};
+  /// Per connection; above it, its requests wait.
+  uint64_t queued_reply_bytes_max = kQueuedReplyBytesMax;
+  Duration handshake_max = 30s;  ///< A connection that has not sent VALIDATE by then is closed.
+  /// A connection that for so long takes its replies, or sends its request, more slowly than
+  /// `rate_min` is closed.
+  Duration stall_max = 60s;
+  uint64_t rate_min = kRateMin;
+  /// Called with every tick of this loop. True: call again, even if nothing else is due.
+  std::function<bool()> on_tick{};
+};
+
+/// Has the store delete the keys of a round when the coordinator has no use for them any more.
+void KeepScopes(SessionHub& sessions, SharedStore& store);
+
+class ClientConnection;
+
+class ServerLoop {
+ public:
+  /// `index` is this loop's number in store and sessions. All references outlive this.
+  ServerLoop(Loop& loop, SharedStore& store, SessionHub& sessions, size_t index,
+             const ServerLoopOptions& options, LogSink log);
+  ~ServerLoop();
+  ServerLoop(const ServerLoop&) = delete;
+  ServerLoop& operator=(const ServerLoop&) = delete;
+
+  /// Serves a new connection until it ends.
+  void Adopt(StreamPtr stream);
+
+  /// Delivers what other loops decided for connections of this one.
+  void Collect();
+  void CollectPushes();
+
+  /// Descriptors are short. Closes up to `count` connections of this peer that have neither a
+  /// session nor a parked wait: unused ones first, then those silent for longest (not if
+  /// `only_unused`). A parked wait may belong to a worker of a large job behind one address;
+  /// other clients' connections must not end it. Returns how many.
+  size_t CloseLeastUsed(const PeerGroup& from, size_t count, bool only_unused);
+
+  size_t connections() const { return connections_.size(); }
+
+ private:
+  friend class ClientConnection;
+
+  /// What one batch of requests needs while it runs; kept here so that idle connections own
+  /// nothing.
+  struct Workspace {
+    struct Decoded {
+      Request request;
+      size_t end;  // offset behind the request's last byte
+    };
+    explicit Workspace(const KeyHasher& hasher) : decoder(hasher) {}
+
+    wire::RequestDecoder decoder;
+    std::vector<Decoded> batch;
+    bool has_large_value = false;  // one of the batch
+    std::string replies;
+    std::vector<wire::PieceAt> reply_pieces;
+    std::vector<Piece> given;                                          // large values of the batch
+    std::vector<std::pair<std::string_view, std::string_view>> pairs;  // of a long request
+  };
+
+  /// Something happened that may be due later: ticks run from now on, until nothing is due. An idle
+  /// loop has no timer.
+  void KeepTicking() {
+    if (!tick_) StartTicking();
+  }
+  void StartTicking();
+  void Tick();
+  void CloseOverdue();
+  /// Whether the next tick may have something to do.
+  bool HasDeadlines();
+  /// One short step of what has expired in the store; the rest after others had their turn.
+  void Expire();
+  void Deliver(const Released& clients);
+  /// Connections whose session ends here end a little later, in CloseEnded(): one of them may be
+  /// calling.
+  void Deliver(const Pushes& pushes);
+  void CloseEnded();
+  /// A node has opened a session: from now on one loop ticks for the coordinator.
+  void WatchSessions();
+  void TickSessions();
+  /// Calls the connection's Continue() in a later turn of the loop, after others had theirs.
+  void ContinueLater(ClientId id);
+  /// Ends and destroys the connection. `why` is logged, unless empty.
+  void Close(ClientConnection& connection, LogLevel level, const std::string& why);
+  /// At most a few lines a second: a flood of connections must not flood the log. Details have a
+  /// budget of their own: clients that vanish must not hide those that are refused.
+  void Log(LogLevel level, const std::string& line);
+  void RenewLogBudget();
+  int& lines_of(LogLevel level) { return level >= LogLevel::kWarning ? warnings_ : details_; }
+
+  Loop& loop_;
+  SharedStore& store_;
+  SessionHub& sessions_;
+  const size_t index_;
+  const ServerLoopOptions options_;
+  const LogSink log_;
+  uint64_t connections_made_ = 0;
+  std::unordered_map<ClientId, std::unique_ptr<ClientConnection>> connections_;
+  Workspace workspace_;
+  std::unique_ptr<Timer> tick_;
+  Instant ticking_since_{};
+  std::unique_ptr<Timer> session_tick_;
+  std::vector<std::pair<SessionId, std::string>> ended_;
+  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+  Instant log_second_{};  // the budgets are of the second that began then
+  int warnings_ = 0;
+  int details_ = 0;
+};
+
+}  // namespace muster

@@ -1,0 +1,123 @@
+#include "server/shared_store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/limits.h"
+
+namespace muster {
+
+namespace {
+StoreMachineOptions CountedIn(StoreMachineOptions options, MemoryAccount& account) {
+  options.account = &account;
+  return options;
+}
+}  // namespace
+
+SharedStore::SharedStore(const StoreMachineOptions& options, uint64_t store_bytes_max, size_t loops,
+                         std::function<void(size_t loop)> wake)
+    : reply_bytes_max_(options.reply_bytes_max),
+      hasher_(options.hash_secret),
+      account_(store_bytes_max),
+      wake_(std::move(wake)),
+      machine_(CountedIn(options, account_)),
+      mailboxes_(loops) {}
+
+uint64_t SharedStore::ReplyRoom() const {
+  return std::min(reply_bytes_max_, std::max(account_.Room(), kSmallReplyBytes));
+}
+
+std::string SharedStore::Peek(std::string_view key) {
+  const std::lock_guard lock(mutex_);
+  Released none;
+  const Reply reply = machine_.Step({}, {.op = Op::kGet, .key = key}, {}, none);
+  return std::string(reply.value);
+}
+
+bool SharedStore::Contains(std::string_view key) {
+  const std::lock_guard lock(mutex_);
+  Released none;
+  const Request check{.op = Op::kCheck, .keys = {&key, 1}};
+  return machine_.Step({}, check, {}, none).kind == Reply::Kind::kReady;
+}
+
+bool SharedStore::HasDeadlines() {
+  const std::lock_guard lock(mutex_);
+  return machine_.HasDeadlines();
+}
+
+void SharedStore::OpenScope(std::string_view scope) {
+  const std::lock_guard lock(mutex_);
+  machine_.OpenScope(scope);
+}
+
+void SharedStore::DropScope(std::string_view scope) {
+  bool more = true;
+  while (more) {
+    const std::lock_guard lock(mutex_);
+    more = machine_.DropScope(scope, kKeysPerPiece);
+  }
+}
+
+Duration SharedStore::TakeLongestTurn() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(longest_turn_, Duration{});
+}
+
+SharedStore::Turn::Turn(SharedStore& store, size_t loop)
+    : store_(store), loop_(loop), lock_(store.mutex_) {
+  if (store_.clock_) began_ = store_.clock_();
+  arrived_.swap(store_.mailboxes_[loop_]);
+}
+
+bool SharedStore::Turn::TakeArrived(ClientId client) {
+  if (arrived_.empty()) return false;
+  const auto found = std::find(arrived_.begin(), arrived_.end(), client);
+  if (found == arrived_.end()) return false;
+  arrived_.erase(found);
+  return true;
+}
+
+bool SharedStore::Turn::TakeOwn(ClientId client, size_t before) {
+  const auto first = released_.begin() + static_cast<std::ptrdiff_t>(before);
+  const auto own = std::find(first, released_.end(), client);
+  if (own == released_.end()) return false;
+  released_.erase(own);
+  return true;
+}
+
+bool SharedStore::Turn::Advance(LongStep& step, ClientId client, Instant now,
+                                const LongStep::Take& take, bool* wait_ended) {
+  const size_t before = released_.size();
+  const bool done = step.Advance(store_.machine_, now, take, released_);
+  *wait_ended = TakeOwn(client, before);
+  return done;
+}
+
+Released SharedStore::Turn::Finish() {
+  if (released_.empty() && !store_.machine_.has_garbage() && !store_.clock_) {
+    lock_.unlock();
+    return std::move(arrived_);
+  }
+  std::vector<size_t> to_wake;
+  for (const ClientId client : released_) {
+    const size_t loop = LoopOf(client);
+    if (loop == loop_) {
+      arrived_.push_back(client);
+      continue;
+    }
+    // The loop of a mailbox that already holds something has been woken.
+    if (store_.mailboxes_[loop].empty()) to_wake.push_back(loop);
+    store_.mailboxes_[loop].push_back(client);
+  }
+  // Destroyed after the unlock: the memory of large values is unmapped page by page.
+  StoreMachine::Garbage garbage;
+  if (store_.machine_.has_garbage()) garbage = store_.machine_.TakeGarbage();
+  if (store_.clock_)
+    store_.longest_turn_ = std::max(store_.longest_turn_, store_.clock_() - began_);
+  lock_.unlock();
+  for (const size_t loop : to_wake) store_.wake_(loop);
+  return std::move(arrived_);
+}
+
+}  // namespace muster

@@ -1,0 +1,134 @@
+// One store machine, shared by several loops.
+//
+// A loop runs the requests of one read as one batch under the lock: the machine's steps and the
+// copying of their replies, no system call. Waits that the batch ended belong to connections of any
+// loop; they are put into that loop's mailbox, still under the lock, and every loop empties its
+// mailbox when it next takes the lock. So the bytes of one connection leave in the order in which
+// the machine decided: a cancelled wait's "stop waiting" cannot follow its "cancelled".
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/assert.h"
+#include "base/memory_account.h"
+#include "base/spinning_mutex.h"
+#include "base/time.h"
+#include "store/core/long_step.h"
+#include "store/core/machine.h"
+
+namespace muster {
+
+class SharedStore {
+ public:
+  /// `wake(loop)` asks a loop to collect its mailbox; called without the lock, from any loop's
+  /// thread. `store_bytes_max` bounds all that is allocated for clients, on all loops together.
+  SharedStore(const StoreMachineOptions& options, uint64_t store_bytes_max, size_t loops,
+              std::function<void(size_t loop)> wake);
+
+  /// Where connections count what they hold: unfinished requests and replies that wait.
+  MemoryAccount& account() { return account_; }
+  /// Of the keys; the same for as long as this lives.
+  const KeyHasher& hasher() const { return hasher_; }
+  uint64_t reply_bytes_max() const { return reply_bytes_max_; }
+
+  /// How many bytes one reply may have now.
+  uint64_t ReplyRoom() const;
+
+  /// The value of a key, as the wire names it; empty if there is none.
+  std::string Peek(std::string_view key);
+  bool Contains(std::string_view key);
+  /// Whether Turn::Expire() has something to do, now or later.
+  bool HasDeadlines();
+
+  /// Opens a scope of keys (store/core/scopes.h), and deletes one: all its keys are gone on return.
+  /// The lock is released between its steps. Any thread.
+  void OpenScope(std::string_view scope);
+  void DropScope(std::string_view scope);
+
+  /// The loop's index travels in its clients' ids.
+  static ClientId MakeClientId(size_t loop, uint64_t number) {
+    return static_cast<ClientId>((static_cast<uint64_t>(loop) << kLoopShift) | number);
+  }
+
+  /// For measurements only, before the first turn: `clock` is read at both ends of every turn.
+  void MeasureTurns(std::function<Instant()> clock) { clock_ = std::move(clock); }
+  /// The longest that the lock was held since then, or since the last call.
+  Duration TakeLongestTurn();
+
+  static size_t LoopOf(ClientId client) { return static_cast<uint64_t>(client) >> kLoopShift; }
+
+  /// A loop's turn at the machine. The lock is held from construction to Finish(), which must be
+  /// called.
+  class Turn {
+   public:
+    Turn(SharedStore& store, size_t loop);
+    /// Only what ends in an exception ends without Finish().
+    ~Turn() { MUSTER_ASSERT(!lock_.owns_lock() || std::uncaught_exceptions() > 0); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+    /// Whether the wait of `client`, of this loop, ended before this turn: "stop waiting" must be
+    /// sent before any reply of this turn. True once.
+    bool TakeArrived(ClientId client);
+
+    /// Executes a request. `*wait_ended`: it ended the client's own outstanding wait.
+    Reply Step(ClientId client, const Request& request, Instant now, bool* wait_ended) {
+      const size_t before = released_.size();
+      Reply reply = store_.machine_.Step(client, request, now, released_);
+      *wait_ended = released_.size() > before && TakeOwn(client, before);
+      return reply;
+    }
+
+    /// One short step of a long request; true: it is done.
+    bool Advance(LongStep& step, ClientId client, Instant now, const LongStep::Take& take,
+                 bool* wait_ended);
+    /// True: there is more to take back.
+    bool Abandon(LongStep& step) { return step.Abandon(store_.machine_, released_); }
+    /// Whether the request is better taken in short steps.
+    bool IsLong(const Request& request) const {
+      return request.op == Op::kListKeys && store_.machine_.Stats().keys > kKeysPerPiece;
+    }
+
+    void Drop(ClientId client, Instant now) { store_.machine_.Drop(client, now, released_); }
+    bool Expire(Instant now) { return store_.machine_.Expire(now, released_); }
+    /// Whether the client waits in WAIT or BARRIER.
+    bool IsParked(ClientId client) const { return store_.machine_.IsParked(client); }
+    StoreMachineStats Stats() const { return store_.machine_.Stats(); }
+
+    /// Releases the lock and wakes other loops. Returns this loop's clients whose waits are over:
+    /// they get "stop waiting" now.
+    Released Finish();
+
+   private:
+    bool TakeOwn(ClientId client, size_t before);
+
+    SharedStore& store_;
+    const size_t loop_;
+    std::unique_lock<SpinningMutex> lock_;
+    Instant began_{};
+    Released arrived_;   // decided before this turn
+    Released released_;  // decided in it
+  };
+
+ private:
+  static constexpr int kLoopShift = 48;
+
+  const uint64_t reply_bytes_max_;
+  const KeyHasher hasher_;
+  MemoryAccount account_;
+  std::function<void(size_t)> wake_;
+  std::function<Instant()> clock_;  // null: no measurement
+  Duration longest_turn_{};         // guarded by mutex_
+  SpinningMutex mutex_;
+  StoreMachine machine_;             // guarded by mutex_
+  std::vector<Released> mailboxes_;  // guarded by mutex_, one per loop
+};
+
+}  // namespace muster
