@@ -19,7 +19,7 @@ target_compile_options(muster_etcd_wire PRIVATE -w)
 target_include_directories(muster_etcd_wire SYSTEM PUBLIC ${wire_dir})
 target_link_libraries(muster_etcd_wire PUBLIC muster_grpc)
 
-add_library(muster_etcd STATIC etcd/grpc/arrivals.cc etcd/grpc/convert.cc etcd/grpc/failure.cc
+add_library(muster_etcd STATIC etcd/grpc/completions.cc etcd/grpc/convert.cc etcd/grpc/failure.cc
             etcd/grpc/client.cc etcd/grpc/grpc_etcd.cc etcd/grpc/lease_stream.cc
             etcd/grpc/members.cc etcd/grpc/watch_stream.cc etcd/on_etcd.cc etcd/status.cc
             $<TARGET_OBJECTS:muster_etcd_wire>)

@@ -1,4 +1,4 @@
-// EtcdOptions: where a cluster of etcd is, and who we are to it. For all that muster keeps there.
+// EtcdOptions: the endpoints of a cluster of etcd and the credentials for it.
 #pragma once
 
 #include <chrono>
@@ -11,35 +11,35 @@
 
 namespace muster {
 
-/// Values. Parse() and From() make valid ones; who fills them in by hand calls Validate().
+/// Parse() and From() make valid options; call Validate() on others.
 struct EtcdOptions {
   static constexpr int kDefaultPort = 2379;
 
   std::vector<HostAndPort> endpoints{{"localhost", kDefaultPort}};  ///< Any of them will do.
   bool tls = false;
-  std::string cacert{};  ///< File: who signs the servers' certificates. Empty: the system's list.
-  std::string cert{};    ///< File: our certificate, where servers ask for one; with its key.
+  std::string cacert{};  ///< File: the CA of the servers' certificates. Empty: the system's list.
+  std::string cert{};    ///< File: a client certificate, if servers ask for one; with its key.
   std::string key{};     ///< File.
-  std::string user{};    ///< Empty: etcd is not asked to know us.
+  std::string user{};    ///< Empty: without authentication.
   std::string password{};
-  std::string prefix{};  ///< Of all our keys. Empty: the default of whoever uses these options.
-  std::chrono::milliseconds timeout{60'000};  ///< Of what does not wait for other nodes.
+  std::string prefix{};  ///< Of all keys. Empty: the default of the class that uses the options.
+  std::chrono::milliseconds timeout{60'000};  ///< Of calls that do not wait for other nodes.
 
   /// Reads "etcd://h1:2379,h2:2379/prefix", the same with http:// or https:// (which means TLS), or
-  /// plain "h1:2379,h2". The port is 2379 where none is given, IPv6 addresses stand in brackets,
-  /// "user:password@" may come first, with %XX for whatever is special there; empty: localhost.
-  /// A user without a password has that of the variable MUSTER_ETCD_PASSWORD, if it is set.
+  /// plain "h1:2379,h2"; empty: localhost. The default port is 2379. IPv6 addresses are in
+  /// brackets. "user:password@" may come first, with %XX for special characters. The password of a
+  /// user without one is that of the variable MUSTER_ETCD_PASSWORD, if it is set.
   /// std::invalid_argument names the part that is wrong, and never shows the password.
   static EtcdOptions Parse(std::string_view text);
 
-  /// From the endpoint and the options protocol (http, https), cacert, cert, key (or, as torchrun's
-  /// etcd-v2 calls them, ca_cert, ssl_cert, ssl_cert_key), user, password or password_file (a file
-  /// whose first line it is), etcd_prefix and read_timeout (seconds, 60). std::invalid_argument
-  /// names the option.
+  /// From the endpoint and the options protocol (http, https), cacert, cert, key (or ca_cert,
+  /// ssl_cert, ssl_cert_key, their names in torchrun's etcd-v2), user, password or password_file (a
+  /// file whose first line it is), etcd_prefix and read_timeout (seconds, 60).
+  /// std::invalid_argument names the option.
   static EtcdOptions From(const RendezvousParameters& parameters);
 
   /// std::invalid_argument: no endpoints, a certificate without its key or without TLS, a password
-  /// without a user, a prefix that is no text, a timeout that is not above zero.
+  /// without a user, a prefix that is not printable, a timeout that is not above zero.
   void Validate() const;
 
   /// "etcd at h1:2379,h2:2379", for messages.

@@ -1,7 +1,7 @@
-// EtcdRendezvousHandler, the backend "etcd": the nodes meet in a cluster of etcd (v3), led by one
-// of them; any machine may be lost, also that one.
+// EtcdRendezvousHandler, the backend "etcd": the nodes meet in a cluster of etcd (v3), and one of
+// them leads. The job survives the loss of any machine, also of that one.
 //
-// docs/internals/etcd.md lists the keys.
+// docs/internals/etcd.md describes the keys.
 #pragma once
 
 #include <chrono>
@@ -30,16 +30,18 @@ struct EtcdRendezvousOptions {
 
   EtcdOptions etcd;
   std::string run_id;
-  std::string local_addr{};  ///< Under which others reach this machine; empty: from where it speaks
-                             ///< to etcd, or, if etcd is on this machine, its name.
+  /// Under which others reach this machine. Empty: the address of its connections to etcd, or, if
+  /// etcd is on this machine, its name.
+  std::string local_addr{};
 
   // All nodes of a run must give the same of these.
   int64_t min_nodes = 1;
   int64_t max_nodes = 1;
-  std::chrono::milliseconds last_call{30'000};  ///< From reaching min_nodes to closing the doors.
-  /// A node not heard for so many intervals is taken for dead; that is its lease, in whole seconds,
-  /// and 2 s at least. By default it outlasts a change of etcd's own leader, also of one that is
-  /// cut off: that takes up to 5 s.
+  std::chrono::milliseconds last_call{
+      30'000};  ///< From reaching min_nodes to completing the round.
+  /// A node that is silent for so many intervals is declared lost. That is its lease, in whole
+  /// seconds, at least 2. The default outlasts a change of etcd's own leader, also of one that is
+  /// cut off, which takes up to 5 s.
   std::chrono::milliseconds keep_alive_interval{1'000};
   int64_t keep_alive_max_attempt = 6;
   /// "natural", "text", "stable" or "label": see CoordinatedRendezvousOptions.
@@ -49,41 +51,43 @@ struct EtcdRendezvousOptions {
   std::chrono::milliseconds join_timeout{600'000};  ///< One NextRendezvous().
   std::chrono::milliseconds close_timeout{30'000};  ///< SetClosed() and Leave().
   RendezvousEventSink events{};                     ///< Null: the process's sink.
+  /// What GetBackend() returns: "etcd", or "etcd-v2", the backend's other name.
+  std::string backend = "etcd";
 
-  /// From parameters and the options of EtcdOptions, and join_timeout (or timeout, as torchrun's
-  /// etcd calls it), last_call_timeout, close_timeout, keep_alive_interval (seconds, also
-  /// fractions), keep_alive_max_attempt, rank_policy and label. std::invalid_argument says what is
-  /// wrong.
+  /// From parameters and the options of EtcdOptions, and join_timeout (or timeout, its name in
+  /// torchrun's etcd), last_call_timeout, close_timeout, keep_alive_interval (seconds, also
+  /// fractions), keep_alive_max_attempt, rank_policy and label. std::invalid_argument names the
+  /// option.
   static EtcdRendezvousOptions From(const RendezvousParameters& parameters);
   void Validate() const;
 };
 
 class EtcdRendezvousHandler final : public RendezvousHandler {
  public:
-  /// Connects later, and goes on trying until a call's time is over. In the component muster::etcd.
+  /// Connects later, and retries until a call's timeout. In the component muster::etcd.
   explicit EtcdRendezvousHandler(EtcdRendezvousOptions options);
-  /// With other clients of etcd, in other surroundings than this process: simulated ones.
-  using Connector = std::function<Result<std::unique_ptr<Etcd>>(Loop&)>;
+  /// With other clients and another system than this process, for simulations.
+  using Connector = std::function<Result<std::shared_ptr<Etcd>>(Loop&)>;
   EtcdRendezvousHandler(EtcdRendezvousOptions options, Connector connect, System& around);
   ~EtcdRendezvousHandler() override;
 
   std::string node() const override;
 
   using RendezvousHandler::SetClosed;
-  std::string GetBackend() const override { return "etcd"; }
+  std::string GetBackend() const override;
   std::string GetRunId() const override;
   /// Unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
   bool UseAgentStore() const override;
   bool AllowsConcurrentCalls() const override;
-  /// Returns the moment the round is complete. RendezvousConnectionError: etcd is out of reach for
-  /// all of join_timeout, or does not let us in; RendezvousStateError: what others have written
-  /// into the run's keys cannot be read.
+  /// Returns as soon as the round is complete. RendezvousConnectionError: etcd is out of reach for
+  /// all of join_timeout, or refuses access; RendezvousStateError: a key of the run holds a value
+  /// that cannot be read.
   RendezvousInfo NextRendezvous() override;
-  /// These two cost no round trip: the leader says so when it changes.
+  /// These two cost no round trip: the leader reports changes.
   bool IsClosed() override;
   int64_t NumNodesWaiting() override;
   void SetClosed(std::string_view reason) override;
-  /// Any thread. A node that has lost its lease hears of it here, whatever else is broken.
+  /// Any thread. Reports the loss of the lease also while etcd is out of reach.
   std::optional<MembershipEvent> AwaitEvent(std::chrono::milliseconds time) override;
   bool StopWaiting() override;
   void Leave() override;
@@ -95,7 +99,12 @@ class EtcdRendezvousHandler final : public RendezvousHandler {
   std::unique_ptr<Impl> impl_;
 };
 
-/// What the registry makes for "etcd", once EnableEtcd() was called. In the component muster::etcd.
+/// What the registry makes for "etcd" and "etcd-v2", once EnableEtcd() was called. In the component
+/// muster::etcd.
 RendezvousHandlerPtr CreateEtcdHandler(const RendezvousParameters& parameters);
+
+/// Registers the etcd backends of this process, which the registry refuses to make otherwise. Any
+/// thread; calling it again does nothing. In the component muster::etcd.
+void EnableEtcd();
 
 }  // namespace muster

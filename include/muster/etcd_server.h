@@ -1,5 +1,5 @@
-// EtcdServer: a real etcd of one's own, on this machine, for tests, experiments and jobs of one
-// node. It is gone when its object is, and when its process dies, however that dies.
+// EtcdServer: a throwaway etcd on this machine, for tests, experiments and jobs of one node. It
+// ends with its object, and with this process, also if that is killed.
 #pragma once
 
 #include <chrono>
@@ -17,18 +17,18 @@ struct EtcdServerOptions {
   /// The program. Empty: what TORCHELASTIC_ETCD_BINARY_PATH names, if that exists; else `etcd` from
   /// PATH.
   std::string binary{};
-  /// Where the data lies while it runs, in folders named by the attempt ("0", "1"...), which are
-  /// removed at the end. Empty: a temporary folder.
+  /// Folder for the data, in subfolders named by the attempt ("0", "1"...), which Stop() removes.
+  /// Empty: a temporary folder.
   std::string data_dir{};
-  /// As one cluster: one, or any odd number up to 9. Even ones work, and survive no more than the
-  /// next lower one.
+  /// Members of the cluster, 1 to 9. An even number survives no more losses than the odd one below
+  /// it.
   int members = 1;
-  /// Of the first member; the others get free ones. 0: a free one.
+  /// Of the first member; 0: a free port. The others get free ports.
   uint16_t port = 0;
-  /// More flags of etcd's, for all members.
+  /// More flags of etcd, for all members.
   std::vector<std::string> flags{};
 
-  /// std::invalid_argument, naming the option, if they cannot be meant.
+  /// std::invalid_argument names an option that is out of range.
   void Validate() const;
 };
 
@@ -44,10 +44,10 @@ class EtcdServer {
 
   /// Returns when every member is healthy, which includes that they have a leader. Each attempt may
   /// take `timeout`; after the first, there are up to `retries` more, with other ports.
-  /// std::runtime_error: etcd is not there, or ended (says how, and its last words).
-  /// StoreTimeoutError: it did not get healthy in time. Does nothing if it runs.
+  /// std::runtime_error: etcd is not installed, or ended (with its exit status and the end of its
+  /// log). StoreTimeoutError: it was not healthy in time. Does nothing if it runs.
   void Start(std::chrono::milliseconds timeout = std::chrono::seconds(60), int retries = 3);
-  /// Ends it, waits for that, and removes its data. Does nothing if it does not run.
+  /// Stops etcd, waits for its end, and removes its data. Does nothing if it does not run.
   void Stop();
 
   bool is_running() const;

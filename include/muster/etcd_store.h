@@ -1,7 +1,7 @@
-// EtcdStore: a store in an etcd cluster (v3), which survives any machine of the job.
+// EtcdStore: a store in an etcd cluster (v3), which survives the loss of any machine of the job.
 //
-// Every operation is one transaction of etcd, or a loop of them that ends when nobody else was
-// faster; waiting is a watch. The keys have a prefix; etcdctl shows them: docs/internals/etcd.md.
+// Every operation is one transaction of etcd, or a loop of them that ends when no other client was
+// faster; waiting is a watch. The keys have a prefix, and are readable with etcdctl: docs/internals/etcd.md.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,21 @@ namespace muster {
 
 class EtcdCalls;
 
-/// Unlike other stores, one object serves many threads at a time: nobody holds another one up.
+/// Unlike other stores, one object serves many threads at a time; they do not block each other.
 ///
-/// A cluster that is out of reach is tried again until Timeout(). NetworkError if it stays so, and
-/// at once if it left open whether a write happened: the message says so. The store goes on working
-/// afterwards. std::invalid_argument also for what etcd refuses: a request above 1.5 MiB, a wrong
-/// password, a key that is not permitted.
+/// Calls to a cluster that is out of reach are repeated until Timeout(). NetworkError: it stayed
+/// out of reach; or, at once, it is unknown whether a write happened, which the message says. The
+/// store can be used afterwards. std::invalid_argument also for requests that etcd refuses:
+/// above 1.5 MiB, with a wrong password, or without permission for the key.
 class EtcdStore final : public Store {
  public:
   static constexpr std::string_view kDefaultPrefix = "/muster/store";
 
   /// Connects. options.timeout limits that, and is the store's Timeout() afterwards. NetworkError
-  /// if no endpoint answers; std::invalid_argument for options that cannot be meant, or that etcd
-  /// refuses. In the component muster::etcd.
+  /// if no endpoint answers; std::invalid_argument for invalid options, or if etcd refuses access.
+  /// In the component muster::etcd.
   explicit EtcdStore(const EtcdOptions& options);
-  /// On a connection that others use, too. All that is written goes with `lease`; 0: nothing does.
+  /// On a shared connection. All keys are written under `lease`; 0: without one.
   EtcdStore(std::shared_ptr<EtcdCalls> calls, std::string_view prefix, milliseconds timeout,
             int64_t lease = 0);
   ~EtcdStore() override;
@@ -49,7 +49,7 @@ class EtcdStore final : public Store {
   int64_t GetNumKeys() override;
   std::vector<std::string> ListKeys() override;
   void Append(std::string_view key, std::string_view suffix) override;
-  /// One moment for up to 128 keys; more are read, or set, 128 at a time.
+  /// Atomic for up to 128 keys; more are read, or set, 128 at a time.
   std::vector<std::string> MultiGet(const std::vector<std::string>& keys) override;
   void MultiSet(const std::vector<std::string>& keys,
                 const std::vector<std::string>& values) override;

@@ -10,7 +10,6 @@
 #include "muster/delay.h"
 #include "muster/dynamic_rendezvous.h"
 #include "muster/etcd_rendezvous.h"
-#include "muster/etcd_v2_rendezvous.h"
 #include "muster/network.h"
 #include "muster/rendezvous_backend.h"
 #include "muster/rendezvous_error.h"

@@ -19,7 +19,7 @@
 #include "program/bench.h"
 #include "rendezvous/session/status_client.h"
 #ifdef MUSTER_HAS_ETCD
-#include "etcd/connector.h"
+#include "etcd/etcd_access.h"
 #include "muster/etcd_server.h"
 #endif
 

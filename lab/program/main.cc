@@ -5,7 +5,7 @@
 
 #include "cli/command_line.h"
 #include "cli/process.h"
-#include "muster/etcd_v2_rendezvous.h"
+#include "muster/etcd_rendezvous.h"
 #include "program/commands.h"
 
 namespace muster::cli {

@@ -39,8 +39,8 @@ void SimEtcd::Serve(SimProcess& process) {
 }
 
 EtcdConnector SimEtcd::ConnectorOf(SimProcess& process) {
-  return [this, &process](Loop& loop) -> Result<std::unique_ptr<Etcd>> {
-    return std::unique_ptr<Etcd>(std::make_unique<SimEtcdClient>(*this, process, loop));
+  return [this, &process](Loop& loop) -> Result<std::shared_ptr<Etcd>> {
+    return std::shared_ptr<Etcd>(std::make_shared<SimEtcdClient>(*this, process, loop));
   };
 }
 

@@ -126,14 +126,14 @@ std::optional<RendezvousState> EtcdOverseer::StateOf(const wire::EtcdRun& run) {
     const EtcdPair* pair = etcd_.state().Find(keys_.Plan(run.plan, part));
     const auto seats =
         pair == nullptr
-            ? Result<std::vector<wire::EtcdSeat>>(Error{Code::kNotFound, "it is not there"})
+            ? Result<std::vector<wire::EtcdPlace>>(Error{Code::kNotFound, "it is not there"})
             : wire::ReadPlan(pair->key, pair->value);
     if (!seats) {
       checkers_.Violate(
           Concat("round ", run.round, ", part ", part, " of its plan: ", seats.error().message));
       return std::nullopt;
     }
-    for (const wire::EtcdSeat& seat : *seats) {
+    for (const wire::EtcdPlace& seat : *seats) {
       if (!state.participants.emplace(seat.node, seat.rank).second)
         checkers_.Violate(Concat(seat.node.ToString(), " twice in round ", run.round));
     }

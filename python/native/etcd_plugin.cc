@@ -1,7 +1,7 @@
 #include "etcd_plugin.h"
 
+#include "muster/etcd_rendezvous.h"
 #include "muster/etcd_store.h"
-#include "muster/etcd_v2_rendezvous.h"
 
 namespace {
 

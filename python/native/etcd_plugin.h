@@ -12,7 +12,7 @@
 namespace muster::python {
 
 struct EtcdPlugin {
-  /// From now on the registry makes the backends "etcd" and "etcd-v2".
+  /// From now on the registry makes the backend "etcd", also under its name "etcd-v2".
   void (*enable)();
   std::shared_ptr<Store> (*open_store)(const EtcdOptions& options);
   /// Of an EtcdStore; nullopt for all others.

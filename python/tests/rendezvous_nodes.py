@@ -20,10 +20,10 @@ QUICK: dict[str, dict[str, Any]] = {
     "muster": {"last_call_timeout": 1, "join_timeout": 60},
     "c10d": {"last_call_timeout": 1, "join_timeout": 60, "keep_alive_interval": 1},
     "etcd": {"last_call_timeout": 1, "join_timeout": 60},
-    "etcd-v2": {"last_call_timeout": 1, "join_timeout": 60, "keep_alive_interval": 1},
+    "etcd-v2": {"last_call_timeout": 1, "join_timeout": 60},
 }
 ELASTIC = ("muster", "c10d", "etcd", "etcd-v2")
-NATIVE_EVENTS = ("muster", "etcd")  # These are told of what happens.
+NATIVE_EVENTS = ("muster", "etcd", "etcd-v2")  # These are told of what happens.
 
 
 @contextlib.contextmanager

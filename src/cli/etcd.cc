@@ -1,4 +1,4 @@
-// `muster etcd --dev`: an etcd of one's own, until it is told to stop.
+// `muster etcd --dev`: a throwaway etcd, until a signal.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -38,25 +38,25 @@ void Announce(const EtcdServer& server, bool json) {
   std::fflush(stdout);
 }
 
-void TellOfAWrongPath() {
-  const char* const told = std::getenv("TORCHELASTIC_ETCD_BINARY_PATH");
+void WarnOfWrongPath() {
+  const char* const given = std::getenv("TORCHELASTIC_ETCD_BINARY_PATH");
   std::error_code ignored;
-  if (told == nullptr || std::filesystem::exists(told, ignored)) return;
-  TellStderr(Concat("muster: TORCHELASTIC_ETCD_BINARY_PATH names '", Printable(told),
+  if (given == nullptr || std::filesystem::exists(given, ignored)) return;
+  TellStderr(Concat("muster: TORCHELASTIC_ETCD_BINARY_PATH names '", Printable(given),
                     "', which is not there: looking for 'etcd' on the PATH\n"));
 }
 
-/// Until a signal comes, or nobody is left. Who dies meanwhile is told of, once.
+/// Until a signal, or the end of the last member. Reports each member that ends, once.
 int Serve(const EtcdServer& server, const StopSignals& signals) {
   constexpr auto kLook = std::chrono::milliseconds(250);
   const std::vector<std::string> endpoints = server.endpoints();
-  std::vector<bool> told(endpoints.size());
+  std::vector<bool> reported(endpoints.size());
   while (!signals.AwaitFor(kLook)) {
     const auto ends = server.ends();
     const auto left = std::ranges::count_if(ends, [](const auto& end) { return !end; });
     for (size_t i = 0; i < ends.size(); ++i) {
-      if (!ends[i] || told[i]) continue;
-      told[i] = true;
+      if (!ends[i] || reported[i]) continue;
+      reported[i] = true;
       TellStderr(Concat("muster: etcd at ", endpoints[i], " ended with ", *ends[i], "; ", left,
                         " of ", ends.size(), " members are left\n"));
     }
@@ -68,16 +68,16 @@ int Serve(const EtcdServer& server, const StopSignals& signals) {
 int Etcd(EtcdFlags& flags) {
   if (!flags.dev) {
     throw std::invalid_argument(
-        "say --dev: this etcd is for trying things out, and its data go with it; for a fleet, run "
-        "etcd itself on three or five machines");
+        "give --dev: this etcd is for development, and its data is removed when it stops; in "
+        "production, run etcd itself on three or five machines");
   }
   const StopSignals signals;
-  TellOfAWrongPath();
+  WarnOfWrongPath();
   EtcdServer server(flags.options);
   try {
     const ScopedInterruption on_signals(
         [&] { return signals.AwaitFor(std::chrono::milliseconds(0)).has_value(); });
-    // Somebody who names a port wants that one: another attempt would not get it either.
+    // With a given port, another attempt would meet the same problem.
     server.Start(ToMilliseconds(flags.start_seconds), flags.options.port == 0 ? 3 : 0);
   } catch (const InterruptedError&) {
     return kOk;
@@ -94,7 +94,7 @@ void AddEtcd(CLI::App& app, Run* run) {
   auto flags = std::make_shared<EtcdFlags>();
   CLI::App* etcd = app.add_subcommand(
       "etcd",
-      "Run an etcd of one's own on this machine, to try out what stands on etcd.\n"
+      "Run a throwaway etcd on this machine, for development.\n"
       "\n"
       "Starts the program `etcd` (or the one that TORCHELASTIC_ETCD_BINARY_PATH names) on "
       "loopback, "
@@ -102,23 +102,24 @@ void AddEtcd(CLI::App& app, Run* run) {
       "line with its endpoints once it is healthy, and runs until SIGINT or SIGTERM, which end it "
       "with status 0\n"
       "and remove its data. It dies with this process, also by kill -9. A member that ends by "
-      "itself is told of;\n"
-      "when the last one has, so does this, with status 1.\n"
+      "itself is reported;\n"
+      "when the last one has ended, this command ends with status 1.\n"
       "\n"
       "  muster etcd --dev                       one member, on a free port\n"
       "  muster etcd --dev --members 3           a cluster that survives the loss of one of them\n"
       "  muster etcd --dev --port 2379           where others expect it\n"
       "  muster etcd --dev --json                endpoints and process ids, to kill one and watch");
-  etcd->add_flag("--dev", flags->dev, "Says that you know: for development, nothing is kept");
-  etcd->add_option("--members", flags->options.members, "How many, as one cluster")
+  etcd->add_flag("--dev", flags->dev, "Required: the data is removed when it stops");
+  etcd->add_option("--members", flags->options.members, "Members of the cluster")
       ->transform(WholeNumber(1, 9))
       ->capture_default_str();
-  etcd->add_option("--port", flags->options.port, "Of the first member; 0: a free one")
+  etcd->add_option("--port", flags->options.port, "Port of the first member; 0: a free one")
       ->transform(WholeNumber(0, 65535))
       ->capture_default_str();
   etcd->add_option("--data-dir", flags->options.data_dir,
                    "Folder for the data while it runs; default: a temporary one");
-  etcd->add_option("--start-seconds", flags->start_seconds, "Time it has to get healthy")
+  etcd->add_option("--start-seconds", flags->start_seconds,
+                   "Seconds until all members must be healthy")
       ->transform(SecondsFrom(0.1, 3600))
       ->capture_default_str();
   etcd->add_flag("--json", flags->json, "Print the endpoints as JSON");

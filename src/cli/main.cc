@@ -12,7 +12,7 @@
 #include "cli/commands.h"
 #include "cli/failure.h"
 #include "cli/process.h"
-#include "muster/etcd_v2_rendezvous.h"
+#include "muster/etcd_rendezvous.h"
 
 namespace muster::cli {
 namespace {

@@ -20,7 +20,7 @@
 #include "rendezvous/session/status_client.h"
 #include "rendezvous/wait_report.h"
 #ifdef MUSTER_HAS_ETCD
-#include "etcd/connector.h"
+#include "etcd/etcd_access.h"
 #include "etcd/status.h"
 #include "muster/etcd_rendezvous.h"
 #include "os/ports/system.h"
@@ -162,7 +162,7 @@ std::function<std::vector<RunReport>()> FetcherInEtcd(const StatusFlags& flags,
   return [calls, prefix, &flags, &clock] {
     const Instant deadline = clock.Now() + ToDuration(flags.timeout_seconds);
     EtcdStatus found = OrExit(StatusInEtcd(*calls, prefix, flags.run_id, deadline), "status");
-    for (const std::string& why : found.passed_over)
+    for (const std::string& why : found.ignored)
       TellStderr(Concat("muster: ignored: ", OneLine(why), "\n"));
     return std::move(found.runs);
   };

@@ -12,20 +12,20 @@ namespace muster {
 
 namespace {
 
-// A cluster that changes its leader is silent for a second or two; one that is silent for longer
-// than this has lost the request.
+// A cluster that elects a leader does not answer for a second or two. After this time the request
+// is lost.
 constexpr Duration kAttempt = 10s;
 constexpr Duration kFirstPause = 20ms;
 constexpr Duration kLongestPause = 1s;
-// For a read whose caller is interrupted: an etcd that lives has answered by then.
+// For a read whose caller is interrupted: an etcd that lives answers in this time.
 constexpr Duration kReadGrace = 200ms;
 
 using Lock = std::unique_lock<Monitor>;
 
 /// A caller that waits for changes. Its watches live on the loop's thread.
-class Waiting final : public EtcdWatcher {
+class Waiter final : public EtcdWatcher {
  public:
-  Waiting(std::unique_ptr<Monitor> monitor, const std::function<bool(const EtcdChange&)>& enough)
+  Waiter(std::unique_ptr<Monitor> monitor, const std::function<bool(const EtcdChange&)>& enough)
       : monitor_(std::move(monitor)), enough_(enough) {}
 
   void OnChanges(const std::vector<EtcdChange>& changes) override {
@@ -76,72 +76,69 @@ class Waiting final : public EtcdWatcher {
 
 }  // namespace
 
-bool OnlyReads(const EtcdTransaction& transaction) {
-  const auto reads = [](const EtcdOperation& each) {
-    return each.kind == EtcdOperation::Kind::kGet;
-  };
-  return std::all_of(transaction.then.begin(), transaction.then.end(), reads) &&
-         std::all_of(transaction.otherwise.begin(), transaction.otherwise.end(), reads);
-}
-
-EtcdCalls::EtcdCalls(System& around)
-    : around_(around), clock_(around.clock()), seed_(around.Seed()), thread_(around.StartLoop()) {}
+EtcdCalls::EtcdCalls(EtcdConnector connector, System& around)
+    : around_(around),
+      clock_(around.clock()),
+      seed_(around.Seed()),
+      connector_(std::move(connector)),
+      thread_(around.StartLoop()) {}
 
 EtcdCalls::~EtcdCalls() {
   thread_->RunAndWait([this] { etcd_.reset(); });
 }
 
-Result<std::shared_ptr<EtcdCalls>> EtcdCalls::Open(const EtcdConnector& connector, System& around) {
-  std::shared_ptr<EtcdCalls> calls(new EtcdCalls(around));
+Result<std::shared_ptr<EtcdCalls>> EtcdCalls::Open(EtcdConnector connector, System& around) {
+  auto calls = std::make_shared<EtcdCalls>(std::move(connector), around);
   std::optional<Error> failure;
   calls->thread_->RunAndWait([&] {
-    Result<std::unique_ptr<Etcd>> made = connector(calls->thread_->loop());
-    if (!made) {
-      failure = made.error();
-      return;
-    }
-    calls->etcd_ = std::move(*made);
-    calls->name_ = calls->etcd_->Describe();
+    if (const auto client = calls->Client(); !client) failure = client.error();
   });
   if (failure) return *std::move(failure);
   return calls;
 }
 
+Result<std::shared_ptr<Etcd>> EtcdCalls::Client() {
+  if (!etcd_) {
+    MUSTER_TRY(etcd_, connector_(thread_->loop()));
+    name_ = etcd_->Describe();
+  }
+  return etcd_;
+}
+
 template <typename T>
-Result<T> EtcdCalls::Ask(Duration grace,
-                         const std::function<void(std::function<void(Result<T>)>)>& start) {
-  // Outlives a caller who does not wait for the answer.
-  struct Asked {
+Result<T> EtcdCalls::Request(Duration grace,
+                             const std::function<void(std::function<void(Result<T>)>)>& start) {
+  // Outlives a caller that does not wait for the answer.
+  struct Pending {
     std::unique_ptr<Monitor> monitor;
-    std::atomic<bool> is_started = false;  // and needs nothing of the caller any more
+    std::atomic<bool> is_started = false;  // and refers to nothing of the caller any more
     std::optional<Result<T>> answer;
   };
-  const auto asked = std::make_shared<Asked>();
-  asked->monitor = around_.MakeMonitor();
-  thread_->loop().Post([asked, &start] {
-    start([asked](Result<T> result) {
-      const Lock lock(*asked->monitor);
-      asked->answer = std::move(result);
-      asked->monitor->NotifyAll();
+  const auto pending = std::make_shared<Pending>();
+  pending->monitor = around_.MakeMonitor();
+  thread_->loop().Post([pending, &start] {
+    start([pending](Result<T> result) {
+      const Lock lock(*pending->monitor);
+      pending->answer = std::move(result);
+      pending->monitor->NotifyAll();
     });
-    asked->is_started = true;
+    pending->is_started = true;
   });
   const Instant began = clock_.Now();
-  Lock lock(*asked->monitor);
-  while (!asked->answer && !IsInterrupted()) asked->monitor->WaitUntil(Instant::Never());
-  if (asked->answer) return *std::move(asked->answer);
-  // What etcd owes at once is about to come, and whoever wrote may want to have it.
+  Lock lock(*pending->monitor);
+  while (!pending->answer && !IsInterrupted()) pending->monitor->WaitUntil(Instant::Never());
+  if (pending->answer) return *std::move(pending->answer);
   Error why{Code::kInterrupted, InterruptedAfter(began, clock_.Now())};
   const ScopedUninterrupted once;
   const Instant until = clock_.Now() + grace;
-  while (!asked->answer && (!asked->is_started || clock_.Now() < until))
-    asked->monitor->WaitUntil(clock_.Now() + kCheckInterval);
-  if (asked->answer) return *std::move(asked->answer);
+  while (!pending->answer && (!pending->is_started || clock_.Now() < until))
+    pending->monitor->WaitUntil(clock_.Now() + kCheckInterval);
+  if (pending->answer) return *std::move(pending->answer);
   return Error{why.code, Concat(why.message, " while waiting for an answer of ", name_)};
 }
 
 template <typename T>
-Result<T> EtcdCalls::Repeat(Instant deadline, bool repeat_unheard,
+Result<T> EtcdCalls::Repeat(Instant deadline, bool repeat_unanswered,
                             const std::function<Result<T>(Duration)>& attempt) {
   Backoff backoff(kFirstPause, kLongestPause, NextSeed());
   const Instant began = clock_.Now();
@@ -150,7 +147,7 @@ Result<T> EtcdCalls::Repeat(Instant deadline, bool repeat_unheard,
     Result<T> result = attempt(std::clamp<Duration>(left, 1ms, kAttempt));
     if (result) return result;
     const Code code = result.error().code;
-    if (code != Code::kUnavailable && !(repeat_unheard && code == Code::kTimeout)) return result;
+    if (code != Code::kUnavailable && !(repeat_unanswered && code == Code::kTimeout)) return result;
     const Instant next = clock_.Now() + backoff.Next();
     if (next >= deadline) return result;
     clock_.SleepUntil(next);
@@ -164,16 +161,16 @@ Result<T> EtcdCalls::Repeat(Instant deadline, bool repeat_unheard,
 Result<EtcdAnswer> EtcdCalls::Commit(const EtcdTransaction& transaction, Instant deadline) {
   const bool reads = OnlyReads(transaction);
   return Repeat<EtcdAnswer>(deadline, reads, [&](Duration patience) {
-    return Ask<EtcdAnswer>(reads ? kReadGrace : kInterruptionGrace,
-                           [&](std::function<void(Result<EtcdAnswer>)> done) {
-                             etcd_->Commit(transaction, patience, std::move(done));
-                           });
+    return Request<EtcdAnswer>(reads ? kReadGrace : kInterruptionGrace,
+                               [&](std::function<void(Result<EtcdAnswer>)> done) {
+                                 etcd_->Commit(transaction, patience, std::move(done));
+                               });
   });
 }
 
 Result<EtcdLease> EtcdCalls::Grant(Duration ttl, Instant deadline) {
   return Repeat<EtcdLease>(deadline, true, [&](Duration patience) {
-    return Ask<EtcdLease>(kReadGrace, [&](std::function<void(Result<EtcdLease>)> done) {
+    return Request<EtcdLease>(kReadGrace, [&](std::function<void(Result<EtcdLease>)> done) {
       etcd_->Grant(ttl, patience, std::move(done));
     });
   });
@@ -181,7 +178,7 @@ Result<EtcdLease> EtcdCalls::Grant(Duration ttl, Instant deadline) {
 
 Status EtcdCalls::Revoke(int64_t lease, Instant deadline) {
   return Repeat<Unit>(deadline, true, [&](Duration patience) {
-    return Ask<Unit>(kInterruptionGrace, [&](std::function<void(Status)> done) {
+    return Request<Unit>(kInterruptionGrace, [&](std::function<void(Status)> done) {
       etcd_->Revoke(lease, patience, std::move(done));
     });
   });
@@ -189,13 +186,13 @@ Status EtcdCalls::Revoke(int64_t lease, Instant deadline) {
 
 Status EtcdCalls::Await(const std::vector<EtcdRange>& ranges, int64_t revision, Instant deadline,
                         const std::function<bool(const EtcdChange&)>& enough) {
-  Waiting waiting(around_.MakeMonitor(), enough);
+  Waiter waiter(around_.MakeMonitor(), enough);
   thread_->loop().Post([&] {
     for (const EtcdRange& range : ranges)
-      waiting.watches.push_back(etcd_->Watch(range, revision, waiting));
+      waiter.watches.push_back(etcd_->Watch(range, revision, waiter));
   });
-  Status status = waiting.Result(clock_, deadline);
-  thread_->RunAndWait([&] { waiting.watches.clear(); });
+  Status status = waiter.Result(clock_, deadline);
+  thread_->RunAndWait([&] { waiter.watches.clear(); });
   return status;
 }
 

@@ -1,5 +1,5 @@
-// Etcd for those who may block: the client lives on a loop's thread of its own, callers wait here
-// for what it hears. Any thread, any number of calls at a time.
+// A client of etcd for threads that may block: it runs on a loop thread of its own, and callers
+// wait here for its answers. Any thread, any number of calls at a time.
 #pragma once
 
 #include <atomic>
@@ -15,61 +15,70 @@
 
 namespace muster {
 
-/// Whether it changes nothing, whatever its conditions: then it may be repeated at any time.
-bool OnlyReads(const EtcdTransaction& transaction);
-
-/// Every call may be kInterrupted (base/interruption.h); a write may have happened all the same.
+/// Every call may return kInterrupted (base/interruption.h). An interrupted write may have
+/// happened.
 class EtcdCalls {
  public:
-  /// Does not wait for etcd. What the connector returns; what System::StartLoop() throws.
-  static Result<std::shared_ptr<EtcdCalls>> Open(const EtcdConnector& connector, System& around);
-  /// When no call is under way any more.
+  /// Starts the thread, and connects when Client() is called. Throws what System::StartLoop()
+  /// throws.
+  EtcdCalls(EtcdConnector connector, System& around);
+  /// Connects, without waiting for etcd. Returns the connector's error.
+  static Result<std::shared_ptr<EtcdCalls>> Open(EtcdConnector connector, System& around);
+  /// Only after all calls have returned, and not on the loop's thread.
   ~EtcdCalls();
   EtcdCalls(const EtcdCalls&) = delete;
   EtcdCalls& operator=(const EtcdCalls&) = delete;
 
-  /// Repeats what did not happen (kUnavailable) until the deadline, and what only reads also if it
-  /// got no answer. A write of which nobody knows whether it happened is kTimeout, at once:
-  /// repeated blindly, the first one could still arrive after the second.
+  /// The thread and the client, for others who want to share them: a process has one connection.
+  LoopThread& thread() { return *thread_; }
+  /// Connects if nobody has yet. On the loop's thread only.
+  Result<std::shared_ptr<Etcd>> Client();
+
+  // The calls below need a connected client: after Open(), or a successful Client().
+
+  /// Repeats a transaction that did not happen (kUnavailable) until the deadline; one that only
+  /// reads, also if it got no answer. A write without an answer returns kTimeout at once: if it
+  /// were repeated blindly, the first one could still arrive after the second.
   Result<EtcdAnswer> Commit(const EtcdTransaction& transaction, Instant deadline);
-  /// A lease that was granted unheard ends by itself: repeated in any case.
+  /// Repeated also without an answer: an unused lease ends by itself.
   Result<EtcdLease> Grant(Duration ttl, Instant deadline);
-  /// Likewise. kNotFound: it has ended before.
+  /// Likewise. kNotFound: the lease had ended before.
   Status Revoke(int64_t lease, Instant deadline);
 
-  /// Blocks until `enough` says so of a change in one of the ranges, being shown all from
-  /// `revision` on, in their order; on the loop's thread, one at a time, and never after this has
-  /// returned. kTimeout: the deadline. kNotFound: etcd has forgotten what happened then: read anew.
-  /// Other errors: repeating will not help.
+  /// Blocks until `enough` returns true for a change in one of the ranges. It is called with all
+  /// changes from `revision` on, in their order, one at a time, on the loop's thread, and never
+  /// after this has returned. kTimeout: the deadline. kNotFound: etcd has compacted that revision;
+  /// read again. Other errors: repeating will not help.
   Status Await(const std::vector<EtcdRange>& ranges, int64_t revision, Instant deadline,
                const std::function<bool(const EtcdChange&)>& enough);
 
   Clock& clock() { return clock_; }
-  /// Different each time, for whoever must not try again in step with the others.
+  /// Different each time, so that callers do not retry in step.
   uint64_t NextSeed() { return seed_ + ++seeds_; }
   /// "etcd at 127.0.0.1:2379", for messages.
   const std::string& name() const { return name_; }
 
  private:
-  explicit EtcdCalls(System& around);
-
-  /// One call, from any thread: `start` begins it on the loop. Who is interrupted waits for the
-  /// answer for the time of `grace`: a living etcd is heard, and what was written is worth knowing.
+  /// One request, from any thread: `start` begins it on the loop. An interrupted caller still waits
+  /// `grace` for the answer: an etcd that lives answers in time, and the caller learns whether the
+  /// write happened.
   template <typename T>
-  Result<T> Ask(Duration grace, const std::function<void(std::function<void(Result<T>)>)>& start);
-  /// `attempt(patience)` until it says something else than that nothing happened; or, with
-  /// `repeat_unheard`, nothing at all.
+  Result<T> Request(Duration grace,
+                    const std::function<void(std::function<void(Result<T>)>)>& start);
+  /// Calls `attempt(patience)` while it returns kUnavailable; with `repeat_unanswered`, also while
+  /// it returns kTimeout.
   template <typename T>
-  Result<T> Repeat(Instant deadline, bool repeat_unheard,
+  Result<T> Repeat(Instant deadline, bool repeat_unanswered,
                    const std::function<Result<T>(Duration)>& attempt);
 
   System& around_;
   Clock& clock_;
   const uint64_t seed_;
   std::atomic<uint64_t> seeds_ = 0;
-  std::string name_;
+  const EtcdConnector connector_;
+  std::string name_;  // written before the first call
   const std::unique_ptr<LoopThread> thread_;
-  std::unique_ptr<Etcd> etcd_;  // on the loop's thread only
+  std::shared_ptr<Etcd> etcd_;  // on the loop's thread only
 };
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// Options of the public face, as the port of etcd takes them.
+// From the public options to the port of etcd.
 #pragma once
 
 #include "etcd/etcd_port.h"
@@ -7,5 +7,7 @@
 namespace muster {
 
 EtcdAccess AccessOf(const EtcdOptions& options);
+/// Makes clients on gRPC. In the component muster::etcd.
+EtcdConnector ConnectorTo(const EtcdOptions& options);
 
 }  // namespace muster

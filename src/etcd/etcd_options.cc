@@ -26,7 +26,7 @@ constexpr int64_t kSecondsMax = 365 * 24 * 3600;
       Concat("etcd endpoint: ", what, " '", Printable(part), "': ", why, "; ", kWriteIt));
 }
 
-/// What is special in a URL is written there as %XX.
+/// Decodes %XX.
 std::string Unescaped(std::string_view what, std::string_view text) {
   if (auto plain = PercentDecoded(text)) return std::move(*plain);
   throw std::invalid_argument(Concat("etcd endpoint: in the ", what,
@@ -34,7 +34,7 @@ std::string Unescaped(std::string_view what, std::string_view text) {
                                      "'%25' for the character itself"));
 }
 
-/// Takes "scheme://" off the front; whether that says TLS, or nothing if it says neither.
+/// Removes "scheme://" from the front. Returns whether it means TLS; nullopt: it does not say.
 std::optional<bool> TakeScheme(std::string_view& text) {
   const size_t end = text.find("://");
   const auto is_letter = [](char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; };
@@ -52,7 +52,7 @@ HostAndPort ReadEndpoint(std::string_view text) {
   if (text.empty()) Refuse("host", text, "is empty, between two commas or at an end");
   const bool in_brackets = text.front() == '[';
   if (!in_brackets && std::count(text.begin(), text.end(), ':') > 1)
-    Refuse("host", text, "an IPv6 address stands in brackets, [ADDRESS]:PORT");
+    Refuse("host", text, "write an IPv6 address in brackets, [ADDRESS]:PORT");
   if (in_brackets && text.find(']') == std::string_view::npos)
     Refuse("host", text, "has '[' without ']'");
   const size_t colon = text.find(':', in_brackets ? text.find(']') : 0);
@@ -104,19 +104,20 @@ std::string TextOption(const RendezvousParameters& parameters, std::string_view 
   return text.empty() ? other : text;
 }
 
-/// From the environment, which only this user's processes can read.
-void AskForPassword(EtcdOptions& options) {
-  const char* const told = std::getenv("MUSTER_ETCD_PASSWORD");
-  if (told != nullptr && options.password.empty() && !options.user.empty()) options.password = told;
+/// Only this user's processes can read the environment.
+void TakePasswordFromEnvironment(EtcdOptions& options) {
+  const char* const given = std::getenv("MUSTER_ETCD_PASSWORD");
+  if (given != nullptr && options.password.empty() && !options.user.empty())
+    options.password = given;
 }
 
 void TakePassword(const RendezvousParameters& parameters, EtcdOptions& options) {
-  const std::string word = TextOption(parameters, "password");
+  const std::string password = TextOption(parameters, "password");
   const std::string path = TextOption(parameters, "password_file");
-  if (!word.empty() && !path.empty())
+  if (!password.empty() && !path.empty())
     throw std::invalid_argument("etcd: password and password_file are both given: leave one out");
-  if (!word.empty()) options.password = word;
-  if (path.empty()) return AskForPassword(options);
+  if (!password.empty()) options.password = password;
+  if (path.empty()) return TakePasswordFromEnvironment(options);
   std::ifstream file(path);
   std::string line;
   if (!std::getline(file, line)) {
@@ -151,7 +152,7 @@ void TakeProtocol(const RendezvousParameters& parameters, std::optional<bool> by
   }
 }
 
-/// As Parse(), and what the scheme said.
+/// The options, and whether the scheme means TLS; nullopt: it does not say.
 std::pair<EtcdOptions, std::optional<bool>> ReadUrl(std::string_view given) {
   EtcdOptions options;
   std::string_view text = Trim(given);
@@ -193,7 +194,7 @@ void MustBe(bool right, std::string_view what) {
 
 EtcdOptions EtcdOptions::Parse(std::string_view text) {
   EtcdOptions options = ReadUrl(text).first;
-  AskForPassword(options);
+  TakePasswordFromEnvironment(options);
   options.Validate();
   return options;
 }
@@ -226,7 +227,7 @@ void EtcdOptions::Validate() const {
                   "' must have a host, and a port from 1 to 65535"));
   }
   MustBe(tls || (cacert.empty() && cert.empty() && key.empty()),
-         "certificates are given (cacert, cert, key), but TLS is not asked for; write "
+         "certificates are given (cacert, cert, key), but TLS is off; write "
          "protocol=https or https://");
   MustBe(cert.empty() == key.empty(), cert.empty()
                                           ? "a key is given (key), but not its certificate (cert)"

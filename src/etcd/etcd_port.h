@@ -1,11 +1,13 @@
-// A cluster of etcd v3, as an event loop sees it. gRPC in production, memory in simulation.
+// The port to a cluster of etcd v3, for an event loop: gRPC in production, memory in simulation.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/endpoint.h"
@@ -16,14 +18,14 @@
 
 namespace muster {
 
-/// Where a cluster is, and who we are to it.
+/// Where a cluster is, and the credentials for it.
 struct EtcdAccess {
-  std::vector<Endpoint> endpoints;  ///< Any of them will do; the others are there for its end.
+  std::vector<Endpoint> endpoints;  ///< Any of them; the others are for when it fails.
   bool tls = false;
-  std::string ca_file{};    ///< Of whom the servers' certificates are; empty: the system's.
-  std::string cert_file{};  ///< Ours, if they ask for one; with its key.
+  std::string ca_file{};    ///< The CA of the servers' certificates; empty: the system's list.
+  std::string cert_file{};  ///< The client certificate, if servers ask for one; with its key.
   std::string key_file{};
-  std::string user{};  ///< Empty: nobody in particular.
+  std::string user{};  ///< Empty: without authentication.
   std::string password{};
 
   /// "etcd at h1:2379,h2:2379", for messages.
@@ -35,13 +37,13 @@ struct EtcdAccess {
   }
 };
 
-/// A key with its value, and the revisions of the whole store at which it came and last changed.
+/// A key with its value, and the store's revisions at which it was created and last changed.
 struct EtcdPair {
   std::string key;
   std::string value{};
   int64_t created = 0;
   int64_t changed = 0;
-  int64_t lease = 0;  ///< 0: none. With its lease, the key goes.
+  int64_t lease = 0;  ///< 0: none. The key is deleted when its lease ends.
   bool operator==(const EtcdPair&) const = default;
 };
 
@@ -52,19 +54,26 @@ struct EtcdRange {
   int64_t limit = 0;  ///< Of a read: how many pairs at most; 0: all.
   bool keys_only = false;
 };
-/// All keys that begin so, which is text: no byte of it is 0xff.
+/// All keys with this prefix, in which no byte is 0xff.
 inline EtcdRange EtcdPrefix(std::string_view prefix) {
   EtcdRange range{.begin = std::string(prefix), .end = std::string(prefix)};
   range.end.back() = static_cast<char>(range.end.back() + 1);
   return range;
 }
 
-/// What must hold of one key, in the moment of a transaction.
+/// The first key of the range, without its value.
+inline EtcdRange EtcdFirstKey(EtcdRange range) {
+  range.limit = 1;
+  range.keys_only = true;
+  return range;
+}
+
+/// What must hold of one key for a transaction.
 struct EtcdCondition {
   enum class Kind : uint8_t {
-    kCreatedAt,  ///< It came at `revision`; 0: it is not there.
-    kChangedAt,  ///< It last changed at `revision`; 0: it is not there.
-    kValueIs,    ///< `value`; a key that is not there has none.
+    kCreatedAt,  ///< It was created at `revision`; 0: it does not exist.
+    kChangedAt,  ///< It last changed at `revision`; 0: it does not exist.
+    kValueIs,    ///< `value`; a key that does not exist has none.
   };
   Kind kind{};
   std::string key;
@@ -80,14 +89,40 @@ struct EtcdOperation {
   int64_t lease = 0;
 };
 
-/// All of `then` if all conditions hold, all of `otherwise` if not; in one moment, and for good.
+inline EtcdCondition IfCreatedAt(std::string key, int64_t revision) {
+  return {EtcdCondition::Kind::kCreatedAt, std::move(key), revision};
+}
+inline EtcdCondition IfChangedAt(std::string key, int64_t revision) {
+  return {EtcdCondition::Kind::kChangedAt, std::move(key), revision};
+}
+inline EtcdOperation EtcdGet(EtcdRange range) {
+  return {EtcdOperation::Kind::kGet, std::move(range)};
+}
+inline EtcdOperation EtcdGet(std::string key) { return EtcdGet(EtcdRange{std::move(key)}); }
+inline EtcdOperation EtcdPut(std::string key, std::string value, int64_t lease) {
+  return {EtcdOperation::Kind::kPut, {std::move(key)}, std::move(value), lease};
+}
+inline EtcdOperation EtcdDelete(EtcdRange range) {
+  return {EtcdOperation::Kind::kDelete, std::move(range)};
+}
+
+/// Atomically all of `then` if all conditions hold, all of `otherwise` if not.
 struct EtcdTransaction {
   std::vector<EtcdCondition> conditions{};
   std::vector<EtcdOperation> then{};
   std::vector<EtcdOperation> otherwise{};
 };
-/// What a server takes in one transaction, unless told otherwise: so many conditions, so many
-/// operations, and so many bytes in all.
+/// Whether the transaction changes nothing, whatever its conditions. It can then be repeated.
+inline bool OnlyReads(const EtcdTransaction& transaction) {
+  const auto reads = [](const EtcdOperation& each) {
+    return each.kind == EtcdOperation::Kind::kGet;
+  };
+  return std::ranges::all_of(transaction.then, reads) &&
+         std::ranges::all_of(transaction.otherwise, reads);
+}
+
+/// The limits of a server in its default configuration: conditions, operations and bytes of one
+/// transaction.
 inline constexpr size_t kEtcdOperationsMax = 128;
 inline constexpr size_t kEtcdRequestBytesMax = 1'536 * 1'024;
 
@@ -96,9 +131,15 @@ struct EtcdAnswer {
   int64_t revision = 0;  ///< Of the store, with this transaction.
   struct Result {
     std::vector<EtcdPair> pairs{};  ///< Of kGet, by key.
-    int64_t count = 0;              ///< How many there are, or were deleted.
+    int64_t count = 0;              ///< The number of keys in the range, or of those deleted.
   };
   std::vector<Result> results{};  ///< One for each operation.
+
+  /// The first pair of a read; null: there is none.
+  const EtcdPair* Pair(size_t result = 0) const {
+    const std::vector<EtcdPair>& pairs = results.at(result).pairs;
+    return pairs.empty() ? nullptr : &pairs.front();
+  }
 };
 
 struct EtcdLease {
@@ -111,31 +152,31 @@ struct EtcdChange {
   EtcdPair pair;  ///< Of a deletion: the key, and `changed`.
 };
 
-/// Who hears of changes, on the loop's thread. May destroy its watch from inside.
+/// Receives changes on the loop's thread. May destroy its watch from inside.
 class EtcdWatcher {
  public:
   virtual ~EtcdWatcher() = default;
 
   /// Every change once, in the order of revisions; those of one revision together.
   virtual void OnChanges(const std::vector<EtcdChange>& changes) = 0;
-  /// The cluster is out of reach, or was: the watch goes on where it was.
+  /// The connection was lost. The watch goes on where it was.
   virtual void OnTrouble(const std::string& why) = 0;
-  /// The watch is over. kNotFound: the server does not know what happened after the revision asked
-  /// for (compaction; or it was restored from older data): read anew, watch from there. Else:
-  /// repeating will not help.
+  /// The watch has ended. kNotFound: the server does not have the changes since the given revision
+  /// (it has compacted them, or was restored from older data): read again, and watch from there.
+  /// Other errors: repeating will not help.
   virtual void OnEnd(const Error& why) = 0;
 };
 
-/// Goes on until destroyed.
+/// Lasts until it is destroyed.
 class EtcdWatch {
  public:
   virtual ~EtcdWatch() = default;
 };
 
-/// One client. Lives on its loop's thread; what is under way when it is destroyed is not reported.
+/// One client. Lives on its loop's thread. When it is destroyed, open calls do not report.
 ///
-/// Calls end within their patience, later, on the loop, exactly once. Errors: kUnavailable (no
-/// server was reached: nothing happened), kTimeout (it may have happened), kNotFound (no such
+/// Each call reports exactly once, later, on the loop, within its patience. Errors: kUnavailable
+/// (no server was reached, nothing happened), kTimeout (it may have happened), kNotFound (no such
 /// lease), kInvalid (refused: not permitted, wrong password, too large; repeating will not help).
 /// Messages name the endpoint. Reads and transactions are linearizable.
 class Etcd {
@@ -146,8 +187,7 @@ class Etcd {
                       std::function<void(Result<EtcdAnswer>)> done) = 0;
   virtual void Grant(Duration ttl, Duration patience,
                      std::function<void(Result<EtcdLease>)> done) = 0;
-  /// Makes the lease last for its whole time to live again, which is the answer. From when the call
-  /// was made, to be safe.
+  /// Renews the lease. The answer is its time to live, to be counted from before the call.
   virtual void KeepAlive(int64_t lease, Duration patience,
                          std::function<void(Result<Duration>)> done) = 0;
   /// Ends the lease, and deletes its keys.
@@ -160,7 +200,8 @@ class Etcd {
   virtual std::string Describe() const = 0;
 };
 
-/// Makes clients: real ones, or simulated ones. Any thread; the client belongs to `loop`.
-using EtcdConnector = std::function<Result<std::unique_ptr<Etcd>>(Loop& loop)>;
+/// Makes clients, real or simulated ones, on the thread of `loop`. The last reference must be given
+/// up there, too.
+using EtcdConnector = std::function<Result<std::shared_ptr<Etcd>>(Loop& loop)>;
 
 }  // namespace muster

@@ -1,5 +1,6 @@
 #include "muster/etcd_rendezvous.h"
 
+#include <functional>
 #include <utility>
 
 #include "base/text.h"
@@ -7,7 +8,6 @@
 #include "etcd/etcd_access.h"
 #include "etcd/link.h"
 #include "muster/etcd_store.h"
-#include "muster/rendezvous_error.h"
 #include "os/posix/host.h"
 #include "rendezvous/new_node.h"
 #include "rendezvous/option_readers.h"
@@ -35,6 +35,7 @@ EtcdRendezvousOptions EtcdRendezvousOptions::From(const RendezvousParameters& pa
   EtcdRendezvousOptions options{.etcd = EtcdOptions::From(parameters), .run_id = ""};
   TakeSeconds(parameters, "timeout", options.join_timeout);  // as torchrun's etcd calls it
   TakeRoundOptions(parameters, options);
+  options.backend = parameters.backend;
   options.Validate();
   return options;
 }
@@ -47,7 +48,8 @@ void EtcdRendezvousOptions::Validate() const {
 
 namespace {
 
-SessionHandlerOptions HandlerOptions(const EtcdRendezvousOptions& options, System& system) {
+SessionHandlerOptions HandlerOptions(const EtcdRendezvousOptions& options, System& system,
+                                     std::function<LoopThread*()> thread) {
   return {.class_name = "etcd_rendezvous:EtcdRendezvousHandler",
           .server = options.etcd.ToString(),
           .hello = {.run_id = options.run_id,
@@ -56,7 +58,8 @@ SessionHandlerOptions HandlerOptions(const EtcdRendezvousOptions& options, Syste
                     .label = options.label},
           .join_timeout = options.join_timeout,
           .close_timeout = options.close_timeout,
-          .events = options.events};
+          .events = options.events,
+          .thread = std::move(thread)};
 }
 
 std::string PrefixOf(const EtcdRendezvousOptions& options) {
@@ -68,14 +71,13 @@ std::string PrefixOf(const EtcdRendezvousOptions& options) {
 
 struct EtcdRendezvousHandler::Impl final : SessionHandler {
   Impl(const EtcdRendezvousOptions& given, const EtcdConnector& connector, System& system)
-      : SessionHandler(HandlerOptions(given, system), system,
-                       [connector, its_prefix = PrefixOf(given), &system](
-                           LoopThread& thread, const Hello& hello, uint64_t seed,
-                           RendezvousLinkListener& listener) {
+      : SessionHandler(HandlerOptions(given, system, [this] { return SharedThread(); }), system,
+                       [this, &system](LoopThread& thread, const Hello& hello, uint64_t seed,
+                              RendezvousLinkListener& listener) {
                          return std::make_unique<EtcdLink>(
                              thread.loop(),
-                             EtcdLinkOptions{.connect = connector,
-                                             .prefix = its_prefix,
+                             EtcdLinkOptions{.connect = [this](Loop&) { return calls->Client(); },
+                                             .prefix = prefix,
                                              .hello = hello,
                                              .seed = seed,
                                              .entropy = [&system] { return system.Seed(); }},
@@ -86,23 +88,23 @@ struct EtcdRendezvousHandler::Impl final : SessionHandler {
         prefix(PrefixOf(given)) {}
   ~Impl() override { EndSession(); }
 
-  std::string GetBackend() const override { return "etcd"; }
+  std::string GetBackend() const override { return options.backend; }
 
-  // etcd has no server that could be PyTorch's.
+  LoopThread* SharedThread() {
+    calls = std::make_shared<EtcdCalls>(connect, system_);
+    return &calls->thread();
+  }
+
+  // Join() always returns a round: with etcd there is no fallback to c10d.
   RendezvousInfo NextRendezvous() override {
     const Push round = *Join();
     return Enter(round, Recording([&] { return StoreOf(round); }));
   }
 
   std::shared_ptr<Store> StoreOf(const Push& assignment) {
-    if (!calls) {
-      auto made = EtcdCalls::Open(connect, system_);
-      if (!made) throw RendezvousConnectionError(made.error().message);
-      calls = std::move(*made);
-    }
     const wire::EtcdKeys keys(prefix, options.run_id);
-    // By the name of its plan: an etcd that was restored from older data may complete a round of
-    // the same number once more. Leaders of earlier versions give no name.
+    // The name of the round's plan: an etcd that is restored from older data may complete a round
+    // of the same number again. Leaders of earlier versions give no name.
     const std::string round = assignment.who.empty() ? Concat(assignment.round) : assignment.who;
     return std::make_shared<EtcdStore>(calls, Concat(keys.Store(), round), options.join_timeout,
                                        static_cast<int64_t>(assignment.token));
@@ -111,7 +113,7 @@ struct EtcdRendezvousHandler::Impl final : SessionHandler {
   const EtcdRendezvousOptions options;
   const EtcdConnector connect;
   const std::string prefix;
-  std::shared_ptr<EtcdCalls> calls;  ///< Of the stores of all rounds.
+  std::shared_ptr<EtcdCalls> calls;  ///< Of the link and of the stores of all rounds.
 };
 
 EtcdRendezvousHandler::EtcdRendezvousHandler(EtcdRendezvousOptions options, Connector connect,
@@ -121,6 +123,7 @@ EtcdRendezvousHandler::EtcdRendezvousHandler(EtcdRendezvousOptions options, Conn
 EtcdRendezvousHandler::~EtcdRendezvousHandler() = default;
 
 std::string EtcdRendezvousHandler::node() const { return impl_->node(); }
+std::string EtcdRendezvousHandler::GetBackend() const { return impl_->GetBackend(); }
 std::string EtcdRendezvousHandler::GetRunId() const { return impl_->GetRunId(); }
 bool EtcdRendezvousHandler::UseAgentStore() const { return impl_->UseAgentStore(); }
 bool EtcdRendezvousHandler::AllowsConcurrentCalls() const { return true; }

@@ -29,7 +29,7 @@ constexpr int kSigTerm = 15;
 constexpr Duration kStopGrace = 3s;
 constexpr Duration kPoll = 50ms;
 constexpr Duration kHealthAnswer = 2s;
-constexpr size_t kLastWordsBytes = 1'500;
+constexpr size_t kLogTailBytes = 1'500;
 constexpr size_t kAnswerBytesMax = 16 * 1024;
 
 struct MemberOf {
@@ -41,17 +41,17 @@ struct MemberOf {
 
 std::string BinaryOf(const EtcdServerOptions& options) {
   if (!options.binary.empty()) return options.binary;
-  const char* const told = std::getenv("TORCHELASTIC_ETCD_BINARY_PATH");
+  const char* const given = std::getenv("TORCHELASTIC_ETCD_BINARY_PATH");
   std::error_code ignored;
-  if (told != nullptr && fs::exists(told, ignored)) return told;
+  if (given != nullptr && fs::exists(given, ignored)) return given;
   return "etcd";
 }
 
 std::string Tail(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (text.size() <= kLastWordsBytes) return text;
-  text.erase(0, text.size() - kLastWordsBytes);
+  if (text.size() <= kLogTailBytes) return text;
+  text.erase(0, text.size() - kLogTailBytes);
   return text.substr(text.find('\n') + 1);
 }
 
@@ -61,14 +61,14 @@ uint16_t QuietPort() {
   return *port;
 }
 
-/// The answer of a port of etcd's to a question over HTTP; empty if there is none.
-std::string Ask(uint16_t port, std::string_view path, Instant deadline) {
+/// The response to an HTTP GET; empty: none.
+std::string HttpGet(uint16_t port, std::string_view path, Instant deadline) {
   PosixClock clock;
   PosixDialer dialer(clock);
   deadline = std::min(deadline, clock.Now() + kHealthAnswer);
   auto stream = dialer.Dial({"127.0.0.1", port}, deadline);
-  const std::string question = Concat("GET ", path, " HTTP/1.0\r\nHost: localhost\r\n\r\n");
-  if (!stream || !(*stream)->Send(question, deadline)) return "";
+  const std::string request = Concat("GET ", path, " HTTP/1.0\r\nHost: localhost\r\n\r\n");
+  if (!stream || !(*stream)->Send(request, deadline)) return "";
   std::string answer;
   char buffer[1024];
   while (answer.size() < kAnswerBytesMax) {
@@ -79,13 +79,12 @@ std::string Ask(uint16_t port, std::string_view path, Instant deadline) {
   return answer;
 }
 
-/// Whether the member says that it is well, which needs a leader. On a port that was taken already,
-/// somebody else would say so: the peers' port, which nobody knows but us, is served only by a
-/// member that has got both.
+/// Whether the member is healthy, which needs a leader. If another etcd has its client port, that
+/// one answers; but only this member, when it has both ports, serves the peer port.
 bool IsHealthy(const MemberOf& member, Instant deadline) {
-  return Ask(member.client_port, "/health", deadline).find("\"health\":\"true\"") !=
+  return HttpGet(member.client_port, "/health", deadline).find("\"health\":\"true\"") !=
              std::string::npos &&
-         Ask(member.peer_port, "/version", deadline).find("etcdserver") != std::string::npos;
+         HttpGet(member.peer_port, "/version", deadline).find("etcdserver") != std::string::npos;
 }
 
 }  // namespace
@@ -179,13 +178,13 @@ struct EtcdServer::Impl {
         }
         if (const auto end = member.process->end()) {
           throw std::runtime_error(Concat("etcd at localhost:", member.client_port, " ended with ",
-                                          *end, " instead of serving; its last words:\n",
+                                          *end, " instead of serving; the end of its log:\n",
                                           Tail(member.log)));
         }
         if (clock.Now() >= deadline) {
           throw StoreTimeoutError(Concat("etcd at localhost:", member.client_port,
                                          " was not healthy after ", timeout.count(),
-                                         " ms; its last words:\n", Tail(member.log)));
+                                         " ms; the end of its log:\n", Tail(member.log)));
         }
         clock.SleepUntil(clock.Now() + kPoll);
       }
@@ -193,7 +192,7 @@ struct EtcdServer::Impl {
   }
 
   void EndMembers() {
-    // All at once: one that goes while the others stay would still look for a new leader.
+    // All at once: a member that stops alone would first wait for a new leader.
     for (MemberOf& member : members) {
       if (member.process) member.process->Signal(kSigTerm);
     }
@@ -208,7 +207,7 @@ struct EtcdServer::Impl {
     std::error_code ignored;
     for (const fs::path& folder : folders) fs::remove_all(folder, ignored);
     folders.clear();
-    if (made_root) fs::remove(root, ignored);  // only if nobody else has put something there
+    if (made_root) fs::remove(root, ignored);  // fails if others have files there
     made_root = false;
     running = false;
   }

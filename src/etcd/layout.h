@@ -1,11 +1,11 @@
-// Where a store's keys are in etcd, so that a person with etcdctl finds them:
+// The keys of a store in etcd, readable with etcdctl:
 //
 //   PREFIX/keys/KEY             a value
 //   PREFIX/queues/KEY#NUMBER    an element of a queue; twenty digits, the smallest is the oldest
 //   PREFIX/tails/KEY            the number of the queue's next element
 //
-// KEY is the key itself, with %XX for '%', '#' and every byte that is no printable ASCII. So each
-// key has one name, no name contains another queue's, and the order of numbers is that of etcd.
+// KEY is the key itself, with %XX for '%', '#', blanks and bytes that are not printable ASCII. So
+// each key has one name, no queue's name begins another's, and etcd sorts elements by number.
 #pragma once
 
 #include <cstdint>
@@ -17,29 +17,29 @@
 
 namespace muster {
 
-/// The key as it is written in etcd, and back. nullopt: nobody writes a key like that.
+/// The name of a key in etcd, and back. nullopt: not such a name.
 std::string EscapedEtcdKey(std::string_view key);
 std::optional<std::string> UnescapedEtcdKey(std::string_view name);
 
 /// Names are those of EscapedEtcdKey().
 class EtcdLayout {
  public:
-  /// `prefix` is printable text, without a slash at its end.
+  /// `prefix` is printable, without a slash at its end.
   explicit EtcdLayout(std::string_view prefix);
 
   std::string ValueOf(std::string_view key) const;
   /// All values.
   EtcdRange Values() const;
-  /// The key whose value is there; nullopt if no value is.
+  /// The key whose value this is; nullopt: none.
   std::optional<std::string> KeyOfValue(std::string_view etcd_key) const;
 
   EtcdRange QueueOf(std::string_view key) const;
   std::string ElementOf(std::string_view key, uint64_t number) const;
   std::string TailOf(std::string_view key) const;
-  /// The key whose queue an element is in; nullopt if no element is.
+  /// The key of the queue that has this element; nullopt: not an element.
   std::optional<std::string> KeyOfElement(std::string_view etcd_key) const;
 
-  /// The number of an element; nullopt if none is there.
+  /// The number of an element; nullopt: not an element.
   std::optional<uint64_t> NumberOf(std::string_view etcd_key) const;
 
  private:

@@ -13,29 +13,25 @@ namespace muster {
 
 namespace {
 
-using Stage = wire::EtcdNotice::Stage;
-using Wish = wire::EtcdMember::Wish;
+using Stage = Push::Kind;
+using Request = wire::EtcdMember::Request;
 
 constexpr Duration kPatience = 5s;
 constexpr Duration kFirstPause = 20ms;
 constexpr Duration kLongestPause = 1s;
 constexpr Duration kStatusPause = 500ms;
 
-// What Read() asks for, in this order.
+// What Read() reads, in this order.
 enum Found : size_t { kRun, kPlans, kMembers, kNotices, kTurn };
 
-EtcdOperation Get(EtcdRange range) {
-  return {.kind = EtcdOperation::Kind::kGet, .range = std::move(range)};
-}
-
-// The member has been answered, for good: it does not wish for that any more.
+// The member's last request has its final answer.
 bool IsAnswered(const wire::EtcdNotice& notice, const wire::EtcdMember& record) {
-  return notice.said == record.said &&
+  return notice.serial == record.serial &&
          (notice.closed || notice.stage == Stage::kTimedOut || notice.stage == Stage::kLeft ||
           notice.stage == Stage::kRefused);
 }
 
-// It knows that it is out of that round: it left, or wanted another one in vain.
+// The member knows that it is out of that round: it left, or its join for the next one timed out.
 bool HasLeft(const std::optional<wire::EtcdNotice>& notice, int64_t round) {
   return notice && notice->round == round &&
          (notice->stage == Stage::kLeft || notice->stage == Stage::kTimedOut);
@@ -58,7 +54,7 @@ void EtcdLeader::Start() { Read(); }
 // ----------------------------------------------------------------------------------------------
 // taking over
 
-void EtcdLeader::TryAgain(const Error& why, std::function<void()> what) {
+void EtcdLeader::Retry(const Error& why, std::function<void()> what) {
   retry_ = loop_.Every(backoff_.Next(), [this, what = std::move(what)] {
     const auto again = what;
     retry_.reset();
@@ -67,7 +63,7 @@ void EtcdLeader::TryAgain(const Error& why, std::function<void()> what) {
   owner_.OnLeaderTrouble(why.message);
 }
 
-// Everything, as of one moment in which we lead.
+// Reads all keys of the run in one transaction, on condition that this node leads.
 void EtcdLeader::Read() {
   lifetime_.Renew();
   watch_.reset();
@@ -76,25 +72,25 @@ void EtcdLeader::Read() {
   outbox_.reset();
   coordinator_.reset();
   due_.reset();
-  seats_.clear();
+  members_.clear();
   by_key_.clear();
   leftovers_.clear();
   status_.clear();
   etcd_.Commit({.conditions = fence_.Conditions(),
-                .then = {Get({.begin = keys_.Run()}), Get(EtcdPrefix(keys_.Plans())),
-                         Get(EtcdPrefix(keys_.Members())), Get(EtcdPrefix(keys_.Notices())),
-                         Get({.begin = keys_.Turn()})}},
+                .then = {EtcdGet(keys_.Run()), EtcdGet(EtcdPrefix(keys_.Plans())),
+                         EtcdGet(EtcdPrefix(keys_.Members())), EtcdGet(EtcdPrefix(keys_.Notices())),
+                         EtcdGet(keys_.Turn())}},
                kPatience,
                lifetime_.Guard([this](Result<EtcdAnswer> answer) { OnRead(std::move(answer)); }));
 }
 
 void EtcdLeader::OnRead(Result<EtcdAnswer> answer) {
   if (!answer && answer.error().code == Code::kInvalid) return owner_.OnBroken(answer.error());
-  if (!answer) return TryAgain(answer.error(), [this] { Read(); });
+  if (!answer) return Retry(answer.error(), [this] { Read(); });
   if (!answer->held) return owner_.OnDeposed();
   read_ = std::move(*answer);
   const auto& found = read_->results[kRun].pairs;
-  // Whoever has deleted the record: no round is counted twice.
+  // If somebody has deleted the record, rounds still only grow.
   record_ = {.settings = record_.settings, .round = record_.round};
   is_recorded_ = !found.empty() || record_.round >= 0;
   if (!found.empty()) {
@@ -106,7 +102,7 @@ void EtcdLeader::OnRead(Result<EtcdAnswer> answer) {
   KeepRun();
 }
 
-// What belongs to the run goes when nobody has led it for a while.
+// The keys of the run are under a lease that each leader keeps alive.
 void EtcdLeader::KeepRun() {
   const auto kept = [this](Duration ttl) {
     keeper_ = loop_.Every(ttl / 3, [this] {
@@ -119,25 +115,25 @@ void EtcdLeader::KeepRun() {
   if (run_lease_ != 0) {
     etcd_.KeepAlive(run_lease_, kPatience, lifetime_.Guard([this, kept](Result<Duration> left) {
       if (left) return kept(*left);
-      if (left.error().code != Code::kNotFound) return TryAgain(left.error(), [this] { Read(); });
+      if (left.error().code != Code::kNotFound) return Retry(left.error(), [this] { Read(); });
       LoseRun();
     }));
     return;
   }
   etcd_.Grant(options_.run_kept, kPatience, lifetime_.Guard([this, kept](Result<EtcdLease> lease) {
-    if (!lease) return TryAgain(lease.error(), [this] { Read(); });
+    if (!lease) return Retry(lease.error(), [this] { Read(); });
     run_lease_ = lease->id;
     kept(lease->ttl);
   }));
 }
 
-// Somebody has revoked it, and with it all that was written.
+// Somebody has revoked the run's lease, which deleted its keys.
 void EtcdLeader::LoseRun() {
   run_lease_ = 0;
   Read();
 }
 
-// Closed by nodes that are all gone: it was for them. Whoever comes now begins anew.
+// Whether all nodes for which the run was closed are gone. The next node begins a new run.
 bool EtcdLeader::IsStale() const {
   if (!record_.closed) return false;
   const int64_t closed_at = read_->results[kRun].pairs.front().changed;
@@ -145,41 +141,42 @@ bool EtcdLeader::IsStale() const {
                               [&](const EtcdPair& member) { return member.created < closed_at; });
 }
 
-Result<std::vector<wire::EtcdSeat>> EtcdLeader::LastRound() const {
-  std::vector<wire::EtcdSeat> seats;
+Result<std::vector<wire::EtcdPlace>> EtcdLeader::LastRound() const {
+  std::vector<wire::EtcdPlace> places;
   int64_t parts = 0;
   const std::string prefix = Concat(keys_.Plans(), record_.plan, "/");
   for (const EtcdPair& pair : read_->results[kPlans].pairs) {
     if (!pair.key.starts_with(prefix)) continue;
     MUSTER_TRY(auto more, wire::ReadPlan(pair.key, pair.value));
-    seats.insert(seats.end(), more.begin(), more.end());
+    places.insert(places.end(), more.begin(), more.end());
     ++parts;
   }
   std::set<Node> nodes;
   std::set<int64_t> sessions;
   std::set<int64_t> ranks;
-  for (const wire::EtcdSeat& seat : seats) {
-    const auto member = seats_.find(seat.session);
-    const bool is_another = member != seats_.end() && member->second.record.hello.node != seat.node;
-    const bool is_new = nodes.insert(seat.node).second && sessions.insert(seat.session).second &&
-                        ranks.insert(seat.rank).second;
-    if (!is_new || is_another || seat.rank < 0 || seat.rank >= record_.world_size) {
+  for (const wire::EtcdPlace& place : places) {
+    const auto member = members_.find(place.session);
+    const bool is_another =
+        member != members_.end() && member->second.record.hello.node != place.node;
+    const bool is_new = nodes.insert(place.node).second && sessions.insert(place.session).second &&
+                        ranks.insert(place.rank).second;
+    if (!is_new || is_another || place.rank < 0 || place.rank >= record_.world_size) {
       return Error{Code::kProtocol,
-                   Concat(prefix, ": node '", seat.node.ToString(), "' as rank ", seat.rank, " of ",
-                          record_.world_size, " cannot be, or not twice")};
+                   Concat(prefix, ": node '", place.node.ToString(), "' as rank ", place.rank,
+                          " of ", record_.world_size, " is impossible, or there twice")};
     }
   }
   if (parts != record_.parts) {
     return Error{Code::kProtocol, Concat(prefix, ": ", parts, " parts of the plan of round ",
                                          record_.round, " are there, of ", record_.parts)};
   }
-  return seats;
+  return places;
 }
 
-Status EtcdLeader::AdoptRun(Instant now, Pushes& out) {
+Status EtcdLeader::ResumeRun(Instant now, Pushes& out) {
   const bool stale = IsStale();
-  if (stale) MUSTER_ETCD_PROBE("a run began anew after an earlier one of its name was closed");
-  ResumedRun adopted{.id = options_.run_id,
+  if (stale) MUSTER_ETCD_PROBE("a run began after an earlier one of its name was closed");
+  ResumedRun resumed{.id = options_.run_id,
                      .settings = record_.settings,
                      .settings_of = record_.settings_of,
                      .round = record_.round,
@@ -189,46 +186,47 @@ Status EtcdLeader::AdoptRun(Instant now, Pushes& out) {
                      .closed = record_.closed && !stale,
                      .closed_by = stale ? "" : record_.closed_by};
   if (stale) record_.closed = false, record_.closed_by.clear();
-  MUSTER_TRY(const auto seats, LastRound());
-  for (const wire::EtcdSeat& seat : seats) {
-    ResumedRun::Member member{.node = seat.node, .rank = seat.rank};
-    const auto found = seats_.find(seat.session);
-    if (found != seats_.end() && HasLeft(found->second.written, record_.round)) {
-      MUSTER_ETCD_PROBE("a leader found a node that had left the round, and lived");
+  MUSTER_TRY(const auto places, LastRound());
+  for (const wire::EtcdPlace& place : places) {
+    ResumedRun::Member member{.node = place.node, .rank = place.rank};
+    const auto found = members_.find(place.session);
+    if (found != members_.end() && HasLeft(found->second.written, record_.round)) {
+      MUSTER_ETCD_PROBE("a leader found a live node that had left the round");
       continue;
     }
-    if (found != seats_.end()) {
-      member.session = SessionId{static_cast<uint64_t>(seat.session)};
+    if (found != members_.end()) {
+      member.session = SessionId{static_cast<uint64_t>(place.session)};
       member.label = found->second.record.hello.label;
       member.bootstrap_port = found->second.record.hello.bootstrap_port;
     } else {
-      // Who had left, or wanted the next round, has not been lost by this one.
+      // A node that had left, or had requested the next round, is not a loss of this one.
       const auto& notices = read_->results[kNotices].pairs;
-      const std::string key = keys_.Notice(seat.node);
+      const std::string key = keys_.Notice(place.node);
       const auto notice = std::ranges::find(notices, key, &EtcdPair::key);
       if (notice != notices.end()) {
-        const auto told = wire::ReadEtcdNotice(key, notice->value);
-        const bool had_left = told && told->session == seat.session &&
-                              told->round == record_.round && told->stage != Stage::kComplete;
+        const auto last = wire::ReadEtcdNotice(key, notice->value);
+        const bool had_left = last && last->session == place.session &&
+                              last->round == record_.round && last->stage != Stage::kComplete;
         if (had_left) continue;
       }
     }
-    adopted.members.push_back(std::move(member));
+    resumed.members.push_back(std::move(member));
   }
-  coordinator_->ResumeRun(adopted, now, out);
+  coordinator_->ResumeRun(resumed, now, out);
   return Ok();
 }
 
-// A member as the last leader has left it.
-void EtcdLeader::TakeUp(Seat& seat, Instant now, Pushes& out) {
-  const wire::EtcdMember& record = seat.record;
-  const bool adopted = seat.key.token != 0;
-  if (!adopted) OpenSession(seat, now, out);
-  // Its wish was granted: the round that it has, or is about to hear of.
-  const bool granted = adopted && record.wish == Wish::kJoin && record.hello.round < record_.round;
-  const bool answered = seat.written && IsAnswered(*seat.written, record);
-  if (granted || answered) seat.heeded = seat.notice.said = record.said;
-  Heed(seat, now, out);
+// Goes on with a member where the last leader stopped.
+void EtcdLeader::ResumeMember(Member& member, Instant now, Pushes& out) {
+  const wire::EtcdMember& record = member.record;
+  const bool resumed = member.key.token != 0;
+  if (!resumed) OpenSession(member, now, out);
+  // Its join was granted by the last round, whether it has received that or not.
+  const bool granted =
+      resumed && record.request == Request::kJoin && record.hello.round < record_.round;
+  const bool answered = member.written && IsAnswered(*member.written, record);
+  if (granted || answered) member.processed = member.notice.serial = record.serial;
+  OnRequest(member, now, out);
 }
 
 void EtcdLeader::Begin() {
@@ -244,11 +242,11 @@ void EtcdLeader::Begin() {
                            .name = Concat(options_.epoch, "-", ++outboxes_),
                            .lease = run_lease_},
                   prng_.Next(), owner);
-  for (const EtcdPair& pair : read_->results[kMembers].pairs) Seated(pair);
+  for (const EtcdPair& pair : read_->results[kMembers].pairs) ReadMember(pair);
   for (const EtcdPair& pair : read_->results[kNotices].pairs) {
     const auto notice = wire::ReadEtcdNotice(pair.key, pair.value);
-    const auto its = notice ? seats_.find(notice->session) : seats_.end();
-    if (its != seats_.end()) {
+    const auto its = notice ? members_.find(notice->session) : members_.end();
+    if (its != members_.end()) {
       its->second.notice = *notice;
       its->second.written = *notice;
     } else {
@@ -257,41 +255,39 @@ void EtcdLeader::Begin() {
   }
   const std::string plan = Concat(keys_.Plans(), record_.plan, "/");
   for (const EtcdPair& pair : read_->results[kPlans].pairs) {
-    if (!pair.key.starts_with(plan)) leftovers_.insert(pair.key);  // of a leader that is gone
+    if (!pair.key.starts_with(plan)) leftovers_.insert(pair.key);  // of an earlier leader
   }
   Pushes out;
   if (is_recorded_) {
-    const Status adopted = AdoptRun(now, out);
-    if (!adopted) return owner_.OnBroken(adopted.error());
+    const Status resumed = ResumeRun(now, out);
+    if (!resumed) return owner_.OnBroken(resumed.error());
     for (const Push& push : out) {
-      SessionKey& key = seats_.at(static_cast<int64_t>(push.to)).key;
+      SessionKey& key = members_.at(static_cast<int64_t>(push.to)).key;
       key.token = push.token;
       key.incarnation = push.incarnation;
     }
-    coordinator_->Tick(now, out);  // those who are gone
+    coordinator_->Tick(now, out);  // reports the members that are gone
     if (record_.closed) closed_at_ = read_->results[kRun].pairs.front().changed;
   }
-  for (auto& [session, seat] : seats_) TakeUp(seat, now, out);  // who came first is served first
+  for (auto& [session, member] : members_) ResumeMember(member, now, out);  // in order of arrival
   watch_ = etcd_.Watch(EtcdPrefix(keys_.Members()), read_->revision + 1, *this);
   read_.reset();
-  // Who waits was taken up one after the other, and all of them wait: nobody is told of the first
-  // alone.
-  const Coordinator::Run* run = coordinator_->Find(options_.run_id);
+  // The waiting nodes were resumed one after the other. Report their final number only.
+  const std::optional<RunSnapshot> run = coordinator_->Snapshot(options_.run_id);
   for (Push& push : out) {
-    if (push.kind == Push::Kind::kNodesWaiting)
-      push.count = static_cast<int64_t>(run->state.wait_list.size());
+    if (push.kind == Push::Kind::kNodesWaiting) push.count = run->waiting;
   }
   Deliver(out);
 }
 
 // ----------------------------------------------------------------------------------------------
-// what they are told
+// notices
 
-void EtcdLeader::Note(Seat& seat, const Push& push) const {
+void EtcdLeader::UpdateNotice(Member& member, const Push& push, int64_t lost) const {
   using Kind = Push::Kind;
-  wire::EtcdNotice& notice = seat.notice;
-  const auto reach = [&](Stage stage) {
-    notice.stage = stage;
+  wire::EtcdNotice& notice = member.notice;
+  const auto reach = [&] {
+    notice.stage = push.kind;
     notice.stage_round = push.round;
     notice.count = push.count;
     notice.why = push.why;
@@ -302,22 +298,18 @@ void EtcdLeader::Note(Seat& seat, const Push& push) const {
     case Kind::kEnded:
       return;
     case Kind::kRefused:
-      notice.for_good = push.refusal == Push::Refusal::kSettings && IsMember();
-      return reach(Stage::kRefused);
+      notice.is_final = push.refusal == Push::Refusal::kSettings && IsMember();
+      return reach();
     case Kind::kAdmitted:
-      return reach(Stage::kAdmitted);
     case Kind::kWaiting:
-      return reach(Stage::kWaiting);
     case Kind::kSpare:
-      return reach(Stage::kSpare);
     case Kind::kTimedOut:
-      return reach(Stage::kTimedOut);
     case Kind::kLeft:
-      return reach(Stage::kLeft);
+      return reach();
     case Kind::kComplete:
-      reach(Stage::kComplete);
+      reach();
       notice.run_lease = run_lease_;
-      if (notice.round == push.round) return;  // said again
+      if (notice.round == push.round) return;  // a repetition
       notice.round = push.round;
       notice.rank = push.rank;
       notice.world_size = push.world_size;
@@ -328,8 +320,8 @@ void EtcdLeader::Note(Seat& seat, const Push& push) const {
       notice.waiting = 0;
       return;
     case Kind::kLost:
-      // In all: who was told of some by the last leader is not told of them again.
-      notice.lost = std::max(notice.lost, coordinator_->Find(options_.run_id)->losses.count);
+      // The total: losses that the last leader reported are not reported again.
+      notice.lost = std::max(notice.lost, lost);
       notice.lost_who = push.who;
       notice.lost_why = push.why;
       return;
@@ -345,43 +337,43 @@ void EtcdLeader::Note(Seat& seat, const Push& push) const {
 }
 
 void EtcdLeader::Deliver(const Pushes& pushes) {
-  std::set<Seat*> changed;
-  std::vector<wire::EtcdSeat> round;
+  std::set<Member*> changed;
+  std::vector<wire::EtcdPlace> round;
   const Push* completed = nullptr;
+  const RunSnapshot run = coordinator_->Snapshot(options_.run_id).value_or(RunSnapshot{});
   for (const Push& push : pushes) {
-    const auto found = seats_.find(static_cast<int64_t>(push.to));
-    if (found == seats_.end()) continue;  // gone since
-    Seat& seat = found->second;
-    Note(seat, push);
-    changed.insert(&seat);
+    const auto found = members_.find(static_cast<int64_t>(push.to));
+    if (found == members_.end()) continue;  // gone since
+    Member& member = found->second;
+    UpdateNotice(member, push, run.lost);
+    changed.insert(&member);
     if (push.kind != Push::Kind::kComplete || push.round <= record_.round) continue;
     completed = &push;
-    round.push_back({.node = seat.record.hello.node, .session = found->first, .rank = push.rank});
+    round.push_back({.node = member.record.hello.node, .session = found->first, .rank = push.rank});
   }
-  const Coordinator::Run* run = coordinator_->Find(options_.run_id);
   if (completed != nullptr && !Planted(Bug::kUncommittedRound)) CommitRound(round, *completed);
-  if (run != nullptr && run->state.closed && !record_.closed) {
-    closed_at_ = seats_.empty() ? 0 : seats_.rbegin()->first + 1;  // or later
+  if (run.closed && !record_.closed) {
+    closed_at_ = members_.empty() ? 0 : members_.rbegin()->first + 1;  // or later
     CommitRun();
   }
-  for (Seat* seat : changed) {
-    if (seat->notice.round == record_.round) seat->notice.plan = record_.plan;
-    WriteNotice(*seat);
+  for (Member* member : changed) {
+    if (member->notice.round == record_.round) member->notice.plan = record_.plan;
+    WriteNotice(*member);
   }
-  Rearm();
+  ArmTimers();
 }
 
-// Before anybody hears of it: the next leader must know what was promised.
-void EtcdLeader::CommitRound(const std::vector<wire::EtcdSeat>& seats, const Push& any) {
+// Written before any notice of the round: the next leader must know which ranks were assigned.
+void EtcdLeader::CommitRound(const std::vector<wire::EtcdPlace>& places, const Push& any) {
   const std::string before_last = std::exchange(record_.last_plan, record_.plan);
   record_.round = any.round;
   record_.world_size = any.world_size;
   record_.addr = any.addr;
   record_.port = any.port;
-  // The number at the end is for an etcd that is restored from older data, and with it revisions
-  // that come twice: a plan's name does not, nor do the keys of the round's store.
+  // In an etcd that is restored from older data, revisions come twice. The random number at the end
+  // keeps the names of plans, and with them the stores of rounds, unique.
   record_.plan = Concat(any.round, "-", options_.epoch, "-", outboxes_, "-", prng_.Next());
-  const std::vector<std::string> parts = wire::WritePlan(seats);
+  const std::vector<std::string> parts = wire::WritePlan(places);
   record_.parts = static_cast<int64_t>(parts.size());
   outbox_->Seal();
   for (size_t i = 0; i < parts.size(); ++i)
@@ -390,30 +382,30 @@ void EtcdLeader::CommitRound(const std::vector<wire::EtcdSeat>& seats, const Pus
   if (!record_.last_plan.empty())
     outbox_->Delete(EtcdPrefix(Concat(keys_.Plans(), record_.last_plan, "/")));
   for (const std::string& key : std::exchange(leftovers_, {})) outbox_->Delete({.begin = key});
-  // Whoever is slow may still look into the store of the last one.
+  // A slow node may still read the store of the last round.
   if (!before_last.empty()) outbox_->Delete(EtcdPrefix(Concat(keys_.Store(), before_last, "/")));
 }
 
 void EtcdLeader::CommitRun() {
-  const Coordinator::Run& run = *coordinator_->Find(options_.run_id);
+  const RunSnapshot run = *coordinator_->Snapshot(options_.run_id);
   record_.settings = run.settings;
   record_.settings_of = run.settings_of;
-  record_.closed = run.state.closed;
-  record_.closed_by = run.state.closed_by;
+  record_.closed = run.closed;
+  record_.closed_by = run.closed_by;
   outbox_->Seal();
   outbox_->Put(keys_.Run(), wire::Write(record_), run_lease_);
   outbox_->Seal();
 }
 
-void EtcdLeader::WriteNotice(Seat& seat) {
-  if (seat.written == seat.notice) return;
-  seat.written = seat.notice;
-  const std::string key = keys_.Notice(seat.record.hello.node);
+void EtcdLeader::WriteNotice(Member& member) {
+  if (member.written == member.notice) return;
+  member.written = member.notice;
+  const std::string key = keys_.Notice(member.record.hello.node);
   leftovers_.erase(key);
-  outbox_->Put(key, wire::Write(seat.notice), run_lease_);
+  outbox_->Put(key, wire::Write(member.notice), run_lease_);
 }
 
-void EtcdLeader::Rearm() {
+void EtcdLeader::ArmTimers() {
   const Instant due = coordinator_->NextDue();
   due_.reset();
   if (due != Instant::Never())
@@ -421,7 +413,7 @@ void EtcdLeader::Rearm() {
   if (!status_timer_) {
     status_timer_ = loop_.Every(kStatusPause, [this] {
       status_timer_.reset();
-      TellStatus();
+      WriteStatus();
     });
   }
 }
@@ -432,7 +424,7 @@ void EtcdLeader::Tick() {
   Deliver(out);
 }
 
-void EtcdLeader::TellStatus() {
+void EtcdLeader::WriteStatus() {
   if (!coordinator_) return;
   const auto report = coordinator_->Report(options_.run_id, kNamesInMessage, loop_.Now());
   if (!report) return;
@@ -448,8 +440,8 @@ void EtcdLeader::OnOvertaken() { Read(); }
 
 void EtcdLeader::OnWriteFailed(const Error& why) {
   if (why.code == Code::kNotFound) return LoseRun();
-  // Not permitted, it seems. Where it was until now, etcd may be full: a round that runs needs
-  // nothing from us, and goes on.
+  // Not permitted, it seems. If earlier writes were, etcd may be full: a round that runs goes on
+  // without us.
   if (why.code == Code::kInvalid && !has_written_) return owner_.OnBroken(why);
   owner_.OnLeaderTrouble(why.message);
 }

@@ -1,10 +1,10 @@
-// The leader of a run: runs the coordinator on what it sees of the members in etcd, and writes what
-// each of them is to know under a key of its own.
+// The leader of a run: runs the coordinator on the members' records in etcd, and writes each member
+// a notice.
 //
-// It leads as long as its key is there: every transaction of its says so, and one that fails ends
-// it. What must survive it is written before anybody is told: who has which rank in which round,
-// and that the run is closed. The rest the members will say again, to the next one. Lives on its
-// loop's thread.
+// It leads as long as its key exists: every transaction has that as a condition, and the first one
+// that fails ends its leadership. What the next leader must know is written before any notice of
+// it: the ranks of a round, and that the run is closed. All else is in the members' records. Lives
+// on its loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,10 @@ namespace muster {
 struct EtcdLeaderOptions {
   wire::EtcdKeys keys;
   std::string run_id;
-  Node node;                 ///< Who leads.
+  Node node;                 ///< The node that leads.
   int64_t epoch = 0;         ///< The revision at which the leader's key was created,
-  std::string value;         ///< and what is under it.
-  Duration run_kept = 600s;  ///< How long what belongs to the run stays after its last node.
+  std::string value;         ///< and its value.
+  Duration run_kept = 600s;  ///< How long the keys of the run stay after its last node.
   uint64_t seed = 0;
   /// Of tokens, which nobody can predict; unset: of the seed, for simulations.
   std::function<uint64_t()> entropy{};
@@ -46,7 +46,7 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
    public:
     virtual ~Owner() = default;
     virtual void OnDeposed() = 0;
-    /// What is in etcd cannot be led: kProtocol, naming the key.
+    /// The leader cannot go on: kProtocol names a key that cannot be read; kInvalid: not permitted.
     virtual void OnBroken(const Error& why) = 0;
     virtual void OnLeaderTrouble(const std::string& why) = 0;
   };
@@ -57,14 +57,14 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
   void Start();
 
  private:
-  struct Seat {
+  struct Member {
     wire::EtcdMember record;
-    int64_t changed = 0;                      ///< The revision at which its record was.
-    SessionKey key;                           ///< Without a token it is not open.
-    int64_t heeded = 0;                       ///< Its last wish that was.
-    bool closes = false;                      ///< It has asked for it.
-    wire::EtcdNotice notice;                  ///< What it is to know.
-    std::optional<wire::EtcdNotice> written;  ///< What stands in etcd.
+    int64_t changed = 0;      ///< The revision at which its record last changed.
+    SessionKey key;           ///< Without a token its session is not open.
+    int64_t processed = 0;    ///< The serial of its last request that was processed.
+    bool closes = false;      ///< It has closed the run.
+    wire::EtcdNotice notice;  ///< The present one,
+    std::optional<wire::EtcdNotice> written;  ///< and the one that was handed to the outbox.
   };
 
   // --- Taking over
@@ -73,11 +73,11 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
   void KeepRun();
   void LoseRun();
   void Begin();
-  Result<std::vector<wire::EtcdSeat>> LastRound() const;
+  Result<std::vector<wire::EtcdPlace>> LastRound() const;
   bool IsStale() const;
-  Status AdoptRun(Instant now, Pushes& out);
-  void TakeUp(Seat& seat, Instant now, Pushes& out);
-  void TryAgain(const Error& why, std::function<void()> what);
+  Status ResumeRun(Instant now, Pushes& out);
+  void ResumeMember(Member& member, Instant now, Pushes& out);
+  void Retry(const Error& why, std::function<void()> what);
 
   // --- Members
   void OnChanges(const std::vector<EtcdChange>& changes) override;
@@ -86,22 +86,22 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
   void OnEnd(const Error& why) override;
   void Resync();
   void OnResync(Result<EtcdAnswer> answer);
-  /// By its record; nullptr: what is there is none.
-  Seat* Seated(const EtcdPair& pair);
-  void OpenSession(Seat& seat, Instant now, Pushes& out);
+  /// nullptr: the value is not a record of that node.
+  Member* ReadMember(const EtcdPair& pair);
+  void OpenSession(Member& member, Instant now, Pushes& out);
   bool IsMember() const;
-  void Heed(Seat& seat, Instant now, Pushes& out);
-  void Gone(const std::string& key, Instant now, Pushes& out);
+  void OnRequest(Member& member, Instant now, Pushes& out);
+  void OnGone(const std::string& key, Instant now, Pushes& out);
 
-  // --- What they are told
+  // --- Notices
   void Tick();
   void Deliver(const Pushes& pushes);
-  void Note(Seat& seat, const Push& push) const;
-  void CommitRound(const std::vector<wire::EtcdSeat>& seats, const Push& any);
+  void UpdateNotice(Member& member, const Push& push, int64_t lost) const;
+  void CommitRound(const std::vector<wire::EtcdPlace>& places, const Push& any);
   void CommitRun();
-  void WriteNotice(Seat& seat);
-  void Rearm();
-  void TellStatus();
+  void WriteNotice(Member& member);
+  void ArmTimers();
+  void WriteStatus();
 
   void OnDeposed() override;
   void OnOvertaken() override;
@@ -120,17 +120,17 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
   int64_t outboxes_ = 0;  // so far
   std::unique_ptr<EtcdWatch> watch_;
   wire::EtcdRun record_;
-  bool is_recorded_ = false;  // whether there is a record in etcd
-  int64_t closed_at_ = 0;     // members from before then are those it was closed for
+  bool is_recorded_ = false;  // whether the run has a record, in etcd or from an earlier reading
+  int64_t closed_at_ = 0;     // the run is closed for members with sessions below this
   bool has_written_ = false;
   int64_t run_lease_ = 0;
-  std::map<int64_t, Seat> seats_;          // by session
-  std::map<std::string, int64_t> by_key_;  // of the member's record
-  std::set<std::string> leftovers_;        // notices of nodes that are gone, of the present round
+  std::map<int64_t, Member> members_;      // by session
+  std::map<std::string, int64_t> by_key_;  // sessions, by the key of the record
+  std::set<std::string> leftovers_;        // keys of nodes that are gone, kept until the next round
   Prng prng_;                              // for the names of plans
   std::string status_;
   Backoff backoff_;
-  Lifetime lifetime_;  // renewed when all is read anew
+  Lifetime lifetime_;  // renewed by Read()
   std::unique_ptr<Timer> retry_;
   std::unique_ptr<Timer> due_;
   std::unique_ptr<Timer> keeper_;

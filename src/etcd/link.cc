@@ -13,30 +13,12 @@ namespace muster {
 
 namespace {
 
-using Stage = wire::EtcdNotice::Stage;
-
 constexpr Duration kPatience = 5s;
 constexpr Duration kRevokePatience = 1s;  // the lease ends by itself, too
 constexpr Duration kFirstPause = 20ms;
 constexpr Duration kLongestPause = 1s;
 constexpr Duration kTtlMin = 2s;  // etcd's own floor
-constexpr size_t kOwnLeasesMax =
-    1'000;  // older ones may be taken for another node's, for their time
-
-EtcdOperation Put(std::string key, std::string value, int64_t lease) {
-  return {.kind = EtcdOperation::Kind::kPut,
-          .range = {.begin = std::move(key)},
-          .value = std::move(value),
-          .lease = lease};
-}
-
-EtcdOperation Get(std::string key) {
-  return {.kind = EtcdOperation::Kind::kGet, .range = {.begin = std::move(key)}};
-}
-
-EtcdCondition CreatedAt(std::string key, int64_t revision) {
-  return {.kind = EtcdCondition::Kind::kCreatedAt, .key = std::move(key), .revision = revision};
-}
+constexpr size_t kOwnLeasesMax = 1'000;
 
 // Whole seconds, as etcd counts them.
 Duration TtlOf(const RunSettings& settings) {
@@ -58,26 +40,26 @@ EtcdLink::~EtcdLink() { MUSTER_ASSERT(loop_.IsCurrent()); }
 
 void EtcdLink::Start() {
   MUSTER_ASSERT(step_ == Step::kIdle);
-  Enter();
+  Grant();
 }
 
 // ----------------------------------------------------------------------------------------------
 // the lease
 
-void EtcdLink::Enter() {
+void EtcdLink::Grant() {
   if (!etcd_) {
     auto made = options_.connect(loop_);
     if (!made) return Fail(made.error());
     etcd_ = std::move(*made);
   }
-  step_ = Step::kEntering;
+  step_ = Step::kRegistering;
   lifetime_.Renew();
   const Instant asked_at = loop_.Now();
   etcd_->Grant(TtlOf(options_.hello.settings), kPatience,
                lifetime_.Guard([this, asked_at](Result<EtcdLease> lease) {
                  if (lease) return Register(asked_at, *lease);
                  if (lease.error().code == Code::kInvalid) return Fail(lease.error());
-                 Rest(lease.error().message);
+                 RetryLater(lease.error().message);
                }));
 }
 
@@ -85,22 +67,22 @@ void EtcdLink::Register(Instant asked_at, const EtcdLease& lease) {
   lease_ = lease.id;
   ttl_ = lease.ttl;
   lease_until_ = asked_at + ttl_;
-  if (!join_) wish_ = wire::EtcdMember::Wish::kNone;  // nothing to be left, either
+  if (!join_) request_ = wire::EtcdMember::Request::kNone;  // there is no place to leave, either
   if (join_ && join_->until == Instant::Never()) join_->until = loop_.Now() + join_->timeout;
   const std::string record = wire::Write(Record());
   bytes_ += record.size();
   ++messages_;
   dirty_ = false;
-  etcd_->Commit({.conditions = {CreatedAt(my_key_, 0)},
-                 .then = {Put(my_key_, record, lease_), Get(keys_.Leader())},
-                 .otherwise = {Get(my_key_)}},
+  etcd_->Commit({.conditions = {IfCreatedAt(my_key_, 0)},
+                 .then = {EtcdPut(my_key_, record, lease_), EtcdGet(keys_.Leader())},
+                 .otherwise = {EtcdGet(my_key_)}},
                 kPatience, lifetime_.Guard([this](Result<EtcdAnswer> answer) {
                   OnRegistered(std::move(answer));
                 }));
 }
 
 void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
-  // If it was written after all, it goes with its lease.
+  // If it was written all the same, it is deleted with its lease.
   if (!answer && answer.error().code == Code::kInvalid) return Fail(answer.error());
   if (!answer) return LoseLease(answer.error().message);
   if (!answer->held) {
@@ -109,23 +91,23 @@ void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
     const int64_t its_lease = found.empty() ? 0 : found.front().lease;
     if (std::ranges::find(own_leases_, its_lease) != own_leases_.end()) {
       MUSTER_ETCD_PROBE("a node found its own old record in etcd");
-      GiveUpLease();
+      AbandonLease();
       lease_ = its_lease;
       return LoseLease("its old record is still there");
     }
-    heard_ = {.why = Concat("node '", options_.hello.node.ToString(), "' of run '",
-                            Printable(options_.hello.run_id), "' is there already (", my_key_,
-                            "): two nodes cannot be one"),
-              .refusal = Push::Refusal::kIdentity};
+    received_ = {.why = Concat("node '", options_.hello.node.ToString(), "' of run '",
+                               Printable(options_.hello.run_id), "' is already registered (",
+                               my_key_, "): give each node a name of its own"),
+                 .refusal = Push::Refusal::kIdentity};
     return Refused();
   }
-  // The answer took too long: what it says is over before it begins.
+  // The answer came too late.
   if (lease_until_ <= loop_.Now()) return LoseLease("its lease was over before it was registered");
   step_ = Step::kOpen;
   session_ = answer->revision;
-  known_ = {.revision = session_, .written_at = session_};
+  seen_ = {.revision = session_, .written_at = session_};
   leadership_ = prng_.Next();
-  heard_ = {.session = session_};
+  received_ = {.session = session_};
   backoff_.reset();
   troubled_ = false;
   leader_gone_at_ = 0;
@@ -134,12 +116,12 @@ void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
   Renew(lease_until_);
   const Duration period = std::min(ttl_ / 4, options_.hello.settings.keep_alive_interval);
   keeper_ = loop_.Every(period, [this] { KeepAlive(); });
-  // etcd took long to grant it, or to register us: at the first tick it might be over.
+  // etcd granted the lease or registered us late: it may end before the first tick.
   if (lease_until_ - loop_.Now() < ttl_ - period) KeepAlive();
   const auto& leader = answer->results[1].pairs;
-  if (!leader.empty() && !IsLeaders(leader.front())) return;
+  if (!leader.empty() && !IsLeaderKey(leader.front())) return;
   if (leader.empty()) CampaignSoon();
-  // Who was refused is not through yet: should its time run out, that is the reason.
+  // After a refusal the node is not in yet. If its join times out, the refusal is the reason.
   if (!refused_since_) Opened();
   if (dirty_) WriteRecord();
 }
@@ -154,11 +136,11 @@ void EtcdLink::Renew(Instant until) {
   if (!expiry_) AwaitExpiry();
 }
 
-// Set anew only when it rings: most leases are renewed long before.
+// Armed again only when it fires: most leases are renewed long before.
 void EtcdLink::AwaitExpiry() {
   expiry_ = loop_.At(lease_until_, [this] {
     if (loop_.Now() < lease_until_) return AwaitExpiry();
-    MUSTER_ETCD_PROBE("a node gave itself up, for its lease was over");
+    MUSTER_ETCD_PROBE("a node's lease ended by its own clock");
     LoseLease(Concat("its lease was not renewed for ", Milliseconds(ttl_), " ms"));
   });
 }
@@ -178,15 +160,15 @@ void EtcdLink::KeepAlive() {
                        Recovered();
                        Renew(std::max(lease_until_, asked_at + *left));
                      } else if (left.error().code == Code::kNotFound) {
-                       MUSTER_ETCD_PROBE("etcd told a node that its lease was over");
+                       MUSTER_ETCD_PROBE("etcd reported that a node's lease had ended");
                        LoseLease("its lease is over");
                      } else {
-                       Troubled(left.error().message);
+                       OnTrouble(left.error().message);
                      }
                    }));
 }
 
-void EtcdLink::Disarm() {
+void EtcdLink::StopTimers() {
   lifetime_.Renew();
   leader_.reset();
   notice_watch_.End();
@@ -195,7 +177,7 @@ void EtcdLink::Disarm() {
   expiry_.reset();
   campaign_.reset();
   rewrite_.reset();
-  rest_.reset();
+  retry_.reset();
   verify_.reset();
   campaigning_ = false;
   verifying_ = false;
@@ -206,36 +188,36 @@ void EtcdLink::Disarm() {
 
 void EtcdLink::LoseLease(const std::string& why) {
   const bool was_open = step_ == Step::kOpen;
-  Disarm();
-  step_ = Step::kResting;
+  StopTimers();
+  step_ = Step::kWaiting;
   if (was_open) owner_.OnPlaceLost(why);
-  // It may be over by our clock alone, or not have been there at all; our name must be free. Where
-  // etcd does not hear it, and elects a leader of its own, it may give the lease more time.
-  etcd_->Revoke(GiveUpLease(), kRevokePatience,
-                lifetime_.Guard([this, why](const Status&) { Rest(why); }));
+  // The lease may have ended by our clock only. Revoking it frees our name at once. If etcd is out
+  // of reach, and elects a leader of its own, it may extend the lease.
+  etcd_->Revoke(AbandonLease(), kRevokePatience,
+                lifetime_.Guard([this, why](const Status&) { RetryLater(why); }));
 }
 
-void EtcdLink::Rest(const std::string& why) {
-  step_ = Step::kResting;
+void EtcdLink::RetryLater(const std::string& why) {
+  step_ = Step::kWaiting;
   if (!backoff_) backoff_.emplace(kFirstPause, kLongestPause, prng_.Next());
-  rest_ = loop_.Every(backoff_->Next(), [this] {
-    rest_.reset();
-    Enter();
+  retry_ = loop_.Every(backoff_->Next(), [this] {
+    retry_.reset();
+    Grant();
   });
   owner_.OnTrouble(why);
 }
 
-// Also one that etcd has confirmed to be over may be met again, in a backup.
-int64_t EtcdLink::GiveUpLease() {
+// Also a lease that etcd has confirmed as ended can come back with a backup.
+int64_t EtcdLink::AbandonLease() {
   if (own_leases_.size() == kOwnLeasesMax) own_leases_.pop_front();
   own_leases_.push_back(lease_);
   return std::exchange(lease_, 0);
 }
 
 void EtcdLink::Stop() {
-  Disarm();
+  StopTimers();
   step_ = Step::kStopped;
-  if (lease_ != 0) etcd_->Revoke(GiveUpLease(), kPatience, [](const Status&) {});
+  if (lease_ != 0) etcd_->Revoke(AbandonLease(), kPatience, [](const Status&) {});
 }
 
 void EtcdLink::Fail(const Error& why) {
@@ -244,21 +226,21 @@ void EtcdLink::Fail(const Error& why) {
 }
 
 bool EtcdLink::Shutdown(std::function<void()> done) {
-  Disarm();
+  StopTimers();
   step_ = Step::kStopped;
   if (lease_ == 0) return false;
-  etcd_->Revoke(GiveUpLease(), kPatience,
+  etcd_->Revoke(AbandonLease(), kPatience,
                 lifetime_.Guard([done = std::move(done)](const Status&) { done(); }));
   return true;
 }
 
 // ----------------------------------------------------------------------------------------------
-// what we want
+// the node's requests
 
 wire::EtcdMember EtcdLink::Record() const {
   wire::EtcdMember record{.hello = options_.hello,
-                          .said = said_,
-                          .wish = wish_,
+                          .serial = serial_,
+                          .request = request_,
                           .closes = close_.has_value(),
                           .close_reason = close_.value_or("")};
   record.hello.round = round_;
@@ -271,13 +253,13 @@ wire::EtcdMember EtcdLink::Record() const {
   return record;
 }
 
-void EtcdLink::Wish(wire::EtcdMember::Wish wish) {
-  wish_ = wish;
-  ++said_;
+void EtcdLink::Request(wire::EtcdMember::Request request) {
+  request_ = request;
+  ++serial_;
   WriteRecord();
 }
 
-// One at a time, and always what is wanted now.
+// One write at a time, always of the present request.
 void EtcdLink::WriteRecord() {
   dirty_ = true;
   if (step_ != Step::kOpen || writing_ || rewrite_) return;
@@ -286,18 +268,17 @@ void EtcdLink::WriteRecord() {
   const std::string record = wire::Write(Record());
   bytes_ += record.size();
   ++messages_;
-  // If the answer is lost, it is written again; the first one may be late, and is then void.
-  Commit({.conditions = {{.kind = EtcdCondition::Kind::kChangedAt,
-                          .key = my_key_,
-                          .revision = known_.written_at}},
-          .then = {Put(my_key_, record, lease_)},
-          .otherwise = {Get(my_key_)}},
-         [this](Result<EtcdAnswer> answer, const Known& known) {
-           OnRecordWritten(std::move(answer), known);
+  // If the answer is lost, the record is written again. The condition voids the first write if it
+  // arrives late.
+  Commit({.conditions = {IfChangedAt(my_key_, seen_.written_at)},
+          .then = {EtcdPut(my_key_, record, lease_)},
+          .otherwise = {EtcdGet(my_key_)}},
+         [this](Result<EtcdAnswer> answer, const Seen& seen) {
+           OnRecordWritten(std::move(answer), seen);
          });
 }
 
-void EtcdLink::OnRecordWritten(Result<EtcdAnswer> answer, const Known& known) {
+void EtcdLink::OnRecordWritten(Result<EtcdAnswer> answer, const Seen& seen) {
   writing_ = false;
   if (!answer && answer.error().code == Code::kNotFound) return LoseLease("its lease is over");
   if (!answer && answer.error().code == Code::kInvalid) return Fail(answer.error());
@@ -307,37 +288,37 @@ void EtcdLink::OnRecordWritten(Result<EtcdAnswer> answer, const Known& known) {
       rewrite_.reset();
       WriteRecord();
     });
-    return Troubled(answer.error().message);
+    return OnTrouble(answer.error().message);
   }
-  known_.written_at = answer->revision;
+  seen_.written_at = answer->revision;
   if (!answer->held) {
     const auto& found = answer->results.front().pairs;
     if (found.empty() || found.front().created != session_ || found.front().lease != lease_)
       return LoseLease("its record is gone");
-    if (found.front().changed < known.written_at) return GoneBack("its record is an older one");
+    if (found.front().changed < seen.written_at) return OnRollback("its record is an older one");
     MUSTER_ETCD_PROBE("a node's record had been written, and the answer was lost");
-    known_.written_at = found.front().changed;
+    seen_.written_at = found.front().changed;
     dirty_ = true;
   }
   if (dirty_) WriteRecord();
 }
 
 void EtcdLink::Join(Duration timeout) {
-  join_ = Wanted{timeout, loop_.Now() + timeout};
-  Wish(wire::EtcdMember::Wish::kJoin);
+  join_ = PendingJoin{timeout, loop_.Now() + timeout};
+  Request(wire::EtcdMember::Request::kJoin);
   if (step_ == Step::kStopped) {
     refused_since_.reset();
-    Enter();
+    Grant();
   }
 }
 
 void EtcdLink::Leave() {
   join_.reset();
-  Wish(wire::EtcdMember::Wish::kLeave);
+  Request(wire::EtcdMember::Request::kLeave);
 }
 
 void EtcdLink::Abandon() {
-  MUSTER_ETCD_PROBE("a join in etcd was given up without an answer");
+  MUSTER_ETCD_PROBE("a join in etcd was abandoned without an answer");
   Leave();
 }
 
@@ -348,7 +329,7 @@ void EtcdLink::Close(std::string reason) {
 
 void EtcdLink::RequestReport(uint32_t) {
   if (step_ != Step::kOpen) return;
-  Commit({.then = {Get(keys_.Status())}}, [this](Result<EtcdAnswer> answer, const Known&) {
+  Commit({.then = {EtcdGet(keys_.Status())}}, [this](Result<EtcdAnswer> answer, const Seen&) {
     if (!answer) return;
     const auto& found = answer->results.front().pairs;
     if (found.empty()) return owner_.OnReport(std::nullopt);
@@ -362,8 +343,8 @@ void EtcdLink::RequestReport(uint32_t) {
 
 void EtcdLink::OnLeaderKey(const EtcdChange& change) {
   if (!change.deleted) {
-    // Ours: by a try that seemed to fail, or restored from a time when we led.
-    if (IsLeaders(change.pair) && change.pair.lease == lease_ && !leader_ && !campaigning_)
+    // Ours: from a campaign whose answer was lost, or from a backup of the time when we led.
+    if (IsLeaderKey(change.pair) && change.pair.lease == lease_ && !leader_ && !campaigning_)
       Lead(change.pair.created);
     return;
   }
@@ -371,13 +352,10 @@ void EtcdLink::OnLeaderKey(const EtcdChange& change) {
   if (!leader_) CampaignSoon();
 }
 
-// A leader's key goes with its lease. One without stays, and nobody could ever lead.
-bool EtcdLink::IsLeaders(const EtcdPair& pair) {
+// A leader key without a lease would stay for ever, and no node could lead.
+bool EtcdLink::IsLeaderKey(const EtcdPair& pair) {
   if (pair.lease != 0) return true;
-  Fail(
-      {Code::kProtocol, Concat(pair.key,
-                               ": it has no lease, so it is no leader's; whoever put it there must "
-                               "delete it")});
+  Fail({Code::kProtocol, Concat(pair.key, ": it has no lease, so no leader wrote it; delete it")});
   return false;
 }
 
@@ -391,27 +369,27 @@ void EtcdLink::CampaignSoon(Duration within) {
 }
 
 void EtcdLink::Campaign() {
-  MUSTER_ASSERT(lease_ != 0);  // or the key would stay for ever
+  MUSTER_ASSERT(lease_ != 0);  // without one the key would stay for ever
   campaigning_ = true;
   const std::string key = keys_.Leader();
-  Commit({.conditions = {CreatedAt(key, 0)},
-          .then = {Put(key, wire::WriteLeader(options_.hello.node, leadership_), lease_)},
-          .otherwise = {Get(key)}},
-         [this](Result<EtcdAnswer> answer, const Known&) {
+  Commit({.conditions = {IfCreatedAt(key, 0)},
+          .then = {EtcdPut(key, wire::WriteLeader(options_.hello.node, leadership_), lease_)},
+          .otherwise = {EtcdGet(key)}},
+         [this](Result<EtcdAnswer> answer, const Seen&) {
            campaigning_ = false;
-           // Who is in a round and wants nothing can do without a leader.
+           // A node that is in a round and requests nothing needs no leader.
            const bool hopeless = !answer && answer.error().code == Code::kInvalid;
            if (hopeless && join_) return Fail(answer.error());
            if (!answer) {
-             Troubled(answer.error().message);
+             OnTrouble(answer.error().message);
              return CampaignSoon(hopeless ? kLongestPause : kCampaignSpread * 10);
            }
            if (answer->held) return Lead(answer->revision);
            const auto& found = answer->results.front().pairs;
-           if (!found.empty() && !IsLeaders(found.front())) return;
-           // Ours, by a try that seemed to fail.
+           if (!found.empty() && !IsLeaderKey(found.front())) return;
+           // Ours, from a campaign whose answer was lost.
            if (!found.empty() && found.front().lease == lease_) return Lead(found.front().created);
-           // Gone again, and we have been told already.
+           // Deleted again, and the watch has reported it already.
            if (found.empty() || found.front().created < leader_gone_at_) CampaignSoon();
          });
 }
@@ -436,12 +414,12 @@ void EtcdLink::Lead(int64_t epoch) {
 
 void EtcdLink::OnDeposed() {
   leader_.reset();
-  KeepAlive();                               // was it our lease?
-  if (step_ == Step::kOpen) CampaignSoon();  // or has somebody deleted the key?
+  KeepAlive();                               // finds out whether our lease has ended
+  if (step_ == Step::kOpen) CampaignSoon();  // if not, somebody has deleted the key
 }
 
 void EtcdLink::OnBroken(const Error& why) { Fail(why); }
 
-void EtcdLink::OnLeaderTrouble(const std::string& why) { Troubled(why); }
+void EtcdLink::OnLeaderTrouble(const std::string& why) { OnTrouble(why); }
 
 }  // namespace muster

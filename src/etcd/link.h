@@ -1,8 +1,8 @@
-// A node's end of a rendezvous in etcd: its lease, its record, what the leader tells it; and, when
-// it is elected, the leader.
+// A node's end of a rendezvous in etcd: its lease, its record and its leader's notices; if it is
+// elected, also the leader.
 //
-// The node lives as long as its lease does. It counts the lease's time itself, from before it asked
-// for it: whatever else is broken, it knows that it is out before anybody else can have its place.
+// The node lives as long as its lease does. It measures the lease's time itself, from before the
+// request for it: so it knows that its place is lost before etcd can give that to another node.
 // Lives on its loop's thread.
 #pragma once
 
@@ -29,8 +29,8 @@ namespace muster {
 struct EtcdLinkOptions {
   EtcdConnector connect;
   std::string prefix = "/muster";
-  Hello hello;               ///< `resume` and `round` are the link's own business.
-  Duration run_kept = 600s;  ///< How long what belongs to the run stays after its last node.
+  Hello hello;               ///< The link itself sets `resume` and `round`.
+  Duration run_kept = 600s;  ///< How long the keys of the run stay after its last node.
   uint64_t seed = 0;
   /// Of tokens, which nobody can predict; unset: of the seed, for simulations.
   std::function<uint64_t()> entropy{};
@@ -57,17 +57,16 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   uint64_t messages() const override { return messages_; }
 
  private:
-  /// Of many that could lead, one is to be first.
+  /// Nodes that could lead spread their attempts over this time.
   static constexpr Duration kCampaignSpread = 20ms;
 
-  enum class Step { kIdle, kEntering, kOpen, kResting, kStopped };
+  enum class Step { kIdle, kRegistering, kOpen, kWaiting, kStopped };
 
-  /// What this node knows of etcd: none of it can be undone, unless etcd is restored from older
-  /// data.
-  struct Known {
-    int64_t revision = 0;    ///< The highest that was seen.
+  /// What this node has seen in etcd. It cannot be undone, unless etcd is restored from older data.
+  struct Seen {
+    int64_t revision = 0;    ///< The highest one.
     int64_t written_at = 0;  ///< When our record was last changed,
-    int64_t notice_at = 0;   ///< and the last notice that was heard; 0: none yet.
+    int64_t notice_at = 0;   ///< and the last notice; 0: none yet.
   };
 
   /// One key that this node watches.
@@ -80,7 +79,7 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
 
    private:
     void OnChanges(const std::vector<EtcdChange>& changes) override;
-    void OnTrouble(const std::string& why) override { link_.Doubt(why); }
+    void OnTrouble(const std::string& why) override { link_.OnWatchTrouble(why); }
     void OnEnd(const Error& why) override;
 
     EtcdLink& link_;
@@ -89,60 +88,59 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   };
 
   // --- The lease
-  void Enter();
+  void Grant();
   void Register(Instant asked_at, const EtcdLease& lease);
   void OnRegistered(Result<EtcdAnswer> answer);
   void Opened();
   void KeepAlive();
   void Renew(Instant until);
   void AwaitExpiry();
-  /// Whether the lease's time is over: then the place is lost, too. Before anything that etcd said
-  /// is acted upon: the node may just have been woken up.
+  /// Whether the lease has ended; then the place is lost, too. Checked before acting on any message
+  /// of etcd, because the machine may just have been resumed.
   bool IsOver();
-  /// Out of everything, and begins anew.
+  /// Gives up the place and registers again.
   void LoseLease(const std::string& why);
-  /// The lease, which is ours no more.
-  int64_t GiveUpLease();
-  void Rest(const std::string& why);
-  void Disarm();
+  /// Returns the lease, which this node no longer uses.
+  int64_t AbandonLease();
+  void RetryLater(const std::string& why);
+  void StopTimers();
   void Stop();
   void Fail(const Error& why);
 
-  // --- What we want
+  // --- The node's requests
   wire::EtcdMember Record() const;
-  void Wish(wire::EtcdMember::Wish wish);
+  void Request(wire::EtcdMember::Request request);
   void WriteRecord();
-  void OnRecordWritten(Result<EtcdAnswer> answer, const Known& known);
+  void OnRecordWritten(Result<EtcdAnswer> answer, const Seen& seen);
 
-  // --- Whether etcd has gone back
-  /// Of a transaction while the link is open: `then` hears of it, unless the answer shows that etcd
-  /// has gone back.
+  // --- An etcd that is restored from older data
+  /// While the link is open. `then` gets the answer, unless that shows that etcd has older data.
   void Commit(EtcdTransaction transaction,
-              std::function<void(Result<EtcdAnswer>, const Known&)> then);
-  void See(int64_t revision) { known_.revision = std::max(known_.revision, revision); }
-  /// The connection was lost: what is at its other end may have been restored meanwhile.
-  void Doubt(const std::string& why);
+              std::function<void(Result<EtcdAnswer>, const Seen&)> then);
+  void NoteRevision(int64_t revision) { seen_.revision = std::max(seen_.revision, revision); }
+  /// The connection was lost, and etcd may have been restored meanwhile.
+  void OnWatchTrouble(const std::string& why);
   void Verify();
-  /// Reads our record, our notice and who leads, in this order.
-  void Look(std::function<void(Result<EtcdAnswer>, const Known&)> then);
-  void TakeIn(const EtcdAnswer& looked);
-  /// Of what Look() has found: that it is not what it was.
-  bool HasGoneBack(const EtcdAnswer& answer, const Known& known);
-  void GoneBack(const std::string& what);
+  /// Reads our record, our notice and the leader key, in this order.
+  void Look(std::function<void(Result<EtcdAnswer>, const Seen&)> then);
+  void Update(const EtcdAnswer& looked);
+  /// Whether what Look() found is older than what this node has seen.
+  bool HasRolledBack(const EtcdAnswer& answer, const Seen& seen);
+  void OnRollback(const std::string& what);
 
-  // --- What we hear
+  // --- The leader's notices
   void Refresh();
   void OnNotice(const EtcdChange& change);
-  void Hear(const wire::EtcdNotice& notice);
-  void HearPlace(const wire::EtcdNotice& before);
-  void HearStage();
+  void OnNews(const wire::EtcdNotice& notice);
+  void OnPlace(const wire::EtcdNotice& before);
+  void OnStage();
   void Refused();
-  void Troubled(const std::string& why);
+  void OnTrouble(const std::string& why);
   void Recovered();
 
   // --- The leader
   void OnLeaderKey(const EtcdChange& change);
-  bool IsLeaders(const EtcdPair& pair);
+  bool IsLeaderKey(const EtcdPair& pair);
   void CampaignSoon(Duration within = kCampaignSpread);
   void Campaign();
   void Lead(int64_t epoch);
@@ -158,43 +156,43 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   Prng prng_;
   Lifetime lifetime_;  // renewed with every lease
   Step step_ = Step::kIdle;
-  std::unique_ptr<Etcd> etcd_;
+  std::shared_ptr<Etcd> etcd_;
   std::optional<Backoff> backoff_;
-  std::unique_ptr<Timer> rest_;
+  std::unique_ptr<Timer> retry_;
 
   int64_t lease_ = 0;
-  std::deque<int64_t> own_leases_;  // that we have given up, and etcd may not know it
+  std::deque<int64_t> own_leases_;  // abandoned; etcd may still have them
   Duration ttl_{};
   Instant lease_until_{};
   std::unique_ptr<Timer> keeper_;
   std::unique_ptr<Timer> expiry_;
   int64_t session_ = 0;  // the revision at which our record was created
-  Known known_;
-  bool doubted_ = false;  // nothing was verified since
+  Seen seen_;
+  bool doubted_ = false;  // the connection was lost since the last verification began
   bool verifying_ = false;
   std::unique_ptr<Timer> verify_;
-  uint64_t leadership_ = 0;  // what tells us, under this lease, from other leaders
+  uint64_t leadership_ = 0;  // the token of our leader key, drawn anew for each lease
   bool troubled_ = false;
   std::optional<Instant> refused_since_;
 
-  struct Wanted {
+  struct PendingJoin {
     Duration timeout;
     Instant until;
   };
-  std::optional<Wanted> join_;        // until it is answered
+  std::optional<PendingJoin> join_;   // until it is answered
   std::optional<std::string> close_;  // its reason
-  wire::EtcdMember::Wish wish_ = wire::EtcdMember::Wish::kNone;
-  int64_t said_ = 0;
+  wire::EtcdMember::Request request_ = wire::EtcdMember::Request::kNone;
+  int64_t serial_ = 0;
   bool writing_ = false;
   bool dirty_ = false;
   std::unique_ptr<Timer> rewrite_;
 
-  int64_t round_ = -1;  // the last one that the node was in
-  wire::EtcdNotice heard_;
-  std::string notice_;  // as it was written
+  int64_t round_ = -1;  // the last one with this node
+  wire::EtcdNotice received_;
+  std::string notice_;  // the JSON of it
   KeyWatch notice_watch_{*this, &EtcdLink::OnNotice};
   KeyWatch leader_watch_{*this, &EtcdLink::OnLeaderKey};
-  int64_t leader_gone_at_ = 0;  // the last revision at which there was no leader any more
+  int64_t leader_gone_at_ = 0;  // the last revision that deleted the leader key
   bool campaigning_ = false;
   std::unique_ptr<Timer> campaign_;
   std::unique_ptr<EtcdLeader> leader_;

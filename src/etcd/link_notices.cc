@@ -1,4 +1,4 @@
-// What a node in etcd is told: by its leader, and by what it finds when it looks anew.
+// A node in etcd receives its leader's notices, and notices an etcd that has older data.
 #include <algorithm>
 #include <utility>
 
@@ -11,23 +11,19 @@ namespace muster {
 
 namespace {
 
-using Stage = wire::EtcdNotice::Stage;
+using Stage = Push::Kind;
 
 constexpr Duration kPatience = 5s;
 constexpr Duration kFirstPause = 20ms;
 constexpr Duration kLongestPause = 1s;
 
-EtcdOperation Get(std::string key) {
-  return {.kind = EtcdOperation::Kind::kGet, .range = {.begin = std::move(key)}};
-}
-
-// Of two notices of one session: a place comes after the last one, and for a wish that was not
-// answered before.
+// Whether `now` contradicts `before`, an earlier notice of the same session: a later place is of a
+// later round, and answers a later request.
 bool IsUndone(const wire::EtcdNotice& before, const wire::EtcdNotice& now) {
   if (before.round < 0 || before.plan == now.plan) return false;
   const bool was_answered = before.stage == Stage::kComplete || before.stage == Stage::kLeft ||
                             before.stage == Stage::kTimedOut || before.stage == Stage::kRefused;
-  return now.round <= before.round || (was_answered && now.said <= before.said);
+  return now.round <= before.round || (was_answered && now.serial <= before.serial);
 }
 
 }  // namespace
@@ -38,12 +34,12 @@ void EtcdLink::KeyWatch::Begin(const std::string& key, int64_t revision) {
 
 void EtcdLink::KeyWatch::OnChanges(const std::vector<EtcdChange>& changes) {
   if (link_.IsOver()) {
-    MUSTER_ETCD_PROBE("a node was told something when its lease was over");
+    MUSTER_ETCD_PROBE("a node received a change after its lease had ended");
     return;
   }
   for (const EtcdChange& change : changes) {
-    if (!watch_) return;  // what was heard has ended it
-    link_.See(change.pair.changed);
+    if (!watch_) return;  // a change before this one has ended the watch
+    link_.NoteRevision(change.pair.changed);
     (link_.*change_)(change);
   }
 }
@@ -55,63 +51,64 @@ void EtcdLink::KeyWatch::OnEnd(const Error& why) {
 }
 
 // ----------------------------------------------------------------------------------------------
-// whether etcd has gone back
+// an etcd that is restored from older data
 
 void EtcdLink::Commit(EtcdTransaction transaction,
-                      std::function<void(Result<EtcdAnswer>, const Known&)> then) {
+                      std::function<void(Result<EtcdAnswer>, const Seen&)> then) {
   etcd_->Commit(
       std::move(transaction), kPatience,
-      lifetime_.Guard([this, known = known_, then = std::move(then)](Result<EtcdAnswer> answer) {
+      lifetime_.Guard([this, seen = seen_, then = std::move(then)](Result<EtcdAnswer> answer) {
         if (IsOver()) return;
-        // Answers may overtake each other: it is about what was known when we asked.
-        if (answer && answer->revision < known.revision && !Planted(Bug::kRestoreUnnoticed)) {
-          return GoneBack(
-              Concat("it is at revision ", answer->revision, ", and was at ", known.revision));
+        // Answers may overtake each other: compare with what was seen before the request.
+        if (answer && answer->revision < seen.revision && !Planted(Bug::kRestoreUnnoticed)) {
+          return OnRollback(
+              Concat("it is at revision ", answer->revision, ", and was at ", seen.revision));
         }
-        if (answer) See(answer->revision);
-        then(std::move(answer), known);
+        if (answer) NoteRevision(answer->revision);
+        then(std::move(answer), seen);
       }));
 }
 
-void EtcdLink::GoneBack(const std::string& what) {
+void EtcdLink::OnRollback(const std::string& what) {
   MUSTER_ETCD_PROBE("a node noticed that etcd had gone back");
   LoseLease(Concat("etcd has older data than before, restored from a backup: ", what));
 }
 
-void EtcdLink::Doubt(const std::string& why) {
+void EtcdLink::OnWatchTrouble(const std::string& why) {
   doubted_ = true;
-  Troubled(why);
+  OnTrouble(why);
   if (!verifying_ && !verify_) Verify();
 }
 
-// Revisions alone do not tell: others may have written since, and more than was lost.
-bool EtcdLink::HasGoneBack(const EtcdAnswer& answer, const Known& known) {
+// Revisions alone do not show it: others may have written more revisions than were lost.
+bool EtcdLink::HasRolledBack(const EtcdAnswer& answer, const Seen& seen) {
   if (Planted(Bug::kRestoreUnnoticed)) return false;
   const auto& record = answer.results[0].pairs;
   const auto& notice = answer.results[1].pairs;
   if (record.empty() || record.front().created != session_ || record.front().lease != lease_) {
     LoseLease("its record is gone");
-  } else if (record.front().changed < known.written_at) {
-    GoneBack("its record is an older one");
-  } else if (known.notice_at > 0 && notice.empty()) {
-    GoneBack("what its leader told it is gone");
-  } else if (!notice.empty() && notice.front().changed < known.notice_at) {
-    GoneBack("what its leader told it is older");
-  } else if (!notice.empty() && notice.front().changed == known_.notice_at &&
+  } else if (record.front().changed < seen.written_at) {
+    OnRollback("its record is an older one");
+  } else if (seen.notice_at > 0 && notice.empty()) {
+    OnRollback("its notice is gone");
+  } else if (!notice.empty() && notice.front().changed < seen.notice_at) {
+    OnRollback("its notice is an older one");
+  } else if (!notice.empty() && notice.front().changed == seen_.notice_at &&
              notice.front().value != notice_) {
-    GoneBack("what its leader told it is something else");
+    OnRollback("its notice is another one");
   } else {
     return false;
   }
   return true;
 }
 
-void EtcdLink::Look(std::function<void(Result<EtcdAnswer>, const Known&)> then) {
-  Commit({.then = {Get(my_key_), Get(keys_.Notice(options_.hello.node)), Get(keys_.Leader())}},
+void EtcdLink::Look(std::function<void(Result<EtcdAnswer>, const Seen&)> then) {
+  Commit({.then = {EtcdGet(my_key_), EtcdGet(keys_.Notice(options_.hello.node)),
+                   EtcdGet(keys_.Leader())}},
          std::move(then));
 }
 
-void EtcdLink::TakeIn(const EtcdAnswer& looked) {
+void EtcdLink::Update(const EtcdAnswer& looked) {
   const auto& leader = looked.results[2].pairs;
   OnLeaderKey(
       leader.empty()
@@ -125,13 +122,13 @@ void EtcdLink::TakeIn(const EtcdAnswer& looked) {
 void EtcdLink::Verify() {
   verifying_ = true;
   doubted_ = false;
-  Look([this](Result<EtcdAnswer> answer, const Known& known) {
+  Look([this](Result<EtcdAnswer> answer, const Seen& seen) {
     verifying_ = false;
     const bool hopeless = !answer && answer.error().code == Code::kInvalid;
     if (hopeless && join_) return Fail(answer.error());
-    if (answer && HasGoneBack(*answer, known)) return;
-    if (answer && !doubted_) return TakeIn(*answer);
-    // Out of reach, or lost once more since.
+    if (answer && HasRolledBack(*answer, seen)) return;
+    if (answer && !doubted_) return Update(*answer);
+    // Out of reach, or the connection was lost once more.
     const Duration pause = hopeless ? kLongestPause : kFirstPause;
     verify_ = loop_.Every(pause + Duration(prng_.Below(100'000'000)), [this] {
       verify_.reset();
@@ -141,27 +138,27 @@ void EtcdLink::Verify() {
 }
 
 // ----------------------------------------------------------------------------------------------
-// what we hear
+// the leader's notices
 
-// What happened meanwhile is not known any more: what is now is enough.
+// etcd has compacted the changes since the last one. The present state is enough.
 void EtcdLink::Refresh() {
-  MUSTER_ETCD_PROBE("a node had to look anew at what it was told");
+  MUSTER_ETCD_PROBE("a node had to read its notice again");
   notice_watch_.End();
   leader_watch_.End();
-  Look([this](Result<EtcdAnswer> answer, const Known& known) {
+  Look([this](Result<EtcdAnswer> answer, const Seen& seen) {
     if (!answer && answer.error().code == Code::kInvalid) return Fail(answer.error());
     if (!answer) {
-      Troubled(answer.error().message);
-      rest_ = loop_.Every(kFirstPause + Duration(prng_.Below(100'000'000)), [this] {
-        rest_.reset();
+      OnTrouble(answer.error().message);
+      retry_ = loop_.Every(kFirstPause + Duration(prng_.Below(100'000'000)), [this] {
+        retry_.reset();
         Refresh();
       });
       return;
     }
-    if (HasGoneBack(*answer, known)) return;
+    if (HasRolledBack(*answer, seen)) return;
     notice_watch_.Begin(keys_.Notice(options_.hello.node), answer->revision + 1);
     leader_watch_.Begin(keys_.Leader(), answer->revision + 1);
-    TakeIn(*answer);
+    Update(*answer);
   });
 }
 
@@ -171,56 +168,57 @@ void EtcdLink::OnNotice(const EtcdChange& change) {
   ++messages_;
   const auto notice = wire::ReadEtcdNotice(change.pair.key, change.pair.value);
   if (!notice) return Fail(notice.error());
-  // A restored etcd may have given our session's number to an earlier node of our name.
+  // In a restored etcd an earlier node of our name may have our session number.
   const bool is_ours =
       notice->session == session_ && (notice->lease == lease_ || notice->lease == 0);
-  // The watch may tell what was found already.
-  if (!is_ours || change.pair.changed <= known_.notice_at) return;
-  known_.notice_at = change.pair.changed;
+  // The watch may report a notice that Look() has found already.
+  if (!is_ours || change.pair.changed <= seen_.notice_at) return;
+  seen_.notice_at = change.pair.changed;
   notice_ = change.pair.value;
-  if (IsUndone(heard_, *notice) && !Planted(Bug::kRestoreUnnoticed))
-    return GoneBack("its place is another one than it was told");
-  Hear(*notice);
+  if (IsUndone(received_, *notice) && !Planted(Bug::kRestoreUnnoticed))
+    return OnRollback("its place is not the one that it was given");
+  OnNews(*notice);
 }
 
-void EtcdLink::Hear(const wire::EtcdNotice& notice) {
+void EtcdLink::OnNews(const wire::EtcdNotice& notice) {
   Recovered();
-  const wire::EtcdNotice before = std::exchange(heard_, notice);
+  const wire::EtcdNotice before = std::exchange(received_, notice);
   if (notice.stage != Stage::kRefused && std::exchange(refused_since_, std::nullopt)) Opened();
-  HearPlace(before);
-  const bool is_new = notice.said != before.said || notice.stage != before.stage ||
+  OnPlace(before);
+  const bool is_new = notice.serial != before.serial || notice.stage != before.stage ||
                       notice.stage_round != before.stage_round || notice.count != before.count;
-  if (is_new && notice.said == said_) HearStage();
+  if (is_new && notice.serial == serial_) OnStage();
   if (step_ != Step::kOpen) return;
-  if (!heard_.closed || before.closed) return;
+  if (!received_.closed || before.closed) return;
   join_.reset();
-  close_.reset();  // done: the next run of this name is not meant
+  close_.reset();  // done; the next run of this name must not be closed
   owner_.OnPush({.kind = Push::Kind::kClosed,
-                 .round = heard_.stage_round,
-                 .graceful = heard_.graceful,
-                 .who = heard_.closed_by});
+                 .round = received_.stage_round,
+                 .graceful = received_.graceful,
+                 .who = received_.closed_by});
 }
 
-void EtcdLink::HearPlace(const wire::EtcdNotice& before) {
-  const wire::EtcdNotice& now = heard_;
+void EtcdLink::OnPlace(const wire::EtcdNotice& before) {
+  const wire::EtcdNotice& now = received_;
   if (now.round < 0) return;
   const bool is_old = now.round <= round_;
   if (is_old && join_)
-    MUSTER_ETCD_PROBE("a node that wants the next round was told of its last place");
+    MUSTER_ETCD_PROBE("a node that requests the next round received its last place");
   if (!is_old || (Planted(Bug::kAssignmentOfOldRound) && join_)) {
     round_ = now.round;
     if (!join_) {
-      MUSTER_ETCD_PROBE("a place in etcd came too late, and was given back");
-      return Wish(wire::EtcdMember::Wish::kLeave);
+      MUSTER_ETCD_PROBE("a place in etcd came too late, and was released");
+      return Request(wire::EtcdMember::Request::kLeave);
     }
-    // It answers a wish that was given up since: the leader takes us for a member of that round,
-    // and will let us into the next one only from there.
-    if (now.said != said_ && !Planted(Bug::kAssignmentOfOldRound)) {
-      MUSTER_ETCD_PROBE("a place in etcd came too late, and the next one is wished for");
-      return Wish(wire::EtcdMember::Wish::kJoin);
+    // It answers a join that was abandoned since. For the leader we are a member of that round, and
+    // enter the next one only from there.
+    if (now.serial != serial_ && !Planted(Bug::kAssignmentOfOldRound)) {
+      MUSTER_ETCD_PROBE("a place in etcd came too late, and the next one is requested");
+      return Request(wire::EtcdMember::Request::kJoin);
     }
     join_.reset();
-    wish_ = wire::EtcdMember::Wish::kNone;  // a record that is written again must not repeat it
+    request_ = wire::EtcdMember::Request::kNone;  // a record that is written again must not repeat
+                                                  // the join
     owner_.OnPush({.kind = Push::Kind::kComplete,
                    .round = now.round,
                    .rank = now.rank,
@@ -244,49 +242,44 @@ void EtcdLink::HearPlace(const wire::EtcdNotice& before) {
   }
 }
 
-void EtcdLink::HearStage() {
-  const wire::EtcdNotice& now = heard_;
-  Push push{.round = now.stage_round, .count = now.count, .why = now.why};
+void EtcdLink::OnStage() {
+  const wire::EtcdNotice& now = received_;
+  Push push{.kind = now.stage, .round = now.stage_round, .count = now.count, .why = now.why};
   switch (now.stage) {
-    case Stage::kOpened:
-    case Stage::kComplete:
-      return;
     case Stage::kAdmitted:
     case Stage::kWaiting:
-      push.kind = now.stage == Stage::kAdmitted ? Push::Kind::kAdmitted : Push::Kind::kWaiting;
       if (join_ && join_->until == Instant::Never()) join_->until = loop_.Now() + join_->timeout;
       break;
     case Stage::kSpare:
-      push.kind = Push::Kind::kSpare;
       if (join_) join_->until = Instant::Never();  // a spare waits without limit
       break;
     case Stage::kTimedOut:
-      push.kind = Push::Kind::kTimedOut;
       join_.reset();
       break;
     case Stage::kLeft:
-      push.kind = Push::Kind::kLeft;
       break;
     case Stage::kRefused:
       if (now.refusal != Push::Refusal::kPast) return Refused();
-      push.kind = Push::Kind::kRefused;
       push.refusal = now.refusal;
       break;
+    default:  // kOpened; kComplete, which OnPlace() has reported
+      return;
   }
   owner_.OnPush(push);
 }
 
-// Those who are in the way may be dead, and etcd not know it yet; unless one of them says so.
+// The nodes that conflict with this one may be dead, with leases that have not ended yet: try again
+// until then, unless the leader is one of them.
 void EtcdLink::Refused() {
   const Instant now = loop_.Now();
   if (!refused_since_) refused_since_ = now;
-  const wire::EtcdNotice told = heard_;
-  if (!told.for_good && now - *refused_since_ < ttl_ + 2s) return LoseLease(told.why);
+  const wire::EtcdNotice refusal = received_;
+  if (!refusal.is_final && now - *refused_since_ < ttl_ + 2s) return LoseLease(refusal.why);
   Stop();
-  owner_.OnPush({.kind = Push::Kind::kRefused, .refusal = told.refusal, .why = told.why});
+  owner_.OnPush({.kind = Push::Kind::kRefused, .refusal = refusal.refusal, .why = refusal.why});
 }
 
-void EtcdLink::Troubled(const std::string& why) {
+void EtcdLink::OnTrouble(const std::string& why) {
   troubled_ = true;
   owner_.OnTrouble(why);
 }

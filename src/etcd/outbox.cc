@@ -13,7 +13,7 @@ namespace {
 constexpr Duration kPatience = 5s;
 constexpr Duration kFirstPause = 20ms;
 constexpr Duration kLongestPause = 1s;
-// Room for keys and whatever else stands around the values.
+// The rest is for keys and framing.
 constexpr size_t kBatchBytesMax = kEtcdRequestBytesMax * 2 / 3;
 
 size_t SizeOf(const EtcdOperation& operation) {
@@ -23,7 +23,7 @@ size_t SizeOf(const EtcdOperation& operation) {
 }  // namespace
 
 std::vector<EtcdCondition> EtcdFence::Conditions() const {
-  return {{.kind = EtcdCondition::Kind::kCreatedAt, .key = key, .revision = created},
+  return {IfCreatedAt(key, created),
           {.kind = EtcdCondition::Kind::kValueIs, .key = key, .value = value}};
 }
 
@@ -37,12 +37,12 @@ EtcdOutbox::EtcdOutbox(Etcd& etcd, Loop& loop, EtcdFence fence, EtcdTurn turn, u
       owner_(owner) {}
 
 EtcdOutbox::Batch& EtcdOutbox::Open() {
-  // What is under way does not change any more.
+  // A batch that is being sent does not change any more.
   if (sealed_ || (batches_.size() == 1 && !sent_.empty())) batches_.emplace_back();
   sealed_ = false;
   if (!posted_ && sent_.empty() && !timer_) {
     posted_ = true;
-    // Later in this turn there may be more of it.
+    // At the end of the turn: until then there may be more to write.
     loop_.Post(lifetime_.Guard([this] {
       posted_ = false;
       Send();
@@ -54,16 +54,13 @@ EtcdOutbox::Batch& EtcdOutbox::Open() {
 void EtcdOutbox::Put(std::string key, std::string value, int64_t lease) {
   Batch& batch = Open();
   EtcdOperation& operation = batch[key];
-  operation = {.kind = EtcdOperation::Kind::kPut,
-               .range = {.begin = std::move(key)},
-               .value = std::move(value),
-               .lease = lease};
+  operation = EtcdPut(std::move(key), std::move(value), lease);
 }
 
 void EtcdOutbox::Delete(EtcdRange range) {
   Batch& batch = Open();
   EtcdOperation& operation = batch[range.begin];
-  operation = {.kind = EtcdOperation::Kind::kDelete, .range = std::move(range)};
+  operation = EtcdDelete(std::move(range));
 }
 
 void EtcdOutbox::Seal() { sealed_ = true; }
@@ -79,18 +76,12 @@ void EtcdOutbox::Send() {
     pending_.then.push_back(operation);
     sent_.push_back(key);
   }
-  pending_.then.push_back({.kind = EtcdOperation::Kind::kPut,
-                           .range = {.begin = turn_.key},
-                           .value = Concat(turn_.name, "-", ++serial_),
-                           .lease = turn_.lease});
-  for (const std::string& key : {fence_.key, turn_.key})
-    pending_.otherwise.push_back({.kind = EtcdOperation::Kind::kGet, .range = {.begin = key}});
+  pending_.then.push_back(EtcdPut(turn_.key, Concat(turn_.name, "-", ++serial_), turn_.lease));
+  pending_.otherwise = {EtcdGet(fence_.key), EtcdGet(turn_.key)};
   if (!Planted(Bug::kUnfencedLeader) && !Planted(Bug::kFenceIgnored))
     pending_.conditions = fence_.Conditions();
-  if (!Planted(Bug::kUnfencedLeader) && !Planted(Bug::kTurnIgnored)) {
-    pending_.conditions.push_back(
-        {.kind = EtcdCondition::Kind::kChangedAt, .key = turn_.key, .revision = turn_.changed});
-  }
+  if (!Planted(Bug::kUnfencedLeader) && !Planted(Bug::kTurnIgnored))
+    pending_.conditions.push_back(IfChangedAt(turn_.key, turn_.changed));
   Try();
 }
 
@@ -99,7 +90,7 @@ void EtcdOutbox::Try() {
                lifetime_.Guard([this](Result<EtcdAnswer> answer) { OnSent(std::move(answer)); }));
 }
 
-bool EtcdOutbox::WasMade(const EtcdAnswer& answer) {
+bool EtcdOutbox::WasApplied(const EtcdAnswer& answer) {
   const auto& leader = answer.results[0].pairs;
   const auto& turn = answer.results[1].pairs;
   const bool leads = !leader.empty() && leader.front().created == fence_.created &&
@@ -114,7 +105,7 @@ bool EtcdOutbox::WasMade(const EtcdAnswer& answer) {
     MUSTER_ETCD_PROBE("a leader was overtaken by an earlier write of its own");
     owner_.OnOvertaken();
   } else {
-    MUSTER_ETCD_PROBE("a leader learned from a write that it does not lead any more");
+    MUSTER_ETCD_PROBE("a leader learned from a write that it was deposed");
     owner_.OnDeposed();
   }
   return false;
@@ -123,7 +114,7 @@ bool EtcdOutbox::WasMade(const EtcdAnswer& answer) {
 void EtcdOutbox::OnSent(Result<EtcdAnswer> answer) {
   if (!answer) {
     MUSTER_ETCD_PROBE("a leader's write failed");
-    // Once more, the same: it may have been made.
+    // Again, unchanged: the first one may have been applied.
     if (!backoff_) backoff_.emplace(kFirstPause, kLongestPause, seed_);
     timer_ = loop_.Every(backoff_->Next(), [this] {
       timer_.reset();
@@ -134,7 +125,7 @@ void EtcdOutbox::OnSent(Result<EtcdAnswer> answer) {
   backoff_.reset();
   if (answer->held) {
     turn_.changed = answer->revision;
-  } else if (!WasMade(*answer)) {
+  } else if (!WasApplied(*answer)) {
     return;
   }
   Batch& batch = batches_.front();

@@ -1,12 +1,12 @@
-// What the leader of a run writes into etcd: in order, in transactions of a size that etcd takes,
-// each of them only as long as the leader still leads, and once.
+// The writes of the leader of a run: in order, in transactions of a size that etcd takes, each
+// applied at most once, and only while the leader still leads.
 //
-// A transaction whose answer is lost is made again. If the first one is applied after all, it may
-// be late, and must not write over what came since: each of them changes one key, the turn, and is
-// void if that is not as the one before has left it.
+// A transaction whose answer is lost is sent again. If the first one is applied late, it must not
+// overwrite newer values. So each transaction changes one key, the turn, on condition that it is as
+// the transaction before left it.
 //
-// Where the same key is written again before its turn has come, the later value goes out alone.
-// Lives on its loop's thread.
+// If a key is written again before its first value was sent, only the later value is sent. Lives on
+// its loop's thread.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@
 
 namespace muster {
 
-/// The key that makes a node the leader. The revision alone would do, were it not for an etcd that
-/// is restored from older data: it may give the same revision to another leader's key.
+/// The key that makes a node the leader. Its revision alone is not enough: an etcd that is restored
+/// from older data may give the same revision to another leader's key.
 struct EtcdFence {
   std::string key;
   int64_t created = 0;
@@ -37,8 +37,8 @@ struct EtcdFence {
 
 struct EtcdTurn {
   std::string key;
-  int64_t changed = 0;  ///< The revision at which it was, when the leader read everything.
-  std::string name;     ///< Of this outbox, and no other that writes this key.
+  int64_t changed = 0;  ///< The revision of its last change, when the leader read all keys.
+  std::string name;     ///< Of this outbox; no other one that writes this key has it.
   int64_t lease = 0;
 };
 
@@ -47,24 +47,24 @@ class EtcdOutbox {
   class Owner {
    public:
     virtual ~Owner() = default;
-    /// Somebody else leads, or nobody. Nothing more is written. May destroy the outbox.
+    /// This node leads no more. Nothing more is written. May destroy the outbox.
     virtual void OnDeposed() = 0;
-    /// Something was written that is not of this outbox. Nothing more is written. May destroy it.
+    /// An earlier outbox of this leader has written. Nothing more is written. May destroy it.
     virtual void OnOvertaken() = 0;
-    /// Tries again, with growing pauses.
+    /// The outbox tries again, with growing pauses.
     virtual void OnWriteFailed(const Error& why) = 0;
     virtual void OnWritten() = 0;
   };
 
-  /// The key of `fence` is as it says as long as the leader leads.
+  /// The leader leads as long as its key matches `fence`.
   EtcdOutbox(Etcd& etcd, Loop& loop, EtcdFence fence, EtcdTurn turn, uint64_t seed, Owner& owner);
 
   void Put(std::string key, std::string value, int64_t lease);
   void Delete(EtcdRange range);
-  /// What follows is not written before all that came until now is.
+  /// Later writes wait until all earlier ones are applied.
   void Seal();
-  /// Whether the turn, last changed at that revision, is as this outbox has left it; or it cannot
-  /// be told, for a write is under way.
+  /// Whether the turn, which last changed at that revision, is as this outbox left it. True also
+  /// while a write is under way, when that is unknown.
   bool IsTurn(int64_t changed) const { return !sent_.empty() || changed == turn_.changed; }
 
  private:
@@ -73,8 +73,9 @@ class EtcdOutbox {
   Batch& Open();
   void Send();
   void Try();
-  /// Not by this try: by an earlier one whose answer was lost. Or not at all, and it is over.
-  bool WasMade(const EtcdAnswer& answer);
+  /// The conditions did not hold. True: an earlier attempt had been applied. False: the outbox
+  /// ends.
+  bool WasApplied(const EtcdAnswer& answer);
   void OnSent(Result<EtcdAnswer> answer);
 
   Etcd& etcd_;
@@ -85,9 +86,9 @@ class EtcdOutbox {
   Owner& owner_;
   std::deque<Batch> batches_;
   bool sealed_ = true;             // the last batch takes no more
-  std::vector<std::string> sent_;  // the keys under way, of the first batch
-  EtcdTransaction pending_;        // what they are in, until it is known to be made
-  uint64_t serial_ = 0;            // of it
+  std::vector<std::string> sent_;  // keys of the first batch that are being sent
+  EtcdTransaction pending_;        // with these keys, until it is known to be applied
+  uint64_t serial_ = 0;            // of pending_
   bool posted_ = false;
   bool over_ = false;
   std::optional<Backoff> backoff_;

@@ -4,7 +4,9 @@
 #include <array>
 #include <charconv>
 #include <chrono>
+#include <concepts>
 #include <limits>
+#include <type_traits>
 
 #include "base/flat_json.h"
 #include "base/percent.h"
@@ -16,35 +18,21 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
-// A value of etcd is at most 1.5 MiB, with everything else in its transaction.
+constexpr int64_t kNoBound = std::numeric_limits<int64_t>::max();
+// A value of etcd is at most 1.5 MiB, together with everything else in its transaction.
 constexpr size_t kPlanPartBytes = 512 * 1024;
 constexpr int64_t kMillisecondsMax = int64_t{100} * 365 * 24 * 3600 * 1000;
 
-constexpr std::array<std::string_view, 3> kWishes = {"none", "join", "leave"};
-constexpr std::array<std::string_view, 8> kStages = {"opened",   "admitted",  "waiting", "spare",
-                                                     "complete", "timed out", "left",    "refused"};
+// In the order of their enumerators. The words are part of the format.
+constexpr std::array<std::string_view, 3> kRequests = {"none", "join", "leave"};
+// Of Push::Kind; empty: a push that is no stage.
+constexpr std::array<std::string_view, 12> kStages = {"opened", "refused",   "admitted", "waiting",
+                                                      "spare",  "complete",  "",         "",
+                                                      "",       "timed out", "left",     ""};
 constexpr std::array<std::string_view, 5> kRefusals = {"", "settings", "identity", "limit", "past"};
 constexpr std::array<std::string_view, 5> kPhases = {"forming", "last call", "complete", "closed",
                                                      "empty"};
 constexpr std::array<std::string_view, 4> kRoles = {"joined", "waiting", "spares", "idle"};
-
-template <typename Enum, size_t kCount>
-std::string_view WordOf(const std::array<std::string_view, kCount>& words, Enum value) {
-  return words[static_cast<size_t>(value)];
-}
-
-template <typename Enum, size_t kCount>
-Enum ReadWord(FlatJsonReader& in, std::string_view name,
-              const std::array<std::string_view, kCount>& words) {
-  const std::string text = in.Text(name);
-  const auto found = std::ranges::find(words, text);
-  if (found == words.end()) {
-    in.Fail(Concat("'", name, "' is '", Printable(text, 32), "', which is none of its words"));
-    return Enum{};
-  }
-  return static_cast<Enum>(found - words.begin());
-}
 
 // '/' separates keys, and people type them into shells.
 bool IsPlain(char c) {
@@ -55,38 +43,168 @@ bool IsPlain(char c) {
 
 std::string Escaped(std::string_view text) { return PercentEncoded(text, &IsPlain); }
 
-void AddSettings(FlatJsonWriter& out, const RunSettings& settings) {
-  out.Number("min_nodes", settings.min_nodes)
-      .Number("max_nodes", settings.max_nodes)
-      .Number("last_call_ms", Milliseconds(settings.last_call), -1)
-      .Number("keep_alive_ms", Milliseconds(settings.keep_alive_interval))
-      .Number("keep_alive_max_attempt", settings.keep_alive_max_attempt)
-      .Text("rank_policy", Name(settings.policy));
-}
+// One walk over the fields of a record both writes and reads it: with FieldWriter or FieldReader.
+// FlatJson leaves out what reads as the same value when it is absent.
 
-RunSettings ReadSettings(FlatJsonReader& in) {
-  RunSettings settings;
-  settings.min_nodes = in.NumberWithin("min_nodes", 1, kAny);
-  settings.max_nodes = in.NumberWithin("max_nodes", 1, kAny);
-  settings.last_call = milliseconds(in.NumberWithin("last_call_ms", 0, kMillisecondsMax));
-  settings.keep_alive_interval =
-      milliseconds(in.NumberWithin("keep_alive_ms", 1, kMillisecondsMax));
-  settings.keep_alive_max_attempt =
-      in.NumberWithin("keep_alive_max_attempt", 1, RunSettings::kAttemptsMax);
-  settings.grace = 0s;  // a lease has its own
-  const std::string policy = in.Text("rank_policy");
-  if (const auto known = ParseRankPolicy(policy)) {
-    settings.policy = *known;
-  } else {
-    in.Fail(Concat("'rank_policy' is '", Printable(policy, 32), "'"));
+class FieldWriter : public FlatJsonWriter {
+ public:
+  static constexpr bool kReads = false;
+
+  /// Always written.
+  void Required(std::string_view name, int64_t value, int64_t least, int64_t) {
+    Number(name, value, least - 1);
   }
-  return settings;
+  void RequiredTime(std::string_view name, Duration value, int64_t least) {
+    Number(name, Milliseconds(value), least - 1);
+  }
+  void Time(std::string_view name, Duration value) { Number(name, Milliseconds(value)); }
+  void Port(std::string_view name, uint16_t value) { Number(name, value); }
+  template <typename Enum, size_t kCount>
+  void Word(std::string_view name, Enum value, const std::array<std::string_view, kCount>& words) {
+    Text(name, words[static_cast<size_t>(value)]);
+  }
+  void Policy(std::string_view name, RankPolicy value) { Text(name, muster::Name(value)); }
+};
+
+class FieldReader : public FlatJsonReader {
+ public:
+  static constexpr bool kReads = true;
+  using FlatJsonReader::FlatJsonReader;
+
+  void Text(std::string_view name, std::string& value) { value = FlatJsonReader::Text(name); }
+  void Number(std::string_view name, int64_t& value, int64_t usual = 0) {
+    value = FlatJsonReader::Number(name, usual);
+  }
+  void Required(std::string_view name, int64_t& value, int64_t least, int64_t most) {
+    value = NumberWithin(name, least, most);
+  }
+  void RequiredTime(std::string_view name, Duration& value, int64_t least) {
+    value = milliseconds(NumberWithin(name, least, kMillisecondsMax));
+  }
+  void Time(std::string_view name, Duration& value) {
+    const int64_t given = FlatJsonReader::Number(name);
+    value = milliseconds(std::clamp<int64_t>(given, 0, kMillisecondsMax));
+  }
+  void Port(std::string_view name, uint16_t& value) {
+    const int64_t port = FlatJsonReader::Number(name);
+    if (port < 0 || port > 65'535) Fail(Concat("'", name, "' is ", port));
+    value = static_cast<uint16_t>(port);
+  }
+  void Truth(std::string_view name, bool& value) { value = FlatJsonReader::Truth(name); }
+  template <typename Enum, size_t kCount>
+  void Word(std::string_view name, Enum& value, const std::array<std::string_view, kCount>& words) {
+    const std::string text = FlatJsonReader::Text(name);
+    const auto found = std::ranges::find(words, text);
+    if (found == words.end()) {
+      return Fail(
+          Concat("'", name, "' is '", Printable(text, 32), "', which is not an allowed word"));
+    }
+    value = static_cast<Enum>(found - words.begin());
+  }
+  void Policy(std::string_view name, RankPolicy& value) {
+    const std::string policy = FlatJsonReader::Text(name);
+    const auto known = ParseRankPolicy(policy);
+    if (!known) return Fail(Concat("'", name, "' is '", Printable(policy, 32), "'"));
+    value = *known;
+  }
+};
+
+template <typename Given, typename Record>
+concept Of = std::same_as<std::remove_const_t<Given>, Record>;
+
+template <typename Io>
+void Fields(Io& io, Of<RunSettings> auto& settings) {
+  io.Required("min_nodes", settings.min_nodes, 1, kNoBound);
+  io.Required("max_nodes", settings.max_nodes, 1, kNoBound);
+  io.RequiredTime("last_call_ms", settings.last_call, 0);
+  io.RequiredTime("keep_alive_ms", settings.keep_alive_interval, 1);
+  io.Required("keep_alive_max_attempt", settings.keep_alive_max_attempt, 1,
+              RunSettings::kAttemptsMax);
+  io.Policy("rank_policy", settings.policy);
+  if constexpr (Io::kReads) settings.grace = 0s;  // a lease has its own
 }
 
-uint16_t ReadPort(FlatJsonReader& in) {
-  const int64_t port = in.Number("port");
-  if (port < 0 || port > 65'535) in.Fail(Concat("'port' is ", port));
-  return static_cast<uint16_t>(port);
+template <typename Io>
+void Fields(Io& io, Of<EtcdMember> auto& member) {
+  auto& hello = member.hello;
+  io.Text("addr", hello.node.addr);
+  io.Required("pid", hello.node.pid, 0, kNoBound);
+  io.Required("id", hello.node.local_id, 0, kNoBound);
+  io.Text("label", hello.label);
+  io.Port("port", hello.bootstrap_port);
+  io.Number("round", hello.round, -1);
+  io.Number("said", member.serial);
+  io.Word("wish", member.request, kRequests);
+  io.Time("join_timeout_ms", member.join_timeout);
+  io.Truth("closes", member.closes);
+  io.Text("reason", member.close_reason);
+  Fields(io, hello.settings);
+}
+
+template <typename Io>
+void Fields(Io& io, Of<EtcdNotice> auto& notice) {
+  io.Required("session", notice.session, 1, kNoBound);
+  io.Number("lease", notice.lease);
+  io.Number("said", notice.serial);
+  io.Word("stage", notice.stage, kStages);
+  io.Number("stage_round", notice.stage_round);
+  io.Number("count", notice.count);
+  io.Text("why", notice.why);
+  io.Word("refusal", notice.refusal, kRefusals);
+  io.Truth("for_good", notice.is_final);
+  io.Number("round", notice.round, -1);
+  // Rank 0 is written, too.
+  io.Number("rank", notice.rank, Io::kReads || notice.round < 0 ? 0 : -1);
+  io.Number("world_size", notice.world_size);
+  io.Text("addr", notice.addr);
+  io.Port("port", notice.port);
+  io.Text("plan", notice.plan);
+  io.Number("lost", notice.lost);
+  io.Text("lost_who", notice.lost_who);
+  io.Text("lost_why", notice.lost_why);
+  io.Number("nodes_waiting", notice.waiting);
+  io.Truth("closed", notice.closed);
+  io.Truth("graceful", notice.graceful);
+  io.Text("closed_by", notice.closed_by);
+  io.Number("run_lease", notice.run_lease);
+  if constexpr (Io::kReads) {
+    if (kStages[static_cast<size_t>(notice.stage)].empty()) io.Fail("'stage' is missing");
+    if (notice.round >= 0 && (notice.rank < 0 || notice.rank >= notice.world_size))
+      io.Fail(Concat("rank ", notice.rank, " of ", notice.world_size, " is impossible"));
+  }
+}
+
+template <typename Io>
+void Fields(Io& io, Of<EtcdRun> auto& run) {
+  Fields(io, run.settings);
+  io.Text("settings_of", run.settings_of);
+  io.Number("round", run.round, -1);
+  io.Number("world_size", run.world_size);
+  io.Text("addr", run.addr);
+  io.Port("port", run.port);
+  io.Text("plan", run.plan);
+  io.Number("parts", run.parts);
+  io.Text("last_plan", run.last_plan);
+  io.Truth("closed", run.closed);
+  io.Text("closed_by", run.closed_by);
+}
+
+template <typename Io>
+void Fields(Io& io, Of<RunReport> auto& report) {
+  io.Word("phase", report.phase, kPhases);
+  io.Number("round", report.round, -1);
+  io.Number("world_size", report.world_size);
+  io.Number("participants", report.participants);
+  io.Number("nodes_waiting", report.waiting);
+  io.Number("spare", report.spares);
+  io.Number("between_rounds", report.idle);
+  int64_t left = report.last_call_left ? Milliseconds(*report.last_call_left) : -1;
+  io.Number("last_call_left_ms", left, -1);
+  if constexpr (Io::kReads) {
+    if (left >= 0) report.last_call_left = milliseconds(std::min(left, kMillisecondsMax));
+  }
+  io.Text("closed_by", report.closed_by);
+  Fields(io, report.settings);
 }
 
 std::optional<int64_t> ToNumber(std::string_view text) {
@@ -108,7 +226,17 @@ std::optional<Node> ParseNode(std::string_view text) {
 }
 
 template <typename Record>
-Result<Record> Checked(const FlatJsonReader& in, Record record) {
+std::string WriteRecord(const Record& record) {
+  FieldWriter out;
+  Fields(out, record);
+  return out.Take();
+}
+
+template <typename Record>
+Result<Record> ReadRecord(std::string_view key, std::string_view json) {
+  FieldReader in(key, json);
+  Record record;
+  Fields(in, record);
   MUSTER_CHECK_OK(in.Outcome());
   return record;
 }
@@ -140,137 +268,23 @@ std::string EtcdKeys::Plan(std::string_view plan, size_t part) const {
   return Concat(Plans(), plan, "/", part);
 }
 
-std::string Write(const EtcdMember& member) {
-  const Hello& hello = member.hello;
-  FlatJsonWriter out;
-  out.Text("addr", hello.node.addr)
-      .Number("pid", hello.node.pid, -1)
-      .Number("id", hello.node.local_id, -1)
-      .Text("label", hello.label)
-      .Number("port", hello.bootstrap_port)
-      .Number("round", hello.round, -1)
-      .Number("said", member.said)
-      .Text("wish", WordOf(kWishes, member.wish))
-      .Number("join_timeout_ms", Milliseconds(member.join_timeout))
-      .Truth("closes", member.closes)
-      .Text("reason", member.close_reason);
-  AddSettings(out, hello.settings);
-  return out.Take();
-}
+std::string Write(const EtcdMember& member) { return WriteRecord(member); }
+std::string Write(const EtcdNotice& notice) { return WriteRecord(notice); }
+std::string Write(const EtcdRun& run) { return WriteRecord(run); }
 
 Result<EtcdMember> ReadEtcdMember(std::string_view key, std::string_view json) {
-  FlatJsonReader in(key, json);
-  EtcdMember member;
-  Hello& hello = member.hello;
-  hello.node = {.addr = in.Text("addr"),
-                .pid = in.NumberWithin("pid", 0, kAny),
-                .local_id = in.NumberWithin("id", 0, kAny)};
-  hello.label = in.Text("label");
-  hello.bootstrap_port = ReadPort(in);
-  hello.round = in.Number("round", -1);
-  hello.settings = ReadSettings(in);
-  member.said = in.Number("said");
-  member.wish = ReadWord<EtcdMember::Wish>(in, "wish", kWishes);
-  member.join_timeout =
-      milliseconds(std::clamp<int64_t>(in.Number("join_timeout_ms"), 0, kMillisecondsMax));
-  member.closes = in.Truth("closes");
-  member.close_reason = in.Text("reason");
-  return Checked(in, std::move(member));
-}
-
-std::string Write(const EtcdNotice& notice) {
-  FlatJsonWriter out;
-  out.Number("session", notice.session)
-      .Number("lease", notice.lease)
-      .Number("said", notice.said)
-      .Text("stage", WordOf(kStages, notice.stage))
-      .Number("stage_round", notice.stage_round)
-      .Number("count", notice.count)
-      .Text("why", notice.why)
-      .Text("refusal", WordOf(kRefusals, notice.refusal))
-      .Truth("for_good", notice.for_good)
-      .Number("round", notice.round, -1)
-      .Number("rank", notice.rank, notice.round < 0 ? 0 : -1)
-      .Number("world_size", notice.world_size)
-      .Text("addr", notice.addr)
-      .Number("port", notice.port)
-      .Text("plan", notice.plan)
-      .Number("lost", notice.lost)
-      .Text("lost_who", notice.lost_who)
-      .Text("lost_why", notice.lost_why)
-      .Number("nodes_waiting", notice.waiting)
-      .Truth("closed", notice.closed)
-      .Truth("graceful", notice.graceful)
-      .Text("closed_by", notice.closed_by)
-      .Number("run_lease", notice.run_lease);
-  return out.Take();
+  return ReadRecord<EtcdMember>(key, json);
 }
 
 Result<EtcdNotice> ReadEtcdNotice(std::string_view key, std::string_view json) {
-  FlatJsonReader in(key, json);
-  EtcdNotice notice;
-  notice.session = in.NumberWithin("session", 1, kAny);
-  notice.lease = in.Number("lease");
-  notice.said = in.Number("said");
-  notice.stage = ReadWord<EtcdNotice::Stage>(in, "stage", kStages);
-  notice.stage_round = in.Number("stage_round");
-  notice.count = in.Number("count");
-  notice.why = in.Text("why");
-  notice.refusal = ReadWord<Push::Refusal>(in, "refusal", kRefusals);
-  notice.for_good = in.Truth("for_good");
-  notice.round = in.Number("round", -1);
-  notice.rank = in.Number("rank");
-  notice.world_size = in.Number("world_size");
-  notice.addr = in.Text("addr");
-  notice.port = ReadPort(in);
-  notice.plan = in.Text("plan");
-  notice.lost = in.Number("lost");
-  notice.lost_who = in.Text("lost_who");
-  notice.lost_why = in.Text("lost_why");
-  notice.waiting = in.Number("nodes_waiting");
-  notice.closed = in.Truth("closed");
-  notice.graceful = in.Truth("graceful");
-  notice.closed_by = in.Text("closed_by");
-  notice.run_lease = in.Number("run_lease");
-  if (notice.round >= 0 && (notice.rank < 0 || notice.rank >= notice.world_size))
-    in.Fail(Concat("rank ", notice.rank, " of ", notice.world_size, " cannot be"));
-  return Checked(in, std::move(notice));
-}
-
-std::string Write(const EtcdRun& run) {
-  FlatJsonWriter out;
-  AddSettings(out, run.settings);
-  out.Text("settings_of", run.settings_of)
-      .Number("round", run.round, -1)
-      .Number("world_size", run.world_size)
-      .Text("addr", run.addr)
-      .Number("port", run.port)
-      .Text("plan", run.plan)
-      .Number("parts", run.parts)
-      .Text("last_plan", run.last_plan)
-      .Truth("closed", run.closed)
-      .Text("closed_by", run.closed_by);
-  return out.Take();
+  return ReadRecord<EtcdNotice>(key, json);
 }
 
 Result<EtcdRun> ReadEtcdRun(std::string_view key, std::string_view json) {
-  FlatJsonReader in(key, json);
-  EtcdRun run;
-  run.settings = ReadSettings(in);
-  run.settings_of = in.Text("settings_of");
-  run.round = in.Number("round", -1);
-  run.world_size = in.Number("world_size");
-  run.addr = in.Text("addr");
-  run.port = ReadPort(in);
-  run.plan = in.Text("plan");
-  run.parts = in.Number("parts");
-  run.last_plan = in.Text("last_plan");
-  run.closed = in.Truth("closed");
-  run.closed_by = in.Text("closed_by");
-  return Checked(in, std::move(run));
+  return ReadRecord<EtcdRun>(key, json);
 }
 
-std::vector<std::string> WritePlan(const std::vector<EtcdSeat>& seats) {
+std::vector<std::string> WritePlan(const std::vector<EtcdPlace>& places) {
   std::vector<std::string> parts;
   std::vector<std::string> lines;
   size_t bytes = 0;
@@ -281,8 +295,8 @@ std::vector<std::string> WritePlan(const std::vector<EtcdSeat>& seats) {
     lines.clear();
     bytes = 0;
   };
-  for (const EtcdSeat& seat : seats) {
-    lines.push_back(Concat(seat.rank, " ", seat.session, " ", seat.node.ToString()));
+  for (const EtcdPlace& place : places) {
+    lines.push_back(Concat(place.rank, " ", place.session, " ", place.node.ToString()));
     bytes += lines.back().size() + 4;
     if (bytes >= kPlanPartBytes) finish();
   }
@@ -290,9 +304,9 @@ std::vector<std::string> WritePlan(const std::vector<EtcdSeat>& seats) {
   return parts;
 }
 
-Result<std::vector<EtcdSeat>> ReadPlan(std::string_view key, std::string_view json) {
+Result<std::vector<EtcdPlace>> ReadPlan(std::string_view key, std::string_view json) {
   FlatJsonReader in(key, json);
-  std::vector<EtcdSeat> seats;
+  std::vector<EtcdPlace> places;
   for (const std::string& line : in.Texts("seats")) {
     const std::string_view text = line;
     const size_t first = text.find(' ');
@@ -303,12 +317,13 @@ Result<std::vector<EtcdSeat>> ReadPlan(std::string_view key, std::string_view js
         whole ? ToNumber(text.substr(first + 1, second - first - 1)) : std::nullopt;
     const auto node = whole ? ParseNode(text.substr(second + 1)) : std::nullopt;
     if (!rank || !session || !node) {
-      in.Fail(Concat("'", Printable(line, 64), "' is no rank, session and node"));
+      in.Fail(Concat("'", Printable(line, 64), "' is not a rank, a session and a node"));
       break;
     }
-    seats.push_back({.node = *node, .session = *session, .rank = *rank});
+    places.push_back({.node = *node, .session = *session, .rank = *rank});
   }
-  return Checked(in, std::move(seats));
+  MUSTER_CHECK_OK(in.Outcome());
+  return places;
 }
 
 std::string WriteLeader(const Node& node, uint64_t token) {
@@ -317,18 +332,8 @@ std::string WriteLeader(const Node& node, uint64_t token) {
 }
 
 std::string WriteStatus(const RunReport& report) {
-  FlatJsonWriter out;
-  out.Text("phase", WordOf(kPhases, report.phase))
-      .Number("round", report.round, -1)
-      .Number("world_size", report.world_size)
-      .Number("participants", report.participants)
-      .Number("nodes_waiting", report.waiting)
-      .Number("spare", report.spares)
-      .Number("between_rounds", report.idle)
-      .Number("last_call_left_ms",
-              report.last_call_left ? Milliseconds(*report.last_call_left) : -1, -1)
-      .Text("closed_by", report.closed_by);
-  AddSettings(out, report.settings);
+  FieldWriter out;
+  Fields(out, report);
   for (size_t role = 0; role < kRoles.size(); ++role) {
     std::vector<std::string> names;
     for (const MemberReport& member : report.members) {
@@ -336,7 +341,7 @@ std::string WriteStatus(const RunReport& report) {
     }
     out.Texts(kRoles[role], names);
   }
-  std::vector<std::string> ranks;  // of those in "joined", in their order
+  std::vector<std::string> ranks;  // of the nodes in "joined", in their order
   for (const MemberReport& member : report.members) {
     if (member.role == MemberReport::Role::kParticipant && member.rank >= 0)
       ranks.push_back(Concat(member.rank));
@@ -346,19 +351,9 @@ std::string WriteStatus(const RunReport& report) {
 }
 
 Result<RunReport> ReadStatus(std::string_view key, std::string_view run_id, std::string_view json) {
-  FlatJsonReader in(key, json);
+  FieldReader in(key, json);
   RunReport report{.id = std::string(run_id)};
-  report.phase = ReadWord<RunReport::Phase>(in, "phase", kPhases);
-  report.round = in.Number("round", -1);
-  report.world_size = in.Number("world_size");
-  report.participants = in.Number("participants");
-  report.waiting = in.Number("nodes_waiting");
-  report.spares = in.Number("spare");
-  report.idle = in.Number("between_rounds");
-  report.closed_by = in.Text("closed_by");
-  report.settings = ReadSettings(in);
-  if (const int64_t left = in.Number("last_call_left_ms", -1); left >= 0)
-    report.last_call_left = milliseconds(std::min(left, kMillisecondsMax));
+  Fields(in, report);
   for (size_t role = 0; role < kRoles.size(); ++role) {
     for (const std::string& name : in.Texts(kRoles[role])) {
       if (const auto node = ParseNode(name))
@@ -368,10 +363,11 @@ Result<RunReport> ReadStatus(std::string_view key, std::string_view run_id, std:
   const std::vector<std::string> ranks = in.Texts("ranks");
   const auto joined =
       std::ranges::count(report.members, MemberReport::Role::kParticipant, &MemberReport::role);
-  // A round that forms has none yet; nor have earlier versions written any.
+  // A forming round has no ranks yet, and earlier versions wrote none.
   for (size_t i = 0; std::ssize(ranks) == joined && i < ranks.size(); ++i)
     report.members[i].rank = ParseWholeNumber(ranks[i]).value_or(-1);
-  return Checked(in, std::move(report));
+  MUSTER_CHECK_OK(in.Outcome());
+  return report;
 }
 
 }  // namespace muster::wire

@@ -1,5 +1,5 @@
-// What the nodes of a run, and the one that leads them, write into etcd: keys, and JSON under them.
-// docs/internals/etcd.md has them in words.
+// What the nodes of a run and their leader write into etcd: keys, and the JSON under them.
+// docs/internals/etcd.md describes them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace muster::wire {
 
-/// Where everything of one run is.
+/// The keys of one run.
 class EtcdKeys {
  public:
   EtcdKeys(std::string_view prefix, std::string_view run_id);
@@ -23,7 +23,7 @@ class EtcdKeys {
   std::string Leader() const { return root_ + "leader"; }
   std::string Run() const { return root_ + "run"; }
   std::string Status() const { return root_ + "status"; }
-  /// The run that has this key; nullopt: none has.
+  /// The run that this key belongs to; nullopt: none.
   static std::optional<std::string> RunOf(std::string_view prefix, std::string_view key);
   std::string Turn() const { return root_ + "turn"; }
   std::string Members() const { return root_ + "members/"; }
@@ -38,13 +38,13 @@ class EtcdKeys {
   std::string root_;
 };
 
-/// What a node wants. Under its lease: where it is, the node lives. A node's session is the
-/// revision at which its record was created.
+/// What a node wants. The record is under the node's lease: while it exists, the node lives. The
+/// revision at which it was created is the node's session.
 struct EtcdMember {
-  enum class Wish : uint8_t { kNone, kJoin, kLeave };
-  Hello hello;       ///< `run_id` is in the key; `round` is the last one that the node was in.
-  int64_t said = 0;  ///< Counts what it has wished for.
-  Wish wish = Wish::kNone;
+  enum class Request : uint8_t { kNone, kJoin, kLeave };
+  Hello hello;         ///< `run_id` is in the key; `round` is the last one that the node was in.
+  int64_t serial = 0;  ///< Counts the node's requests.
+  Request request = Request::kNone;
   Duration join_timeout{};
   bool closes = false;
   std::string close_reason{};
@@ -53,37 +53,29 @@ std::string Write(const EtcdMember& member);
 /// kProtocol names `key` and what is wrong.
 Result<EtcdMember> ReadEtcdMember(std::string_view key, std::string_view json);
 
-/// What the leader has told one node so far, as a whole: whoever has missed some of it misses
-/// nothing.
+/// All that the leader has to report to one node. It is complete: a node that missed earlier
+/// versions has missed nothing.
 struct EtcdNotice {
-  enum class Stage : uint8_t {
-    kOpened,
-    kAdmitted,
-    kWaiting,
-    kSpare,
-    kComplete,
-    kTimedOut,
-    kLeft,
-    kRefused,
-  };
-  int64_t session = 0;  ///< Whom it was meant for,
-  int64_t lease = 0;    ///< and the lease of its record: no two sessions have the same.
-  int64_t said = 0;     ///< The last wish that was heeded.
-  Stage stage = Stage::kOpened;
+  int64_t session = 0;  ///< Of the node,
+  int64_t lease = 0;    ///< and the lease of its record, which no other session has.
+  int64_t serial = 0;   ///< The last request that the leader has processed.
+  /// kOpened, or the last push that changed where the node stands: kAdmitted to kComplete,
+  /// kTimedOut, kLeft or kRefused.
+  Push::Kind stage = Push::Kind::kOpened;
   int64_t stage_round = 0;
   int64_t count = 0;  ///< Nodes in the round that forms.
   std::string why{};
   Push::Refusal refusal = Push::Refusal::kNone;
-  /// Of a refusal: who refuses is itself one of those in the way, and lives.
-  bool for_good = false;
-  // The node's place, if it was ever given one.
+  /// Of a refusal for other settings: the leader itself is in the run, so waiting will not help.
+  bool is_final = false;
+  // The node's last place, if it ever had one.
   int64_t round = -1;
   int64_t rank = 0;
   int64_t world_size = 0;
   std::string addr{};
   uint16_t port = 0;
-  std::string plan{};  ///< The name of the round's plan: no other round has it.
-  // What has happened to that round since.
+  std::string plan{};  ///< The name of the round's plan, which no other round has.
+  // What has happened in that round since.
   int64_t lost = 0;
   std::string lost_who{};
   std::string lost_why{};
@@ -92,15 +84,15 @@ struct EtcdNotice {
   bool closed = false;
   bool graceful = false;
   std::string closed_by{};
-  int64_t run_lease = 0;  ///< What belongs to the run, and not to one node, goes with this lease.
+  int64_t run_lease = 0;  ///< The lease of all keys that belong to the run and not to one node.
 
   bool operator==(const EtcdNotice&) const = default;
 };
 std::string Write(const EtcdNotice& notice);
 Result<EtcdNotice> ReadEtcdNotice(std::string_view key, std::string_view json);
 
-/// How the run stood when its last round was completed, or when it was closed: what the next leader
-/// goes on from. What formed since then, members will say again.
+/// The run when its last round was completed, or when it was closed: the next leader goes on from
+/// here. What was forming since then it reads from the members' records.
 struct EtcdRun {
   RunSettings settings{};
   std::string settings_of{};
@@ -108,8 +100,8 @@ struct EtcdRun {
   int64_t world_size = 0;
   std::string addr{};  ///< Of its rank 0.
   uint16_t port = 0;
-  std::string plan{};       ///< Who was in it: the name of its plan,
-  int64_t parts = 0;        ///< and how many keys that has.
+  std::string plan{};       ///< The name of its plan,
+  int64_t parts = 0;        ///< and the number of keys that the plan has.
   std::string last_plan{};  ///< Of the round before.
   bool closed = false;
   std::string closed_by{};
@@ -117,21 +109,21 @@ struct EtcdRun {
 std::string Write(const EtcdRun& run);
 Result<EtcdRun> ReadEtcdRun(std::string_view key, std::string_view json);
 
-/// Who was given which rank.
-struct EtcdSeat {
+/// One node's place in a round.
+struct EtcdPlace {
   Node node;
   int64_t session = 0;
   int64_t rank = 0;
 };
-/// In as many values as it takes for none of them to be too long.
-std::vector<std::string> WritePlan(const std::vector<EtcdSeat>& seats);
-Result<std::vector<EtcdSeat>> ReadPlan(std::string_view key, std::string_view json);
+/// In several values, so that each fits into one transaction.
+std::vector<std::string> WritePlan(const std::vector<EtcdPlace>& places);
+Result<std::vector<EtcdPlace>> ReadPlan(std::string_view key, std::string_view json);
 
-/// Who leads. `token` tells its leadership apart from all others, also where a revision comes
-/// twice.
+/// The leader. `token` tells its leadership apart from all others, also if etcd is restored from
+/// older data and a revision comes twice.
 std::string WriteLeader(const Node& node, uint64_t token);
 
-/// For nodes that wait, and people: the same as the coordinator's answer, with a few of the names.
+/// For people, and for nodes that wait: the coordinator's report, with a few of the names.
 std::string WriteStatus(const RunReport& report);
 Result<RunReport> ReadStatus(std::string_view key, std::string_view run_id, std::string_view json);
 

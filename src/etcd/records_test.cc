@@ -25,8 +25,8 @@ EtcdMember SomeMember() {
                     .label = "rack \"7\"",
                     .bootstrap_port = 29500,
                     .round = 3},
-          .said = 9,
-          .wish = EtcdMember::Wish::kJoin,
+          .serial = 9,
+          .request = EtcdMember::Request::kJoin,
           .join_timeout = 60s,
           .closes = true,
           .close_reason = "enough"};
@@ -60,20 +60,20 @@ TEST(EtcdRecordsTest, MembersAreReadAsTheyWereWritten) {
   EXPECT_EQ(read->hello.node, member.hello.node);
   EXPECT_EQ(read->hello.settings, member.hello.settings);
   EXPECT_EQ(read->hello.round, 3);
-  EXPECT_EQ(read->wish, EtcdMember::Wish::kJoin);
+  EXPECT_EQ(read->request, EtcdMember::Request::kJoin);
   EXPECT_EQ(read->join_timeout, 60s);
   EXPECT_TRUE(read->closes);
 }
 
 TEST(EtcdRecordsTest, NoticesAreReadAsTheyWereWritten) {
   EtcdNotice notice{.session = 5,
-                    .said = 2,
-                    .stage = EtcdNotice::Stage::kComplete,
+                    .serial = 2,
+                    .stage = Push::Kind::kComplete,
                     .stage_round = 4,
                     .count = 8,
                     .why = "w",
                     .refusal = Push::Refusal::kPast,
-                    .for_good = true,
+                    .is_final = true,
                     .round = 4,
                     .rank = 0,
                     .world_size = 8,
@@ -114,12 +114,12 @@ TEST(EtcdRecordsTest, RunsAreReadAsTheyWereWritten) {
 }
 
 TEST(EtcdRecordsTest, APlanOfManyNodesIsCutIntoValuesThatEtcdTakes) {
-  std::vector<EtcdSeat> seats;
+  std::vector<EtcdPlace> seats;
   for (int64_t i = 0; i < 20'000; ++i)
     seats.push_back({.node = {Concat("node", i, ".some.cluster"), 1, 0}, .session = i, .rank = i});
   const auto parts = WritePlan(seats);
   EXPECT_GT(parts.size(), 1u);
-  std::vector<EtcdSeat> read;
+  std::vector<EtcdPlace> read;
   for (const std::string& part : parts) {
     EXPECT_LT(part.size(), 1024u * 1024);
     const auto more = ReadPlan("key", part);

@@ -13,15 +13,11 @@ namespace muster {
 
 namespace {
 
-EtcdOperation Get(EtcdRange range) {
-  return {.kind = EtcdOperation::Kind::kGet, .range = std::move(range)};
-}
-
 Result<std::set<std::string>> RunsBelow(EtcdCalls& calls, std::string_view prefix,
                                         Instant deadline) {
   EtcdRange all = EtcdPrefix(Concat(prefix, "/"));
   all.keys_only = true;
-  MUSTER_TRY(const EtcdAnswer answer, calls.Commit({.then = {Get(all)}}, deadline));
+  MUSTER_TRY(const EtcdAnswer answer, calls.Commit({.then = {EtcdGet(all)}}, deadline));
   std::set<std::string> runs;
   for (const EtcdPair& pair : answer.results.front().pairs) {
     if (auto run = wire::EtcdKeys::RunOf(prefix, pair.key)) runs.insert(std::move(*run));
@@ -29,15 +25,12 @@ Result<std::set<std::string>> RunsBelow(EtcdCalls& calls, std::string_view prefi
   return runs;
 }
 
-// What the leader wrote is true as long as somebody is there. nullopt: it has written nothing yet.
+// The leader's status is valid while the run has members. nullopt: no leader has written yet.
 Result<std::optional<RunReport>> StatusOf(EtcdCalls& calls, const wire::EtcdKeys& keys,
                                           const std::string& run_id, Instant deadline) {
-  EtcdRange members = EtcdPrefix(keys.Members());
-  members.keys_only = true;
-  members.limit = 1;
+  const EtcdRange members = EtcdFirstKey(EtcdPrefix(keys.Members()));
   MUSTER_TRY(const EtcdAnswer answer,
-             calls.Commit({.then = {Get({.begin = keys.Status()}), Get({.begin = keys.Run()}),
-                                    Get(members)}},
+             calls.Commit({.then = {EtcdGet(keys.Status()), EtcdGet(keys.Run()), EtcdGet(members)}},
                           deadline));
   const auto& status = answer.results[0].pairs;
   const auto& record = answer.results[1].pairs;
@@ -78,7 +71,7 @@ Result<EtcdStatus> StatusInEtcd(EtcdCalls& calls, std::string_view prefix, std::
     auto report = StatusOf(calls, wire::EtcdKeys(prefix, run), run, deadline);
     const bool is_foreign = !report && report.error().code == Code::kProtocol;
     if (is_foreign && run_id.empty()) {
-      found.passed_over.push_back(report.error().message);
+      found.ignored.push_back(report.error().message);
     } else if (!report) {
       return report.error();
     } else if (*report) {

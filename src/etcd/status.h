@@ -1,4 +1,4 @@
-// How runs in etcd stand, for people: as their leaders have last written it down.
+// The status of runs in etcd, for people, as their leaders last wrote it.
 #pragma once
 
 #include <string>
@@ -14,11 +14,11 @@ namespace muster {
 
 struct EtcdStatus {
   std::vector<RunReport> runs{};
-  std::vector<std::string> passed_over{};  ///< What somebody else has written there: key and why.
+  std::vector<std::string> ignored{};  ///< Foreign values there: the key, and what is wrong.
 };
 
-/// Of one run below `prefix`, or (an empty id) of all. kProtocol names what cannot be read of the
-/// one.
+/// Of one run below `prefix`, or of all (an empty id). kProtocol: a key of that run cannot be
+/// read.
 Result<EtcdStatus> StatusInEtcd(EtcdCalls& calls, std::string_view prefix, std::string_view run_id,
                                 Instant deadline);
 

@@ -1,9 +1,10 @@
-// A store's operations as transactions and watches of etcd. Blocks the caller's thread. Any thread,
-// any number of calls at a time.
+// A store's operations as transactions and watches of etcd. They block. Any thread, any number of
+// calls at a time.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,26 +16,26 @@
 
 namespace muster {
 
-/// Errors, besides those of each operation: kUnavailable (out of reach until the time was over;
-/// also a write of which nobody knows whether it happened, which the message says), kTimeout (the
-/// keys did not come, or others were faster again and again), kInvalid (etcd refuses it: too large,
-/// not permitted). Times of zero or less are no limit.
+/// Errors of all operations: kUnavailable (out of reach until the timeout; or a write without an
+/// answer, which the message says), kTimeout (the keys did not come, or other clients were faster
+/// each time), kInvalid (etcd refuses it: too large, not permitted). Timeouts of zero or less are
+/// no limit.
 class EtcdStoreClient {
  public:
   using Time = std::chrono::milliseconds;
   using Keys = std::vector<std::string>;
 
-  /// All that is written goes with `lease`; 0: nothing goes by itself.
+  /// All keys are written under `lease`; 0: without one.
   EtcdStoreClient(std::shared_ptr<EtcdCalls> calls, std::string_view prefix, int64_t lease);
 
   const std::shared_ptr<EtcdCalls>& calls() const { return calls_; }
 
-  /// Whether etcd answers, and lets us read.
+  /// Whether etcd answers, and permits reading.
   Status Reach(Time limit);
 
   Status Set(std::string_view key, std::string_view value, Time limit);
   Result<std::string> Get(std::string_view key, Time limit);
-  /// kInvalid, kOutOfRange: the value is no number of 64 bits. An empty one counts as 0.
+  /// kInvalid, kOutOfRange: the value is not a 64-bit number. An empty one counts as 0.
   Result<int64_t> Add(std::string_view key, int64_t delta, Time limit);
   Result<std::string> CompareSet(std::string_view key, std::string_view expected,
                                  std::string_view desired, Time limit);
@@ -60,19 +61,33 @@ class EtcdStoreClient {
   struct First;
   struct Tail;
 
+  // Between attempts of a write that other clients were faster at.
+  static constexpr Duration kFirstPause = 1ms;
+  static constexpr Duration kLongestPause = 100ms;
+
   Instant Deadline(Time limit) const;
-  /// Later than that: what is there is told also to whom has no time to wait for it.
+  /// Some seconds later: a caller with no time to wait still gets what is there.
   Instant AnswerBy(Instant deadline) const;
   EtcdOperation Put(std::string etcd_key, std::string_view value) const;
-  /// A transaction with what it is to the caller: "Set of 'k'".
+  /// `what` and `key` are for messages: "Set of 'k'".
   Result<EtcdAnswer> Commit(const EtcdTransaction& transaction, Instant deadline,
                             std::string_view what, std::string_view key) const;
-  /// Reads a value, and replaces it by what `next` makes of it, until nobody has been faster.
-  /// nullopt from `next`: nothing is to be replaced.
+  /// Reads a value and replaces it by the result of `next`; again, if another client wrote
+  /// meanwhile. nullopt from `next`: the value stays.
   using Next = std::function<Result<std::optional<std::string>>(const EtcdPair* present)>;
   Status Replace(std::string_view key, std::string_view what, Time limit, const Next& next) const;
+  /// Waits before a write is tried again because other clients were faster `lost` times. Errors: no
+  /// time is left, or the caller is interrupted.
+  Status PauseAfterLoss(Backoff& backoff, std::string_view what, std::string_view key, Time limit,
+                        Instant deadline, int64_t lost) const;
+  /// EtcdCalls::Await(), with an error for the caller: which of the keys are missing. False: etcd
+  /// has compacted the revision; read again.
+  Result<bool> AwaitChange(const std::vector<EtcdRange>& ranges, int64_t revision, Time limit,
+                           Instant deadline, const std::function<Keys()>& missing,
+                           const std::function<bool(const EtcdChange&)>& enough) const;
+  static Status MustFit(std::string_view what, std::string_view key, size_t bytes);
   Status WaitFor(Missing missing, Time limit, Instant deadline) const;
-  Status Look(Missing& missing, Instant deadline, int64_t& revision) const;
+  Status FindMissing(Missing& missing, Instant deadline, int64_t& revision) const;
   Result<std::vector<std::optional<std::string>>> Read(const Keys& keys, Instant deadline) const;
   std::vector<EtcdOperation> LookAtTail(std::string_view key) const;
   Result<Tail> TailIn(const EtcdAnswer& answer, std::string_view key, Instant deadline) const;

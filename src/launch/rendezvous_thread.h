@@ -39,7 +39,7 @@ struct RendezvousThreadOptions {
   bool are_identical = false;
   /// How long the rendezvous may be unreachable before the job fails.
   Duration contact_max = 30s;
-  /// How often a backend that sends no events (c10d, etcd-v2) is queried for them.
+  /// How often a backend that sends no events (c10d) is queried for them.
   Duration monitor_interval = 100ms;
 };
 

@@ -1,4 +1,4 @@
-// Who gets in: certificates, users and passwords, against a real etcd.
+// Access to a real etcd: certificates, users and passwords.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,13 +6,13 @@
 #include <thread>
 
 #include "etcd/certificates.h"
-#include "etcd/patron.h"
+#include "etcd/test_client.h"
 #include "support/raw_socket.h"
 
 namespace muster::test {
 namespace {
 
-/// A server with TLS that wants client certificates, and an access that has one.
+/// A server with TLS that requires client certificates, and an access with one.
 class EtcdTlsTest : public EtcdTest {
  protected:
   void SetUp() override {
@@ -35,19 +35,19 @@ class EtcdTlsTest : public EtcdTest {
                         "--insecure-skip-tls-verify"}};
   }
 
-  /// With that access nothing works, at once and for good; what it says.
+  /// Every call with this access fails at once, permanently. Returns the message.
   static std::string Refused(const EtcdCluster& cluster, EtcdAccess access) {
     access.endpoints = cluster.endpoints();
-    Patron patron(access);
+    TestClient test_client(access);
     const Stopwatch watch;
-    const auto put = patron.Put("k", "v");
+    const auto put = test_client.Put("k", "v");
     EXPECT_FALSE(put);
     if (put) return "";
     EXPECT_EQ(put.error().code, Code::kInvalid) << put.error().message;
     EXPECT_LT(watch.Elapsed(), seconds(15));
     EXPECT_NE(put.error().message.find(cluster.endpoint(0).ToString()), std::string::npos)
         << put.error().message;
-    const auto kept = patron.KeepAlive(1);
+    const auto kept = test_client.KeepAlive(1);
     EXPECT_EQ(kept.error().code, Code::kInvalid) << kept.error().message;
     return put.error().message;
   }
@@ -59,11 +59,11 @@ class EtcdTlsTest : public EtcdTest {
 TEST_F(EtcdTlsTest, WithItsCertificateAClientGetsIn) {
   const EtcdCluster cluster(Options());
   access_.endpoints = cluster.endpoints();
-  Patron patron(access_);
-  const auto put = patron.Put("k", "v");
+  TestClient test_client(access_);
+  const auto put = test_client.Put("k", "v");
   ASSERT_TRUE(put) << put.error().message;
-  const Hearer hearer(patron, {.begin = "k"}, put->revision);
-  EXPECT_TRUE(hearer.HasHeard({"k=v"}));
+  const TestWatcher watcher(test_client, {.begin = "k"}, put->revision);
+  EXPECT_TRUE(watcher.HasReceived({"k=v"}));
 }
 
 TEST_F(EtcdTlsTest, AServerOfAnotherAuthorityIsNotTrusted) {
@@ -109,30 +109,30 @@ TEST_F(EtcdTlsTest, AClientWithoutACertificateIsRefused) {
   EXPECT_THAT(Refused(cluster, access_), ::testing::HasSubstr("none was given"));
 }
 
-// These two may also be a proxy whose server is not up yet: there is hope, and a hint.
+// The next two may also be a proxy whose server is not up yet: not permanent, with a hint.
 TEST_F(EtcdTlsTest, AServerWithoutTlsIsUnavailableWithAHint) {
   const EtcdCluster cluster;
   access_.endpoints = cluster.endpoints();
-  Patron patron(access_);
-  const Error error = patron.Put("k", "v", 0, 2s).error();
+  TestClient test_client(access_);
+  const Error error = test_client.Put("k", "v", 0, 2s).error();
   EXPECT_EQ(error.code, Code::kUnavailable);
   EXPECT_THAT(error.message, ::testing::HasSubstr("does it speak TLS?"));
 }
 
 TEST_F(EtcdTlsTest, AServerThatWantsTlsIsUnavailableWithAHint) {
   const EtcdCluster cluster(Options());
-  Patron patron(cluster.access());
-  const Error error = patron.Put("k", "v", 0, 2s).error();
+  TestClient test_client(cluster.access());
+  const Error error = test_client.Put("k", "v", 0, 2s).error();
   EXPECT_EQ(error.code, Code::kUnavailable);
   EXPECT_THAT(error.message, ::testing::HasSubstr("does it want TLS?"));
 }
 
-// No etcd is needed: a server that ends a connection, and is silent from then on.
+// Needs no etcd: a server that closes a connection, and then does not answer.
 TEST(EtcdHintTest, OutlastsAnAttemptThatHadNoTimeLeft) {
   RawListener listener;
-  Patron patron({.endpoints = {{"127.0.0.1", listener.port()}}});
+  TestClient test_client({.endpoints = {{"127.0.0.1", listener.port()}}});
   std::thread server([&] { listener.Accept().Close(); });
-  const auto put = patron.Put("k", "v", 0, 1s);  // shorter than the time to connect
+  const auto put = test_client.Put("k", "v", 0, 1s);  // shorter than the time to connect
   server.join();
   ASSERT_FALSE(put);
   EXPECT_EQ(put.error().code, Code::kUnavailable);
@@ -153,7 +153,7 @@ TEST_F(EtcdTlsTest, FilesThatCannotBeReadAreNamedAtOnce) {
   EXPECT_EQ(ConnectEtcd({}, thread->loop()).error().code, Code::kInvalid);
 }
 
-/// A server with users: root, and "reader" with the password "secret", who may do what it likes
+/// A server with users: root, and "reader" with the password "secret", which has all permissions
 /// below "free/".
 class EtcdUserTest : public EtcdTest {
  protected:
@@ -177,95 +177,95 @@ class EtcdUserTest : public EtcdTest {
 };
 
 TEST_F(EtcdUserTest, AUserGetsInWhereItMay) {
-  Patron patron(access_);
-  const auto put = patron.Put("free/k", "v");
+  TestClient test_client(access_);
+  const auto put = test_client.Put("free/k", "v");
   ASSERT_TRUE(put) << put.error().message;
-  const Hearer hearer(patron, {.begin = "free/k"}, put->revision);
-  EXPECT_TRUE(hearer.HasHeard({"free/k=v"}));
-  const auto lease = patron.Grant(10s);
+  const TestWatcher watcher(test_client, {.begin = "free/k"}, put->revision);
+  EXPECT_TRUE(watcher.HasReceived({"free/k=v"}));
+  const auto lease = test_client.Grant(10s);
   ASSERT_TRUE(lease) << lease.error().message;
-  EXPECT_TRUE(patron.KeepAlive(lease->id));
-  EXPECT_TRUE(patron.Revoke(lease->id));
+  EXPECT_TRUE(test_client.KeepAlive(lease->id));
+  EXPECT_TRUE(test_client.Revoke(lease->id));
 }
 
 TEST_F(EtcdUserTest, AndNotElsewhere) {
-  Patron patron(access_);
-  const auto put = patron.Put("other/k", "v");
+  TestClient test_client(access_);
+  const auto put = test_client.Put("other/k", "v");
   ASSERT_FALSE(put);
   EXPECT_EQ(put.error().code, Code::kInvalid);
   EXPECT_THAT(put.error().message, ::testing::HasSubstr("permission denied"));
-  const Hearer hearer(patron, {.begin = "other/k"}, 1);
-  ASSERT_TRUE(EventuallyTrue([&] { return hearer.end().has_value(); }));
-  EXPECT_EQ(hearer.end()->code, Code::kInvalid);
-  EXPECT_THAT(hearer.end()->message, ::testing::HasSubstr("other/k"));
+  const TestWatcher watcher(test_client, {.begin = "other/k"}, 1);
+  ASSERT_TRUE(EventuallyTrue([&] { return watcher.end().has_value(); }));
+  EXPECT_EQ(watcher.end()->code, Code::kInvalid);
+  EXPECT_THAT(watcher.end()->message, ::testing::HasSubstr("other/k"));
 }
 
 TEST_F(EtcdUserTest, AWrongPasswordIsRefused) {
   access_.password = "guess";
-  Patron patron(access_);
-  const Hearer hearer(patron, {.begin = "free/k"}, 1);
-  const auto put = patron.Put("free/k", "v");
+  TestClient test_client(access_);
+  const TestWatcher watcher(test_client, {.begin = "free/k"}, 1);
+  const auto put = test_client.Put("free/k", "v");
   ASSERT_FALSE(put);
   EXPECT_EQ(put.error().code, Code::kInvalid);
   EXPECT_THAT(put.error().message, ::testing::HasSubstr("invalid user ID or password"));
-  EXPECT_EQ(patron.KeepAlive(1).error().code, Code::kInvalid);
-  ASSERT_TRUE(EventuallyTrue([&] { return hearer.end().has_value(); }));
-  EXPECT_EQ(hearer.end()->code, Code::kInvalid);
+  EXPECT_EQ(test_client.KeepAlive(1).error().code, Code::kInvalid);
+  ASSERT_TRUE(EventuallyTrue([&] { return watcher.end().has_value(); }));
+  EXPECT_EQ(watcher.end()->code, Code::kInvalid);
 }
 
 TEST_F(EtcdUserTest, NobodyIsRefused) {
   access_.user.clear();
-  Patron patron(access_);
-  const auto put = patron.Put("free/k", "v");
+  TestClient test_client(access_);
+  const auto put = test_client.Put("free/k", "v");
   ASSERT_FALSE(put);
   EXPECT_EQ(put.error().code, Code::kInvalid);
   EXPECT_THAT(put.error().message, ::testing::HasSubstr("no user was given"));
 }
 
 TEST_F(EtcdUserTest, ATokenThatTheServerForgotIsRenewed) {
-  Patron patron(access_);
-  const auto put = patron.Put("free/k", "1");
+  TestClient test_client(access_);
+  const auto put = test_client.Put("free/k", "1");
   ASSERT_TRUE(put) << put.error().message;
-  const Hearer hearer(patron, {.begin = "free/k"}, put->revision);
-  ASSERT_TRUE(hearer.HasHeard({"free/k=1"}));
-  cluster_->Kill(0);  // its tokens live in memory
+  const TestWatcher watcher(test_client, {.begin = "free/k"}, put->revision);
+  ASSERT_TRUE(watcher.HasReceived({"free/k=1"}));
+  cluster_->Kill(0);  // its tokens are in memory
   cluster_->Start(0);
   std::string value;
   ASSERT_TRUE(EventuallyTrue([&] {
-    value = patron.Value("free/k");
+    value = test_client.Value("free/k");
     return value == "1";
   })) << value
       << "\n"
       << cluster_->Logs();
-  ASSERT_TRUE(patron.Put("free/k", "2"));
-  EXPECT_TRUE(hearer.HasHeard({"free/k=1", "free/k=2"}));
-  EXPECT_FALSE(hearer.end());
+  ASSERT_TRUE(test_client.Put("free/k", "2"));
+  EXPECT_TRUE(watcher.HasReceived({"free/k=1", "free/k=2"}));
+  EXPECT_FALSE(watcher.end());
 }
 
-// A token has the number of the request that made it. A server that is restored from older data
-// waits for that number before it looks at the token, for as long as the call may take.
+// A token holds the number of the request that created it. A server that is restored from older
+// data waits for that number before it checks the token, for the whole timeout of the call.
 TEST_F(EtcdUserTest, ATokenThatIsAheadOfARestoredServerIsRenewed) {
   cluster_->Kill(0);
   cluster_->BackUp(0);
   cluster_->Start(0);
-  Patron before(access_);
+  TestClient before(access_);
   for (int i = 0; i < 50; ++i) ASSERT_TRUE(before.Put("free/k", "1"));
-  Patron patron(access_);
-  Patron idle(access_);
-  const auto put = patron.Put("free/k", "2");
+  TestClient test_client(access_);
+  TestClient idle(access_);
+  const auto put = test_client.Put("free/k", "2");
   ASSERT_TRUE(put && idle.Put("free/idle", "1"));
-  const Hearer hearer(patron, {.begin = "free/k"}, put->revision);
-  ASSERT_TRUE(hearer.HasHeard({"free/k=2"}));
+  const TestWatcher watcher(test_client, {.begin = "free/k"}, put->revision);
+  ASSERT_TRUE(watcher.HasReceived({"free/k=2"}));
   cluster_->Kill(0);
   cluster_->Restore(0);
   cluster_->Start(0);
-  for (Patron* each : {&patron, &idle}) {
+  for (TestClient* each : {&test_client, &idle}) {
     const auto again = each->Put("free/k", "3");
     EXPECT_TRUE(again) << again.error().message << "\n" << cluster_->Logs();
   }
-  // Nor does the watch wait for a revision that comes another time.
-  ASSERT_TRUE(EventuallyTrue([&] { return hearer.end().has_value(); }));
-  EXPECT_EQ(hearer.end()->code, Code::kNotFound);
+  // The watch does not wait for a revision of the lost history, either.
+  ASSERT_TRUE(EventuallyTrue([&] { return watcher.end().has_value(); }));
+  EXPECT_EQ(watcher.end()->code, Code::kNotFound);
 }
 
 using EtcdAccessTest = EtcdTest;
@@ -275,8 +275,8 @@ TEST_F(EtcdAccessTest, AUserIsWelcomeWhereThereAreNone) {
   EtcdAccess access = cluster.access();
   access.user = "anybody";
   access.password = "x";
-  Patron patron(access);
-  const auto put = patron.Put("k", "v");
+  TestClient test_client(access);
+  const auto put = test_client.Put("k", "v");
   EXPECT_TRUE(put) << put.error().message;
 }
 

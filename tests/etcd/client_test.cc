@@ -1,10 +1,10 @@
-// The client of etcd against a real one: every call, and what it refuses.
+// The client with a real etcd: every call, and refusals.
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "etcd/patron.h"
+#include "etcd/test_client.h"
 
 namespace muster::test {
 namespace {
@@ -15,11 +15,11 @@ using EtcdClientTest = EtcdTest;
 
 TEST_F(EtcdClientTest, WhatIsPutIsRead) {
   const EtcdCluster cluster;
-  Patron patron(cluster.access());
-  const auto put = patron.Put("a", std::string("\0\xff value", 8));
+  TestClient test_client(cluster.access());
+  const auto put = test_client.Put("a", std::string("\0\xff value", 8));
   ASSERT_TRUE(put) << put.error().message;
   EXPECT_TRUE(put->held);
-  const auto read = patron.Read({.begin = "a"});
+  const auto read = test_client.Read({.begin = "a"});
   ASSERT_TRUE(read) << read.error().message;
   ASSERT_EQ(read->results.at(0).pairs.size(), 1u);
   const EtcdPair& pair = read->results[0].pairs[0];
@@ -27,22 +27,22 @@ TEST_F(EtcdClientTest, WhatIsPutIsRead) {
                             .value = std::string("\0\xff value", 8),
                             .created = put->revision,
                             .changed = put->revision}));
-  EXPECT_EQ(patron.etcd().Describe(), "etcd at " + cluster.endpoint(0).ToString());
+  EXPECT_EQ(test_client.etcd().Describe(), "etcd at " + cluster.endpoint(0).ToString());
 }
 
 TEST_F(EtcdClientTest, ATransactionDoesAllOfOneSide) {
   const EtcdCluster cluster;
-  Patron patron(cluster.access());
+  TestClient test_client(cluster.access());
   const EtcdTransaction create{
       .conditions = {{.kind = Condition::kCreatedAt, .key = "k"}},
       .then = {{.kind = Operation::kPut, .range = {.begin = "k"}, .value = "1"},
                {.kind = Operation::kPut, .range = {.begin = "l"}, .value = "2"}},
       .otherwise = {{.kind = Operation::kGet, .range = EtcdPrefix("k")}}};
-  const auto first = patron.Commit(create);
+  const auto first = test_client.Commit(create);
   ASSERT_TRUE(first) << first.error().message;
   EXPECT_TRUE(first->held);
   EXPECT_EQ(first->results.size(), 2u);
-  const auto second = patron.Commit(create);
+  const auto second = test_client.Commit(create);
   ASSERT_TRUE(second) << second.error().message;
   EXPECT_FALSE(second->held);
   ASSERT_EQ(second->results.size(), 1u);
@@ -52,10 +52,10 @@ TEST_F(EtcdClientTest, ATransactionDoesAllOfOneSide) {
 
 TEST_F(EtcdClientTest, ConditionsLookAtValuesAndRevisions) {
   const EtcdCluster cluster;
-  Patron patron(cluster.access());
-  const int64_t revision = patron.Put("k", "v")->revision;
+  TestClient test_client(cluster.access());
+  const int64_t revision = test_client.Put("k", "v")->revision;
   const auto holds = [&](EtcdCondition condition) {
-    return patron.Commit({.conditions = {std::move(condition)}})->held;
+    return test_client.Commit({.conditions = {std::move(condition)}})->held;
   };
   EXPECT_TRUE(holds({.kind = Condition::kValueIs, .key = "k", .value = "v"}));
   EXPECT_FALSE(holds({.kind = Condition::kValueIs, .key = "k", .value = "w"}));
@@ -67,57 +67,57 @@ TEST_F(EtcdClientTest, ConditionsLookAtValuesAndRevisions) {
 
 TEST_F(EtcdClientTest, RangesAreReadInPartsAndDeleted) {
   const EtcdCluster cluster;
-  Patron patron(cluster.access());
-  for (const char* key : {"p/1", "p/2", "p/3", "q"}) ASSERT_TRUE(patron.Put(key, "x"));
+  TestClient test_client(cluster.access());
+  for (const char* key : {"p/1", "p/2", "p/3", "q"}) ASSERT_TRUE(test_client.Put(key, "x"));
   EtcdRange range = EtcdPrefix("p/");
   range.limit = 2;
   range.keys_only = true;
-  const auto read = patron.Read(range);
+  const auto read = test_client.Read(range);
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(read->results.at(0).count, 3);
   ASSERT_EQ(read->results[0].pairs.size(), 2u);
   EXPECT_EQ(read->results[0].pairs[1].key, "p/2");
   EXPECT_EQ(read->results[0].pairs[1].value, "");
   const auto deleted =
-      patron.Commit({.then = {{.kind = Operation::kDelete, .range = EtcdPrefix("p/")}}});
+      test_client.Commit({.then = {{.kind = Operation::kDelete, .range = EtcdPrefix("p/")}}});
   ASSERT_TRUE(deleted) << deleted.error().message;
   EXPECT_EQ(deleted->results.at(0).count, 3);
-  EXPECT_EQ(patron.Value("p/1"), "(none)");
-  EXPECT_EQ(patron.Value("q"), "x");
+  EXPECT_EQ(test_client.Value("p/1"), "(none)");
+  EXPECT_EQ(test_client.Value("q"), "x");
 }
 
 TEST_F(EtcdClientTest, KeysGoWithTheirLease) {
   const EtcdCluster cluster;
-  Patron patron(cluster.access());
-  const auto lease = patron.Grant(30s);
+  TestClient test_client(cluster.access());
+  const auto lease = test_client.Grant(30s);
   ASSERT_TRUE(lease) << lease.error().message;
   EXPECT_EQ(lease->ttl, 30s);
-  ASSERT_TRUE(patron.Put("k", "v", lease->id));
-  EXPECT_EQ(patron.Read({.begin = "k"})->results[0].pairs[0].lease, lease->id);
-  const auto kept = patron.KeepAlive(lease->id);
+  ASSERT_TRUE(test_client.Put("k", "v", lease->id));
+  EXPECT_EQ(test_client.Read({.begin = "k"})->results[0].pairs[0].lease, lease->id);
+  const auto kept = test_client.KeepAlive(lease->id);
   ASSERT_TRUE(kept) << kept.error().message;
   EXPECT_EQ(*kept, 30s);
-  EXPECT_TRUE(patron.Revoke(lease->id));
-  EXPECT_EQ(patron.Value("k"), "(none)");
+  EXPECT_TRUE(test_client.Revoke(lease->id));
+  EXPECT_EQ(test_client.Value("k"), "(none)");
 }
 
 TEST_F(EtcdClientTest, ALeaseThatNobodyKeepsAliveExpires) {
   const EtcdCluster cluster;
-  Patron patron(cluster.access());
-  const auto lease = patron.Grant(1s);
+  TestClient test_client(cluster.access());
+  const auto lease = test_client.Grant(1s);
   ASSERT_TRUE(lease) << lease.error().message;
-  ASSERT_TRUE(patron.Put("k", "v", lease->id));
-  EXPECT_TRUE(EventuallyTrue([&] { return patron.Value("k") == "(none)"; }));
-  const auto kept = patron.KeepAlive(lease->id);
+  ASSERT_TRUE(test_client.Put("k", "v", lease->id));
+  EXPECT_TRUE(EventuallyTrue([&] { return test_client.Value("k") == "(none)"; }));
+  const auto kept = test_client.KeepAlive(lease->id);
   ASSERT_FALSE(kept);
   EXPECT_EQ(kept.error().code, Code::kNotFound);
 }
 
 TEST_F(EtcdClientTest, ALeaseThatIsNotThereIsNotFound) {
   const EtcdCluster cluster;
-  Patron patron(cluster.access());
-  for (const auto& error : {patron.KeepAlive(4711).error(), patron.Revoke(4711).error(),
-                            patron.Put("k", "v", 4711).error()}) {
+  TestClient test_client(cluster.access());
+  for (const auto& error : {test_client.KeepAlive(4711).error(), test_client.Revoke(4711).error(),
+                            test_client.Put("k", "v", 4711).error()}) {
     EXPECT_EQ(error.code, Code::kNotFound) << error.message;
     EXPECT_NE(error.message.find(cluster.endpoint(0).ToString()), std::string::npos)
         << error.message;
@@ -126,14 +126,14 @@ TEST_F(EtcdClientTest, ALeaseThatIsNotThereIsNotFound) {
 
 TEST_F(EtcdClientTest, WhatIsTooLargeIsRefused) {
   const EtcdCluster cluster;
-  Patron patron(cluster.access());
-  const auto large = patron.Put("k", std::string(3 << 20, 'x'));
+  TestClient test_client(cluster.access());
+  const auto large = test_client.Put("k", std::string(3 << 20, 'x'));
   ASSERT_FALSE(large);
   EXPECT_EQ(large.error().code, Code::kInvalid) << large.error().message;
   EtcdTransaction many;
   for (int i = 0; i < 200; ++i)
     many.then.push_back({.kind = Operation::kPut, .range = {.begin = std::to_string(i)}});
-  const auto refused = patron.Commit(many);
+  const auto refused = test_client.Commit(many);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::kInvalid) << refused.error().message;
   EXPECT_NE(refused.error().message.find("too many operations"), std::string::npos)
@@ -142,34 +142,34 @@ TEST_F(EtcdClientTest, WhatIsTooLargeIsRefused) {
 
 TEST_F(EtcdClientTest, LargeAnswersArrive) {
   const EtcdCluster cluster;
-  Patron patron(cluster.access());
+  TestClient test_client(cluster.access());
   const std::string value(1 << 20, 'x');
-  for (int i = 0; i < 8; ++i) ASSERT_TRUE(patron.Put("big/" + std::to_string(i), value));
-  const auto read = patron.Read(EtcdPrefix("big/"));
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(test_client.Put("big/" + std::to_string(i), value));
+  const auto read = test_client.Read(EtcdPrefix("big/"));
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(read->results.at(0).pairs.size(), 8u);
 }
 
 TEST_F(EtcdClientTest, NobodyThereIsUnavailableWithinItsPatience) {
   const Endpoint nobody{"127.0.0.1", QuietPort()};
-  Patron patron({.endpoints = {nobody, {"127.0.0.1", QuietPort()}}});
+  TestClient test_client({.endpoints = {nobody, {"127.0.0.1", QuietPort()}}});
   const Stopwatch watch;
-  const Error put = patron.Put("k", "v", 0, 500ms).error();
+  const Error put = test_client.Put("k", "v", 0, 500ms).error();
   EXPECT_EQ(put.code, Code::kUnavailable) << put.message;
   EXPECT_NE(put.message.find("127.0.0.1:" + std::to_string(nobody.port)), std::string::npos)
       << put.message;
   EXPECT_NE(put.message.find("refused"), std::string::npos) << put.message;
-  const Error kept = patron.KeepAlive(1, 500ms).error();
+  const Error kept = test_client.KeepAlive(1, 500ms).error();
   EXPECT_EQ(kept.code, Code::kUnavailable) << kept.message;
   EXPECT_LT(watch.Elapsed(), seconds(15));
 }
 
 TEST_F(EtcdClientTest, DeadEndpointsAreSteppedOver) {
   const EtcdCluster cluster;
-  Patron patron(
+  TestClient test_client(
       {.endpoints = {{"127.0.0.1", QuietPort()}, cluster.endpoint(0), {"127.0.0.1", QuietPort()}}});
   for (int i = 0; i < 5; ++i) {
-    const auto put = patron.Put("k" + std::to_string(i), "v");
+    const auto put = test_client.Put("k" + std::to_string(i), "v");
     ASSERT_TRUE(put) << put.error().message;
   }
 }
@@ -178,17 +178,17 @@ TEST_F(EtcdClientTest, WhatIsUnderWayAtTheEndIsNotReported) {
   const EtcdCluster cluster;
   auto called = std::make_shared<std::atomic<int>>(0);
   for (int i = 0; i < 20; ++i) {
-    Patron patron(cluster.access());
-    patron.thread().RunAndWait([&] {
+    TestClient test_client(cluster.access());
+    test_client.thread().RunAndWait([&] {
       const auto count = [called](const auto&) { *called += 1; };
-      patron.etcd().Commit({.then = {{.kind = Operation::kPut, .range = {.begin = "k"}}}}, 5s,
-                           count);
-      patron.etcd().Grant(5s, 5s, count);
-      patron.etcd().KeepAlive(1, 5s, count);
+      test_client.etcd().Commit({.then = {{.kind = Operation::kPut, .range = {.begin = "k"}}}}, 5s,
+                                count);
+      test_client.etcd().Grant(5s, 5s, count);
+      test_client.etcd().KeepAlive(1, 5s, count);
     });
-    patron.Destroy();
+    test_client.Destroy();
     const int before = *called;
-    patron.thread().RunAndWait([] {});
+    test_client.thread().RunAndWait([] {});
     EXPECT_EQ(*called, before);
   }
 }

@@ -1,4 +1,4 @@
-// A real etcd of one or more members, on loopback, for one test. Gone with its object.
+// A real etcd of one or more members, on loopback, for one test. It ends with its object.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,27 @@
 
 namespace muster::test {
 
-/// A port that nobody uses now, and that the system gives to nobody who asks for any.
+/// A free port outside the range of ephemeral ports.
 uint16_t QuietPort();
 
-/// That etcd and etcdctl can be run here. Without them tests are skipped, unless
+/// Whether etcd and etcdctl are installed. Without them tests are skipped, unless
 /// MUSTER_REQUIRE_ETCD=1.
 Need EtcdNeed();
 
 struct ClusterOptions {
   int members = 1;
-  /// For a server with TLS: its certificate, and whose client certificates it wants.
+  /// For a server with TLS: its certificate, and the CA of client certificates.
   std::string cert_file{};
   std::string key_file{};
   std::string client_ca_file{};
-  /// How etcdctl gets in: more words for its command line.
+  /// More arguments of etcdctl, for its access.
   std::vector<std::string> etcdctl{};
   std::vector<std::string> more{};  ///< Flags of etcd's.
 };
 
 class EtcdCluster {
  public:
-  /// Throws if it does not get healthy.
+  /// Throws if it does not become healthy.
   explicit EtcdCluster(ClusterOptions options = {});
   ~EtcdCluster();
   EtcdCluster(const EtcdCluster&) = delete;
@@ -46,7 +46,7 @@ class EtcdCluster {
   EtcdAccess access() const;
 
   void Kill(int member);
-  /// Again, where and as it was.
+  /// With the same ports and data.
   void Start(int member);
   /// Of a member that is killed: keeps a copy of its data, or puts it back.
   void BackUp(int member) const;
@@ -57,7 +57,7 @@ class EtcdCluster {
 
   /// Runs etcdctl; throws if it fails. Its output.
   std::string Control(const std::vector<std::string>& words) const;
-  /// What all members have said, for a test that fails.
+  /// The logs of all members, for a test that fails.
   std::string Logs() const;
 
  private:

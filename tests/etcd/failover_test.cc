@@ -1,34 +1,34 @@
-// A cluster of three members, of which the one that is spoken to dies, stops, or loses the others.
+// A cluster of three members: the connected one dies, stops, or loses the others.
 #include <gtest/gtest.h>
 #include <signal.h>
 
 #include <string>
 #include <vector>
 
-#include "etcd/patron.h"
+#include "etcd/test_client.h"
 
 namespace muster::test {
 namespace {
 
 using EtcdFailoverTest = EtcdTest;
 
-/// A client of three members, and its watch, once it is there.
+/// A client of three members with an established watch.
 class Watched {
  public:
   explicit Watched(const EtcdCluster& cluster)
-      : patron(cluster.access()),
-        next(patron.Put("k", "0")->revision + 1),
-        hearer(patron, {.begin = "k"}, next) {
-    EXPECT_TRUE(patron.Put("k", "1"));
-    EXPECT_TRUE(hearer.HasHeard({"k=1"}));
+      : test_client(cluster.access()),
+        next(test_client.Put("k", "0")->revision + 1),
+        watcher(test_client, {.begin = "k"}, next) {
+    EXPECT_TRUE(test_client.Put("k", "1"));
+    EXPECT_TRUE(watcher.HasReceived({"k=1"}));
   }
 
-  Patron patron;
+  TestClient test_client;
   const int64_t next;
-  Hearer hearer;
+  TestWatcher watcher;
 };
 
-/// Nobody says which member a client speaks to: each in turn is disturbed, and put right again.
+/// The connected member is unknown: disturbs and repairs each in turn.
 void EachInTurn(EtcdCluster& cluster, Watched& watched,
                 const std::function<void(int member)>& disturb,
                 const std::function<void(int member)>& repair) {
@@ -36,28 +36,28 @@ void EachInTurn(EtcdCluster& cluster, Watched& watched,
   for (int member = 0; member < 3; ++member) {
     disturb(member);
     const std::string value = "after " + std::to_string(member);
-    // A write may be lost with its member: then nobody knows whether it happened, and we ask.
+    // If the answer is lost with its member, read whether the write happened.
     ASSERT_TRUE(EventuallyTrue([&] {
-      return watched.patron.Put("k", value, 0, 5s).has_value() ||
-             watched.patron.Value("k") == value;
+      return watched.test_client.Put("k", value, 0, 5s).has_value() ||
+             watched.test_client.Value("k") == value;
     }));
     const auto reached = [&] {
-      const std::vector<std::string> changes = watched.hearer.changes();
+      const std::vector<std::string> changes = watched.watcher.changes();
       return !changes.empty() && changes.back() == "k=" + value;
     };
-    EXPECT_TRUE(EventuallyTrue(reached)) << ::testing::PrintToString(watched.hearer.changes());
+    EXPECT_TRUE(EventuallyTrue(reached)) << ::testing::PrintToString(watched.watcher.changes());
     repair(member);
     ASSERT_TRUE(EventuallyTrue([&] { return cluster.IsHealthy(); }));
   }
-  // Every change once: equal neighbours are writes that were repeated, and have revisions of their
-  // own. The number of changes is the number of revisions.
-  const auto history = watched.patron.Read({.begin = "k"});
+  // Every change once: the number of changes is that of revisions. Equal neighbours are repeated
+  // writes.
+  const auto history = watched.test_client.Read({.begin = "k"});
   ASSERT_TRUE(history) << history.error().message;
   const auto count = static_cast<size_t>(history->revision - watched.next + 1);
-  EXPECT_TRUE(EventuallyTrue([&] { return watched.hearer.changes().size() == count; }))
-      << count << " " << ::testing::PrintToString(watched.hearer.changes());
-  // At least one of them was the one that was spoken to.
-  EXPECT_FALSE(watched.hearer.troubles().empty());
+  EXPECT_TRUE(EventuallyTrue([&] { return watched.watcher.changes().size() == count; }))
+      << count << " " << ::testing::PrintToString(watched.watcher.changes());
+  // One of the disturbed members was the connected one.
+  EXPECT_FALSE(watched.watcher.troubles().empty());
 }
 
 TEST_F(EtcdFailoverTest, AKilledMemberIsLeftForAnother) {
@@ -78,27 +78,27 @@ TEST_F(EtcdFailoverTest, AStoppedMemberIsLeftForAnother) {
 
 TEST_F(EtcdFailoverTest, ALeaseIsKeptAliveAcrossMembers) {
   EtcdCluster cluster({.members = 3});
-  Patron patron(cluster.access());
-  const auto lease = patron.Grant(60s);
+  TestClient test_client(cluster.access());
+  const auto lease = test_client.Grant(60s);
   ASSERT_TRUE(lease) << lease.error().message;
-  ASSERT_TRUE(patron.Put("k", "v", lease->id));
+  ASSERT_TRUE(test_client.Put("k", "v", lease->id));
   for (int member = 0; member < 3; ++member) {
     cluster.Kill(member);
-    const auto kept = patron.KeepAlive(lease->id, 25s);
+    const auto kept = test_client.KeepAlive(lease->id, 25s);
     EXPECT_TRUE(kept) << kept.error().message;
     cluster.Start(member);
     ASSERT_TRUE(EventuallyTrue([&] { return cluster.IsHealthy(); }));
   }
-  EXPECT_EQ(patron.Value("k"), "v");
+  EXPECT_EQ(test_client.Value("k"), "v");
 }
 
 TEST_F(EtcdFailoverTest, ReadsGoOnWhenTheMemberStops) {
   EtcdCluster cluster({.members = 3});
-  Patron patron(cluster.access());
-  ASSERT_TRUE(patron.Put("k", "v"));
+  TestClient test_client(cluster.access());
+  ASSERT_TRUE(test_client.Put("k", "v"));
   for (int member = 0; member < 3; ++member) {
     cluster.Signal(member, SIGSTOP);
-    EXPECT_EQ(patron.Value("k"), "v");
+    EXPECT_EQ(test_client.Value("k"), "v");
     cluster.Signal(member, SIGCONT);
     ASSERT_TRUE(EventuallyTrue([&] { return cluster.IsHealthy(); }));
   }
@@ -106,19 +106,19 @@ TEST_F(EtcdFailoverTest, ReadsGoOnWhenTheMemberStops) {
 
 TEST_F(EtcdFailoverTest, WithoutAQuorumNothingIsPromised) {
   EtcdCluster cluster({.members = 3});
-  Patron patron(cluster.access());
-  ASSERT_TRUE(patron.Put("k", "v"));
+  TestClient test_client(cluster.access());
+  ASSERT_TRUE(test_client.Put("k", "v"));
   cluster.Kill(1);
   cluster.Kill(2);
-  const auto put = patron.Put("k", "w", 0, 3s);
+  const auto put = test_client.Put("k", "w", 0, 3s);
   ASSERT_FALSE(put);
   EXPECT_TRUE(put.error().code == Code::kTimeout || put.error().code == Code::kUnavailable)
       << put.error().message;
-  const auto read = patron.Read({.begin = "k"}, 3s);
+  const auto read = test_client.Read({.begin = "k"}, 3s);
   ASSERT_FALSE(read);
   cluster.Start(1);
   EXPECT_TRUE(EventuallyTrue([&] {
-    const std::string value = patron.Value("k");
+    const std::string value = test_client.Value("k");
     return value == "v" || value == "w";
   }));
 }

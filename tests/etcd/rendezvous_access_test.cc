@@ -1,4 +1,4 @@
-// The backend "etcd" on a cluster that wants to know who comes: certificates and users.
+// The backend "etcd" on a cluster with client certificates and users.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "etcd/certificates.h"
 #include "etcd/cluster.h"
-#include "etcd/patron.h"
+#include "etcd/test_client.h"
 #include "muster/etcd_rendezvous.h"
 #include "muster/rendezvous_error.h"
 #include "support/errors.h"

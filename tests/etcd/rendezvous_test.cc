@@ -1,17 +1,20 @@
-// The backend "etcd" on a real etcd: handlers of one process meet, lose each other and their
-// leader, and are told what is wrong.
+// The backend "etcd" on a real etcd: handlers of one process meet, lose nodes and their leader, and
+// report errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/text.h"
 #include "etcd/cluster.h"
-#include "etcd/patron.h"
+#include "etcd/grpc/grpc_etcd.h"
+#include "etcd/test_client.h"
 #include "muster/etcd_rendezvous.h"
 #include "muster/rendezvous_error.h"
+#include "os/ports/system.h"
 #include "rendezvous/agreement.h"
 #include "support/errors.h"
 #include "support/eventually.h"
@@ -54,7 +57,7 @@ class EtcdRendezvousTest : public EtcdTest {
     }
     return nodes;
   }
-  /// The one whose name stands under the leader's key.
+  /// The node in the leader key.
   size_t LeaderOf(const std::vector<HandlerPtr>& nodes) const {
     const std::string value = cluster->Control({"get", "/muster/run/leader"});
     for (size_t i = 0; i < nodes.size(); ++i) {
@@ -101,6 +104,25 @@ TEST_F(EtcdRendezvousTest, NodesMeetAndShareAStore) {
   EXPECT_EQ(nodes[0]->GetBackend(), "etcd");
   EXPECT_THAT(cluster->Control({"get", "--prefix", "/muster/run/members/"}),
               AllOf(HasSubstr(nodes[0]->node()), HasSubstr(nodes[2]->node())));
+}
+
+TEST_F(EtcdRendezvousTest, ANodeAndItsStoresShareOneClient) {
+  std::atomic<int> clients = 0;
+  auto node = std::make_unique<EtcdRendezvousHandler>(
+      Options(1, 1),
+      [&clients, access = cluster->access()](Loop& loop) {
+        ++clients;
+        return ConnectEtcd(access, loop);
+      },
+      ThisProcess());
+  std::vector<std::shared_ptr<Store>> stores;
+  for (int64_t round = 0; round < 2; ++round) {
+    stores.push_back(node->NextRendezvous().store);
+    stores.back()->Set("key", "value");
+  }
+  EXPECT_EQ(clients, 1);
+  node.reset();
+  EXPECT_EQ(stores[1]->Get("key"), "value") << "a store outlives its handler";
 }
 
 TEST_F(EtcdRendezvousTest, ALateNodeIsWaitedFor) {

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <string>
 
-#include "etcd/patron.h"
+#include "etcd/test_client.h"
 
 namespace muster::test {
 namespace {
@@ -27,19 +27,19 @@ class EtcdRenewalTest : public EtcdTest {
   }
 };
 
-// A member asks the leader to renew a lease, and waits for its answer for up to 7 s; what comes
-// over the same stream waits behind it.
+// A member passes the renewal to its leader, and waits up to 7 s for the answer; later messages of
+// the stream wait behind it.
 TEST_F(EtcdRenewalTest, MembersThatWaitForALeaderWhichIsGoneAreNotWaitedFor) {
   EtcdCluster cluster({.members = 3});
   const int leader = LeaderOf(cluster);
   EtcdAccess access = cluster.access();
   access.endpoints.erase(access.endpoints.begin() + leader);
-  Patron patron(access);
-  const auto lease = patron.Grant(10s);
+  TestClient test_client(access);
+  const auto lease = test_client.Grant(10s);
   ASSERT_TRUE(lease) << lease.error().message;
-  ASSERT_TRUE(patron.KeepAlive(lease->id));
+  ASSERT_TRUE(test_client.KeepAlive(lease->id));
   cluster.Signal(leader, SIGSTOP);
-  const auto renewed = patron.KeepAlive(lease->id, 6s);
+  const auto renewed = test_client.KeepAlive(lease->id, 6s);
   EXPECT_TRUE(renewed) << renewed.error().message;
 }
 

@@ -1,4 +1,4 @@
-// An etcd of one's own: EtcdServer with the real program.
+// EtcdServer with the real program.
 #include "muster/etcd_server.h"
 
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <string>
 
-#include "etcd/patron.h"
+#include "etcd/test_client.h"
 #include "support/errors.h"
 
 namespace muster::test {
@@ -39,8 +39,8 @@ TEST_F(EtcdServerTest, Rdzv159_StartsOnFreePortsServesItsVersionAndIsGoneAfterSt
   EXPECT_EQ(version.status, 0) << version.output;
   EXPECT_THAT(version.output, ::testing::HasSubstr(server.endpoint()));
   {
-    Patron patron(AccessTo(server));
-    EXPECT_TRUE(patron.Put("k", "v"));
+    TestClient test_client(AccessTo(server));
+    EXPECT_TRUE(test_client.Put("k", "v"));
   }
   const int pid = server.pids().at(0);
   EXPECT_TRUE(IsThere(pid));
@@ -55,18 +55,18 @@ TEST_F(EtcdServerTest, ItCanBeStartedAgain) {
   server.Start();
   server.Stop();
   server.Start();
-  Patron patron(AccessTo(server));
-  EXPECT_EQ(patron.Value("k"), "(none)");
+  TestClient test_client(AccessTo(server));
+  EXPECT_EQ(test_client.Value("k"), "(none)");
 }
 
 TEST_F(EtcdServerTest, MembersAreOneCluster) {
   EtcdServer server({.members = 3});
   server.Start();
   EXPECT_EQ(server.endpoints().size(), 3u);
-  Patron patron(AccessTo(server));
-  ASSERT_TRUE(patron.Put("k", "v"));
+  TestClient test_client(AccessTo(server));
+  ASSERT_TRUE(test_client.Put("k", "v"));
   kill(server.pids().at(0), SIGKILL);
-  EXPECT_EQ(patron.Value("k"), "v");
+  EXPECT_EQ(test_client.Value("k"), "v");
 }
 
 TEST_F(EtcdServerTest, ItsDataGoAndWhatElseLiesThereStays) {

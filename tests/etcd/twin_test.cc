@@ -1,4 +1,4 @@
-// The simulator's etcd against a real one: the same questions, the same answers.
+// The simulator's etcd and a real one give the same answers to the same requests.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/prng.h"
-#include "etcd/patron.h"
+#include "etcd/test_client.h"
 #include "sim/etcd_state.h"
 
 namespace muster::test {
@@ -18,7 +18,7 @@ using Operation = EtcdOperation::Kind;
 
 constexpr int kTransactions = 1'500;
 
-/// Transactions about few keys, so that conditions hold now and then.
+/// Transactions on few keys, so that conditions sometimes hold.
 class Questions {
  public:
   explicit Questions(uint64_t seed) : prng_(seed) {}
@@ -56,7 +56,7 @@ class Questions {
     }
     if (prng_.Below(2) == 0) operation.range.end = Key() + "x";
     if (operation.kind != Operation::kGet) return operation;
-    // Not of deletions: those etcd does not compare with what else the transaction writes.
+    // Not for deletions: etcd does not compare them with the other operations.
     if (prng_.Below(8) == 0) operation.range.end = std::string(1, '\0');
     operation.range.limit = static_cast<int64_t>(prng_.Below(3));
     operation.range.keys_only = prng_.Below(3) == 0;
@@ -66,7 +66,7 @@ class Questions {
   Prng prng_;
 };
 
-/// Leases have other names on the other side.
+/// The two sides have different lease ids.
 class Names {
  public:
   void Add(int64_t real, int64_t simulated) { simulated_[real] = simulated; }
@@ -110,7 +110,7 @@ class EtcdTwinTest : public EtcdTest {
 
 TEST_F(EtcdTwinTest, TheSameTransactionsHaveTheSameAnswersAndTheSameHistory) {
   const EtcdCluster cluster;
-  Patron patron(cluster.access());
+  TestClient test_client(cluster.access());
   sim::EtcdState twin(1);
   Questions questions(4711);
   std::vector<int64_t> leases{4711};  // there is no such lease
@@ -118,37 +118,37 @@ TEST_F(EtcdTwinTest, TheSameTransactionsHaveTheSameAnswersAndTheSameHistory) {
   for (int i = 0; i < kTransactions && !HasFailure(); ++i) {
     SCOPED_TRACE(i);
     if (i % 100 == 0) {
-      const auto lease = patron.Grant(600s);
+      const auto lease = test_client.Grant(600s);
       ASSERT_TRUE(lease) << lease.error().message;
       names.Add(lease->id, twin.Grant(600s, {}).id);
       leases.push_back(lease->id);
     }
     if (i % 100 == 50) {
       const int64_t lease = leases[questions.Below(leases.size())];
-      EXPECT_EQ(patron.Revoke(lease).has_value(), twin.Revoke(names.Of(lease)).has_value());
+      EXPECT_EQ(test_client.Revoke(lease).has_value(), twin.Revoke(names.Of(lease)).has_value());
     }
     const EtcdTransaction transaction = questions.Next(twin.revision(), leases);
-    const auto answer = patron.Commit(transaction);
+    const auto answer = test_client.Commit(transaction);
     ExpectTheSame(answer, twin.Commit(names.Translate(transaction)));
     if (!answer) ++failed;
   }
   EXPECT_GT(failed, kTransactions / 50);
   EXPECT_GT(twin.revision(), kTransactions / 4);
 
-  // All that has happened, as a watch tells it.
+  // The whole history, as a watch reports it.
   std::vector<std::string> history;
   for (const EtcdChange& each : twin.ChangesFrom({.begin = "a", .end = "z"}, 1))
     history.push_back(each.deleted ? "-" + each.pair.key : each.pair.key + "=" + each.pair.value);
-  const Hearer hearer(patron, {.begin = "a", .end = "z"}, 1);
-  EXPECT_TRUE(hearer.HasHeard(history));
+  const TestWatcher watcher(test_client, {.begin = "a", .end = "z"}, 1);
+  EXPECT_TRUE(watcher.HasReceived(history));
 }
 
 TEST_F(EtcdTwinTest, LimitsAreTheSame) {
   const EtcdCluster cluster;
-  Patron patron(cluster.access());
+  TestClient test_client(cluster.access());
   sim::EtcdState twin(1);
   const auto ask = [&](const EtcdTransaction& transaction) {
-    ExpectTheSame(patron.Commit(transaction), twin.Commit(transaction));
+    ExpectTheSame(test_client.Commit(transaction), twin.Commit(transaction));
   };
   for (const size_t count : {kEtcdOperationsMax, kEtcdOperationsMax + 1}) {
     EtcdTransaction puts;
@@ -167,19 +167,19 @@ TEST_F(EtcdTwinTest, LimitsAreTheSame) {
                    .value = std::string(bytes, 'x')}}});
   }
   for (const Duration ttl : {Duration(1s), Duration(2s), Duration(2500ms)})
-    EXPECT_EQ(patron.Grant(ttl)->ttl, twin.Grant(ttl, {}).ttl);
+    EXPECT_EQ(test_client.Grant(ttl)->ttl, twin.Grant(ttl, {}).ttl);
 }
 
 TEST_F(EtcdTwinTest, WhatIsForgottenIsTheSame) {
   const EtcdCluster cluster;
-  Patron patron(cluster.access());
-  for (int i = 0; i < 6; ++i) ASSERT_TRUE(patron.Put("k", std::to_string(i)));
+  TestClient test_client(cluster.access());
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(test_client.Put("k", std::to_string(i)));
   cluster.Control({"compaction", "5"});
-  const Hearer below(patron, {.begin = "k"}, 4);
+  const TestWatcher below(test_client, {.begin = "k"}, 4);
   EXPECT_TRUE(EventuallyTrue([&] { return below.end().has_value(); }));
   EXPECT_EQ(below.end()->code, Code::kNotFound);
-  const Hearer at(patron, {.begin = "k"}, 5);
-  EXPECT_TRUE(at.HasHeard({"k=3", "k=4", "k=5"}));  // as in sim/etcd.cc
+  const TestWatcher at(test_client, {.begin = "k"}, 5);
+  EXPECT_TRUE(at.HasReceived({"k=3", "k=4", "k=5"}));  // as in sim/etcd.cc
 }
 
 }  // namespace

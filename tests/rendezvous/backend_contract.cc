@@ -11,21 +11,21 @@ namespace muster::test {
 
 using ::testing::HasSubstr;
 
-TEST_P(BackendContract, Rdzv138Rdzv156NewBackendsFindNothing) {
+TEST_P(BackendContract, Rdzv138NewBackendsFindNothing) {
   const auto first = Open();
   const auto second = Open();
   EXPECT_FALSE(first->GetState());
   EXPECT_FALSE(second->GetState());
 }
 
-TEST_P(BackendContract, Rdzv138Rdzv156ALaterBackendLeavesTheStateAlone) {
+TEST_P(BackendContract, Rdzv138ALaterBackendLeavesTheStateAlone) {
   Open()->SetState("state");
   const auto later = Open();
   ASSERT_TRUE(later->GetState());
   EXPECT_EQ(later->GetState()->bytes, "state");
 }
 
-TEST_P(BackendContract, Rdzv139Rdzv156WithoutATokenItWritesOnlyIfNothingIsThere) {
+TEST_P(BackendContract, Rdzv139WithoutATokenItWritesOnlyIfNothingIsThere) {
   const auto backend = Open();
   const auto written = backend->SetState("first");
   ASSERT_TRUE(written);
@@ -40,7 +40,7 @@ TEST_P(BackendContract, Rdzv139Rdzv156WithoutATokenItWritesOnlyIfNothingIsThere)
   }
 }
 
-TEST_P(BackendContract, Rdzv140Rdzv156OnlyTheCurrentTokenWrites) {
+TEST_P(BackendContract, Rdzv140OnlyTheCurrentTokenWrites) {
   const auto backend = Open();
   const std::any old = backend->SetState("first")->token;
   const auto second = backend->SetState("second", old);
@@ -56,14 +56,14 @@ TEST_P(BackendContract, Rdzv140Rdzv156OnlyTheCurrentTokenWrites) {
   EXPECT_TRUE(backend->SetState("third", refused->token)->was_set);
 }
 
-TEST_P(BackendContract, Rdzv140Rdzv156ATokenIsAsGoodInAnotherBackend) {
+TEST_P(BackendContract, Rdzv140ATokenIsAsGoodInAnotherBackend) {
   const std::any token = Open()->SetState("first")->token;
   const auto other = Open();
   EXPECT_TRUE(other->SetState("second", token)->was_set);
   EXPECT_EQ(other->GetState()->bytes, "second");
 }
 
-TEST_P(BackendContract, Rdzv141Rdzv156AForeignTokenWritesNothing) {
+TEST_P(BackendContract, Rdzv141AForeignTokenWritesNothing) {
   const auto backend = Open();
   EXPECT_FALSE(backend->SetState("state", std::any(7)));
   EXPECT_FALSE(backend->GetState());
@@ -76,7 +76,7 @@ TEST_P(BackendContract, Rdzv141Rdzv156AForeignTokenWritesNothing) {
   }
 }
 
-TEST_P(BackendContract, Rdzv143Rdzv156WhatIsNoBase64IsAStateErrorButANewlineIsFine) {
+TEST_P(BackendContract, Rdzv143WhatIsNoBase64IsAStateErrorButANewlineIsFine) {
   const auto backend = Open();
   for (const char* value : {"non_base64", "YQ", "Y"}) {
     place_->Put(value);

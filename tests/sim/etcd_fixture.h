@@ -68,7 +68,7 @@ class SimEtcdTest : public testing::Test {
   SimProcess& cluster() { return *clusters.back(); }
 
   void Run(Duration time) { scheduler.RunUntil(scheduler.now() + time); }
-  std::unique_ptr<Etcd> Connect(SimProcess& its_process, Loop& its_loop) {
+  std::shared_ptr<Etcd> Connect(SimProcess& its_process, Loop& its_loop) {
     return std::move(*etcd.ConnectorOf(its_process)(its_loop));
   }
 
@@ -109,7 +109,7 @@ class SimEtcdTest : public testing::Test {
   SimEtcd etcd;
   SimProcess process{scheduler, network, here, 2, {.start = 2h}, 2};
   SimLoop loop{process};
-  std::unique_ptr<Etcd> client = Connect(process, loop);
+  std::shared_ptr<Etcd> client = Connect(process, loop);
 };
 
 }  // namespace muster::sim

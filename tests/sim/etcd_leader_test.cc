@@ -40,18 +40,19 @@ class Office final : public EtcdLeader::Owner {
 
   muster::Node Name(uint32_t number) const { return {Concat("10.1.0.", number), number, 0}; }
   /// A member, as it would write itself.
-  void Write(uint32_t number, wire::EtcdMember::Wish wish, int64_t said = 1, int64_t round = -1) {
+  void Write(uint32_t number, wire::EtcdMember::Request wish, int64_t said = 1,
+             int64_t round = -1) {
     const wire::EtcdMember member{.hello = {.run_id = "run",
                                             .node = Name(number),
                                             .settings = kTwo,
                                             .bootstrap_port = 1000,
                                             .round = round},
-                                  .said = said,
-                                  .wish = wish,
+                                  .serial = said,
+                                  .request = wish,
                                   .join_timeout = 60s};
     etcd.By({.then = {Put(keys.Member(Name(number)), wire::Write(member))}});
   }
-  void Join(uint32_t number) { Write(number, wire::EtcdMember::Wish::kJoin); }
+  void Join(uint32_t number) { Write(number, wire::EtcdMember::Request::kJoin); }
 
   /// Another leader, or the first. What the last one has under way is not made, and nobody hears.
   void Elect(uint32_t number) {
@@ -148,7 +149,7 @@ TEST(EtcdLeaderTest, AReadThatIsLostIsMadeAgain) {
   office.Pass(2s);
   EXPECT_THAT(office.troubles, Contains(HasSubstr("no answer")));
   office.Grant();
-  EXPECT_EQ(office.NoticeOf(1).stage, wire::EtcdNotice::Stage::kAdmitted);
+  EXPECT_EQ(office.NoticeOf(1).stage, Push::Kind::kAdmitted);
 }
 
 // Says whether nobody is told of a round before it is written down: first who is in it, then that
@@ -287,7 +288,8 @@ bool AnOldWriteDoesNotBringBackAnOldRun() {
   const EtcdTransaction late = office.etcd.calls[*run].transaction;
   office.etcd.Succeed(*run);
   office.Grant();
-  for (const uint32_t number : {1u, 2u}) office.Write(number, wire::EtcdMember::Wish::kJoin, 2, 0);
+  for (const uint32_t number : {1u, 2u})
+    office.Write(number, wire::EtcdMember::Request::kJoin, 2, 0);
   office.etcd.Tell();
   office.Grant();
   EXPECT_EQ(office.RunRecord().round, 1);
@@ -327,7 +329,7 @@ TEST(EtcdLeaderTest, AfterALostConnectionItFindsWhoCameAndWhoIsGone) {
   EXPECT_EQ(office.NoticeOf(1).lost, 1);
   EXPECT_THAT(office.NoticeOf(1).lost_who, StartsWith("10.1.0.3"));
   office.Join(2);
-  office.Write(1, wire::EtcdMember::Wish::kJoin, 2, 0);
+  office.Write(1, wire::EtcdMember::Request::kJoin, 2, 0);
   office.etcd.Trouble();
   office.Grant();
   EXPECT_EQ(office.RunRecord().round, 1);

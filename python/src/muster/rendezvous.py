@@ -9,9 +9,9 @@
     info = handler.next_rendezvous()  # info.rank, info.world_size, info.store
 
 Backends: ``muster`` (a server notifies every node at once; ``muster serve``, or the node that the
-endpoint names), ``etcd`` (a cluster of etcd), ``c10d`` and ``etcd-v2`` (one shared
-state, understood by torchrun's own handlers), ``static`` (every node is told its rank), and what
-is registered in :data:`rendezvous_handler_registry`.
+endpoint names), ``etcd`` (a cluster of etcd; ``etcd-v2`` is another name for it), ``c10d`` (one
+shared state, understood by torchrun's own handlers), ``static`` (every node is told its rank), and
+what is registered in :data:`rendezvous_handler_registry`.
 
 Handlers may be used from several threads. Calls that wait release the GIL and can be ended with
 Ctrl-C: KeyboardInterrupt, and the node has given up its place.
@@ -518,10 +518,9 @@ def _create_dynamic(params: RendezvousParameters) -> RendezvousHandler:
 rendezvous_handler_registry = RendezvousHandlerRegistry()
 """The registry of :func:`get_rendezvous_handler`."""
 
-for _backend in ("muster", "etcd", "static"):
+for _backend in ("muster", "etcd", "etcd-v2", "static"):
     rendezvous_handler_registry.register(_backend, _create_native)
-for _backend in ("c10d", "etcd-v2"):
-    rendezvous_handler_registry.register(_backend, _create_dynamic)
+rendezvous_handler_registry.register("c10d", _create_dynamic)
 del _backend
 
 

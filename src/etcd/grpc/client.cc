@@ -10,13 +10,13 @@ namespace muster::etcd {
 
 namespace {
 
-// A member that has said nothing for so long, though somebody waits, is asked whether it lives...
+// A member that is silent for so long while an answer is awaited is probed...
 constexpr Duration kSilence = 1s;
-// ...and has this long to answer. Together: when a cut-off member is noticed.
+// ...and has this long to answer. A cut-off member is noticed after the sum.
 constexpr Duration kProbeAnswer = 1500ms;
-constexpr Duration kPatrol = 500ms;
-// What one member gets of the patience for what another one could do as well: it answers probes,
-// but may have no quorum. Doubled in each round, should all of them be slow.
+constexpr Duration kSilenceCheck = 500ms;
+// How long one member may take for a call that another one could answer: it may answer probes and
+// have no quorum. Doubled in each round, in case all members are slow.
 constexpr Duration kAttempt = 2s;
 constexpr Duration kAuthentication = 5s;
 constexpr size_t kStaleMax = 3;
@@ -36,138 +36,136 @@ Client::Client(EtcdAccess access, std::unique_ptr<Members> members, Loop& loop)
       members_(std::move(members)),
       prng_((uint64_t{ProcessId()} << 40) ^ reinterpret_cast<uintptr_t>(this)),
       has_token_(access_.user.empty()),
-      arrivals_(loop) {}
+      completions_(loop) {}
 
 Client::~Client() {
-  for (const auto& exchange : exchanges_) {
-    exchange->ended = true;
-    exchange->timer.reset();
-    if (exchange->context) exchange->context->TryCancel();
+  for (const auto& call : calls_) {
+    call->ended = true;
+    call->timer.reset();
+    if (call->context) call->context->TryCancel();
   }
   for (const auto& probe : probes_) probe->TryCancel();
-  arrivals_.Close();
+  completions_.Close();
 }
 
-void Client::Start(std::shared_ptr<Exchange> exchange, Duration patience) {
-  exchange->deadline = loop_.Now() + patience;
-  exchanges_.insert(exchange);
-  StartPatrol();
-  // The end comes later, also that of a call which had no chance.
+void Client::Start(std::shared_ptr<Call> call, Duration patience) {
+  call->deadline = loop_.Now() + patience;
+  calls_.insert(call);
+  StartSilenceChecks();
+  // The end is reported later, also if there is no time for an attempt.
   if (patience <= Duration::zero())
-    exchange->timer = After(1ms, [this, exchange] { GiveUp(exchange); });
+    call->timer = After(1ms, [this, call] { TimeOut(call); });
   else
-    Attempt(exchange);
+    Attempt(call);
 }
 
-void Client::Attempt(const std::shared_ptr<Exchange>& exchange) {
-  exchange->timer.reset();
-  // A connection that was lost while nobody used it.
+void Client::Attempt(const std::shared_ptr<Call>& call) {
+  call->timer.reset();
+  // The connection may have been lost while it was idle.
   if (Current()->channel->GetState(false) != GRPC_CHANNEL_READY) ForgetToken();
-  if (exchange->anonymous || has_token_) return Send(exchange);
-  const Duration left = exchange->deadline - loop_.Now();
-  if (left <= Duration::zero()) return GiveUp(exchange);
-  exchange->timer = After(left, [this, exchange] { GiveUp(exchange); });
-  WithToken([this, exchange](const Status& status) {
-    if (exchange->ended) return;
-    exchange->timer.reset();
-    if (status) return Send(exchange);
-    if (status.error().code == Code::kInvalid) return End(exchange, status.error());
-    exchange->trouble = status.error().message;
-    Repeat(exchange, kPauseMin);
+  if (call->anonymous || has_token_) return Send(call);
+  const Duration left = call->deadline - loop_.Now();
+  if (left <= Duration::zero()) return TimeOut(call);
+  call->timer = After(left, [this, call] { TimeOut(call); });
+  WithToken([this, call](const Status& status) {
+    if (call->ended) return;
+    call->timer.reset();
+    if (status) return Send(call);
+    if (status.error().code == Code::kInvalid) return End(call, status.error());
+    call->trouble = status.error().message;
+    Repeat(call, kPauseMin);
   });
 }
 
-void Client::Send(const std::shared_ptr<Exchange>& exchange) {
-  Duration left = exchange->deadline - loop_.Now();
-  if (left <= Duration::zero()) return GiveUp(exchange);
-  if (exchange->repeatable && members() > 1)
-    left = std::min<Duration>(
-        left, kAttempt * (1 << std::min<size_t>(exchange->attempts / members(), 4)));
-  exchange->attempts += 1;
-  exchange->over = Current();
-  exchange->context = std::make_unique<grpc::ClientContext>();
-  exchange->context->set_deadline(GrpcDeadline(left));
-  if (!exchange->anonymous) Introduce(*exchange->context);
-  exchange->Send(arrivals_.queue(), arrivals_.Expect([this, exchange](bool) { OnEnd(exchange); }));
+void Client::Send(const std::shared_ptr<Call>& call) {
+  Duration left = call->deadline - loop_.Now();
+  if (left <= Duration::zero()) return TimeOut(call);
+  if (call->repeatable && members() > 1)
+    left =
+        std::min<Duration>(left, kAttempt * (1 << std::min<size_t>(call->attempts / members(), 4)));
+  call->attempts += 1;
+  call->over = Current();
+  call->context = std::make_unique<grpc::ClientContext>();
+  call->context->set_deadline(GrpcDeadline(left));
+  if (!call->anonymous) AddCredentials(*call->context);
+  call->Send(completions_.queue(), completions_.MakeTag([this, call](bool) { OnEnd(call); }));
 }
 
-void Client::OnEnd(const std::shared_ptr<Exchange>& exchange) {
-  if (exchange->ended) return;
-  const bool reached = IsReached(exchange->context->peer());
-  const grpc::StatusCode code = exchange->status.error_code();
+void Client::OnEnd(const std::shared_ptr<Call>& call) {
+  if (call->ended) return;
+  const bool reached = IsReached(call->context->peer());
+  const grpc::StatusCode code = call->status.error_code();
   const bool local = code == grpc::StatusCode::UNAVAILABLE ||
                      code == grpc::StatusCode::DEADLINE_EXCEEDED ||
                      code == grpc::StatusCode::CANCELLED;
-  if (!local) Heard(*exchange->over);
-  if (exchange->status.ok()) return Succeed(exchange);
-  OnFailure(exchange, Judge(exchange->status, reached, exchange->over->endpoint, access_));
+  if (!local) NoteAlive(*call->over);
+  if (call->status.ok()) return Succeed(call);
+  OnFailure(call, Classify(call->status, reached, call->over->endpoint, access_));
 }
 
-void Client::OnFailure(const std::shared_ptr<Exchange>& exchange, Verdict verdict) {
-  // That the time was over says less than why it did not work before.
-  const bool says_little = verdict.outcome == Outcome::kNothing &&
-                           exchange->status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
-  if (!says_little || exchange->trouble.empty()) exchange->trouble = verdict.error.message;
-  exchange->distrusted += verdict.distrust;  // also where other troubles come between
-  switch (verdict.outcome) {
+void Client::OnFailure(const std::shared_ptr<Call>& call, Failure failure) {
+  // A timeout explains less than the failure before it.
+  const bool is_vague = failure.outcome == Outcome::kNothing &&
+                        call->status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+  if (!is_vague || call->trouble.empty()) call->trouble = failure.error.message;
+  call->distrusted += failure.distrust;  // also if other failures come between
+  switch (failure.outcome) {
     case Outcome::kBusy:
-      return Repeat(exchange, kPauseMin + Pause(members()));
+      return Repeat(call, kPauseMin + Pause(members()));
     case Outcome::kRefused:
-      // The first of two attempts may have ended the lease of which the second finds nothing.
-      if (exchange->maybe_done && verdict.error.code == Code::kNotFound) return Succeed(exchange);
-      return End(exchange, std::move(verdict.error));
+      // The first of two attempts may have ended the lease that the second does not find.
+      if (call->maybe_done && failure.error.code == Code::kNotFound) return Succeed(call);
+      return End(call, std::move(failure.error));
     case Outcome::kStale:
-      if (access_.user.empty() || ++exchange->stale > kStaleMax) {
-        if (access_.user.empty()) verdict.error.message += "; no user was given";
-        return End(exchange, std::move(verdict.error));
+      if (access_.user.empty() || ++call->stale > kStaleMax) {
+        if (access_.user.empty()) failure.error.message += "; no user was given";
+        return End(call, std::move(failure.error));
       }
       ForgetToken();
-      return Repeat(exchange, Duration::zero());
+      return Repeat(call, Duration::zero());
     case Outcome::kNothing:
-      Leave(*exchange->over);
-      if (exchange->distrusted >= members() * kDistrustSure)
-        return End(exchange, std::move(verdict.error));
-      return Repeat(exchange, Pause(exchange->attempts));
+      SwitchFrom(*call->over);
+      if (call->distrusted >= members() * kDistrustSure) return End(call, std::move(failure.error));
+      return Repeat(call, Pause(call->attempts));
     case Outcome::kUnknown:
-      exchange->maybe_done = true;
-      // The only one there is may just be slow; what else hangs on it is not to suffer.
-      if (members() > 1 || exchange->status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED)
-        Leave(*exchange->over);
+      call->maybe_done = true;
+      // The only member may just be slow, and other calls use the connection, too.
+      if (members() > 1 || call->status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED)
+        SwitchFrom(*call->over);
       else
-        ForgetToken();  // for which it may wait
-      if (!exchange->repeatable) return End(exchange, std::move(verdict.error));
-      return Repeat(exchange, Pause(exchange->attempts));
+        ForgetToken();  // it may be waiting for the token's request
+      if (!call->repeatable) return End(call, std::move(failure.error));
+      return Repeat(call, Pause(call->attempts));
   }
 }
 
-void Client::Repeat(const std::shared_ptr<Exchange>& exchange, Duration pause) {
-  const Duration left = exchange->deadline - loop_.Now();
-  if (left <= Duration::zero()) return GiveUp(exchange);
-  if (pause == Duration::zero()) return Attempt(exchange);
-  exchange->timer = After(std::min(pause, left), [this, exchange] { Attempt(exchange); });
+void Client::Repeat(const std::shared_ptr<Call>& call, Duration pause) {
+  const Duration left = call->deadline - loop_.Now();
+  if (left <= Duration::zero()) return TimeOut(call);
+  if (pause == Duration::zero()) return Attempt(call);
+  call->timer = After(std::min(pause, left), [this, call] { Attempt(call); });
 }
 
-void Client::GiveUp(const std::shared_ptr<Exchange>& exchange) {
-  std::string why = exchange->trouble;
-  if (why.empty()) why = Concat(access_.ToString(), ": no time was left to ask");
-  if (members() > 1)
-    why += Concat(" (tried ", exchange->attempts, " times, ", access_.ToString(), ")");
-  End(exchange, Error{exchange->maybe_done ? Code::kTimeout : Code::kUnavailable, std::move(why)});
+void Client::TimeOut(const std::shared_ptr<Call>& call) {
+  std::string why = call->trouble;
+  if (why.empty()) why = Concat(access_.ToString(), ": no time was left to request");
+  if (members() > 1) why += Concat(" (tried ", call->attempts, " times, ", access_.ToString(), ")");
+  End(call, Error{call->maybe_done ? Code::kTimeout : Code::kUnavailable, std::move(why)});
 }
 
-void Client::Succeed(const std::shared_ptr<Exchange>& exchange) {
-  const std::shared_ptr<Exchange> keep = exchange;
+void Client::Succeed(const std::shared_ptr<Call>& call) {
+  const std::shared_ptr<Call> keep = call;
   keep->ended = true;
-  exchanges_.erase(keep);
-  keep->Succeed();  // may destroy us
+  calls_.erase(keep);
+  keep->Succeed();  // may destroy this client
 }
 
-void Client::End(const std::shared_ptr<Exchange>& exchange, Error error) {
-  const std::shared_ptr<Exchange> keep = exchange;  // the caller's may be the set's, or a timer's
+void Client::End(const std::shared_ptr<Call>& call, Error error) {
+  const std::shared_ptr<Call> keep = call;  // the reference may be the set's, or a timer's
   keep->ended = true;
   keep->timer.reset();
-  exchanges_.erase(keep);
-  keep->Fail(std::move(error));  // may destroy us
+  calls_.erase(keep);
+  keep->Fail(std::move(error));  // may destroy this client
 }
 
 void Client::WithToken(std::function<void(const Status&)> then) {
@@ -181,29 +179,25 @@ void Client::Authenticate() {
   etcdserverpb::AuthenticateRequest request;
   request.set_name(access_.user);
   request.set_password(access_.password);
-  auto exchange = std::make_shared<
-      ExchangeOf<etcdserverpb::AuthenticateRequest, etcdserverpb::AuthenticateResponse>>(
-      std::move(request),
-      [](Connection& over, grpc::ClientContext* context, const auto& ask, auto* queue) {
-        return over.auth->PrepareAsyncAuthenticate(context, ask, queue);
-      },
+  const auto call = MakeCall(
+      std::move(request), &Connection::auth, &etcdserverpb::Auth::Stub::PrepareAsyncAuthenticate,
       [this](Result<const etcdserverpb::AuthenticateResponse*> answer) {
         if (answer) token_ = (*answer)->token();
-        // A cluster that lets everybody in lets us in, too.
+        // A cluster without authentication needs no token.
         const bool open = !answer && answer.error().message.find("authentication is not enabled") !=
                                          std::string::npos;
         if (open) token_.clear();
         OnToken(answer || open ? Ok() : Status(answer.error()));
       });
-  exchange->repeatable = true;
-  exchange->anonymous = true;
-  Start(std::move(exchange), kAuthentication);
+  call->repeatable = true;
+  call->anonymous = true;
+  Start(call, kAuthentication);
 }
 
 void Client::OnToken(const Status& status) {
   authenticating_ = false;
   has_token_ = status.has_value();
-  // Each in a turn of its own: it may destroy us.
+  // Each in a turn of its own, because it may destroy this client.
   for (auto& each : std::exchange(for_token_, {}))
     Later([each = std::move(each), status] { each(status); });
 }
@@ -214,7 +208,7 @@ void Client::Later(std::function<void()> then) {
   });
 }
 
-void Client::Introduce(grpc::ClientContext& context) const {
+void Client::AddCredentials(grpc::ClientContext& context) const {
   context.AddMetadata("hasleader", "true");
   if (!token_.empty()) context.AddMetadata("token", token_);
 }
@@ -235,60 +229,60 @@ std::unique_ptr<Timer> Client::After(Duration delay, std::function<void()> then)
   });
 }
 
-void Client::StartPatrol() {
-  if (!patrol_) patrol_ = loop_.Every(kPatrol, [this] { Patrol(); });
+void Client::StartSilenceChecks() {
+  if (!silence_checks_) silence_checks_ = loop_.Every(kSilenceCheck, [this] { CheckSilence(); });
 }
 
-void Client::Patrol() {
+void Client::CheckSilence() {
   std::set<std::shared_ptr<Connection>> waited_for;
-  for (const auto& each : exchanges_) {
+  for (const auto& each : calls_) {
     if (each->over && !each->timer) waited_for.insert(each->over);
   }
-  bool wanted = !exchanges_.empty();
+  bool wanted = !calls_.empty();
   for (const SharedStream* each : streams_) {
     if (!each->IsWanted()) continue;
     wanted = true;
     if (const auto over = each->Over()) waited_for.insert(over);
   }
-  if (!wanted) return patrol_.reset();
+  if (!wanted) return silence_checks_.reset();
   for (const auto& connection : waited_for) {
-    if (!connection->probing && loop_.Now() - connection->heard >= kSilence) Probe(connection);
+    if (!connection->probing && loop_.Now() - connection->alive_at >= kSilence) Probe(connection);
   }
 }
 
 void Client::Probe(const std::shared_ptr<Connection>& connection) {
-  struct Question {
+  struct ProbeCall {
     std::unique_ptr<grpc::ClientAsyncResponseReader<etcdserverpb::StatusResponse>> reader;
     etcdserverpb::StatusResponse response;
     grpc::Status status;
   };
-  auto question = std::make_shared<Question>();
+  auto probe = std::make_shared<ProbeCall>();
   auto context = std::make_shared<grpc::ClientContext>();
   context->set_deadline(GrpcDeadline(kProbeAnswer));
   probes_.insert(context);
   connection->probing = true;
-  question->reader = connection->maintenance->PrepareAsyncStatus(
-      context.get(), etcdserverpb::StatusRequest(), arrivals_.queue());
-  question->reader->StartCall();
-  const auto on_end = [this, question, context, connection](bool) {
+  probe->reader = connection->maintenance->PrepareAsyncStatus(
+      context.get(), etcdserverpb::StatusRequest(), completions_.queue());
+  probe->reader->StartCall();
+  const auto on_end = [this, probe, context, connection](bool) {
     probes_.erase(context);
     connection->probing = false;
-    const grpc::StatusCode code = question->status.error_code();
+    const grpc::StatusCode code = probe->status.error_code();
     const bool silent =
         code == grpc::StatusCode::UNAVAILABLE || code == grpc::StatusCode::DEADLINE_EXCEEDED;
     if (silent)
-      Suspect(*connection);
+      OnSilent(*connection);
     else
-      Heard(*connection);
+      NoteAlive(*connection);
   };
-  question->reader->Finish(&question->response, &question->status, arrivals_.Expect(on_end));
+  probe->reader->Finish(&probe->response, &probe->status, completions_.MakeTag(on_end));
 }
 
-void Client::Suspect(const Connection& connection) {
-  Leave(connection);
+void Client::OnSilent(const Connection& connection) {
+  SwitchFrom(connection);
   for (SharedStream* each : streams_) each->Abandon(connection);
-  if (members() == 1) return;  // nobody else would know more
-  for (const auto& each : exchanges_) {
+  if (members() == 1) return;  // there is no other one to try
+  for (const auto& each : calls_) {
     if (each->over.get() == &connection && !each->timer) each->context->TryCancel();
   }
 }

@@ -1,7 +1,5 @@
 #include "etcd/grpc/convert.h"
 
-#include <algorithm>
-
 namespace muster::etcd {
 
 namespace {
@@ -87,14 +85,6 @@ EtcdAnswer FromWire(const etcdserverpb::TxnResponse& response) {
 
 EtcdChange FromWire(const etcdserverpb::Event& event) {
   return {.deleted = event.type() == etcdserverpb::Event::DELETE, .pair = FromWire(event.kv())};
-}
-
-bool IsReadOnly(const EtcdTransaction& transaction) {
-  const auto reads = [](const EtcdOperation& each) {
-    return each.kind == EtcdOperation::Kind::kGet;
-  };
-  return std::ranges::all_of(transaction.then, reads) &&
-         std::ranges::all_of(transaction.otherwise, reads);
 }
 
 }  // namespace muster::etcd

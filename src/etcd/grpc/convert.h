@@ -1,4 +1,4 @@
-// etcd's messages and the port's values, into each other.
+// Converts between etcd's messages and the values of the port.
 #pragma once
 
 #include "etcd.pb.h"
@@ -9,8 +9,5 @@ namespace muster::etcd {
 etcdserverpb::TxnRequest ToWire(const EtcdTransaction& transaction);
 EtcdAnswer FromWire(const etcdserverpb::TxnResponse& response);
 EtcdChange FromWire(const etcdserverpb::Event& event);
-
-/// Whether it changes nothing, so that it may be repeated at will.
-bool IsReadOnly(const EtcdTransaction& transaction);
 
 }  // namespace muster::etcd

@@ -15,7 +15,7 @@ bool Has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-/// What OpenSSL says, and what it means to a person. The first that is found.
+/// Parts of OpenSSL's messages, and what they mean. The first match counts.
 struct TlsTrouble {
   std::string_view sign;
   std::string_view meaning;
@@ -32,8 +32,8 @@ constexpr std::array kTlsTroubles = {
         "for another host name"},
     TlsTrouble{"CERTIFICATE_REQUIRED", "it wants a client certificate, and none was given"},
     TlsTrouble{"certificate required", "it wants a client certificate, and none was given"},
-    TlsTrouble{"EXPIRED", "it says that our certificate has expired"},
-    TlsTrouble{"certificate expired", "it says that our certificate has expired"},
+    TlsTrouble{"EXPIRED", "it reports that our certificate has expired"},
+    TlsTrouble{"certificate expired", "it reports that our certificate has expired"},
     TlsTrouble{"UNKNOWN_CA", "it does not know the CA of our certificate"},
     TlsTrouble{"unknown ca", "it does not know the CA of our certificate"},
     TlsTrouble{"BAD_CERTIFICATE",
@@ -54,7 +54,7 @@ std::optional<std::string> Distrust(std::string_view message) {
   return std::nullopt;
 }
 
-/// Without gRPC's own frame around the reason.
+/// The reason, without gRPC's text around it.
 std::string_view Reason(std::string_view message) {
   constexpr std::string_view kFrame = "last error: ";
   if (const size_t at = message.find(kFrame); at != std::string_view::npos)
@@ -62,9 +62,8 @@ std::string_view Reason(std::string_view message) {
   return message;
 }
 
-/// What it may mean that a connection ends before it has begun. Only who knows the server's
-/// key gets as far as to the end of a handshake; others may be a proxy whose server is not
-/// up yet.
+/// What it may mean that a connection ends before the first answer. After a complete TLS handshake
+/// it is the server itself; otherwise it may be a proxy whose server is not up yet.
 struct CutOff {
   std::string meaning;
   size_t distrust = 0;
@@ -85,7 +84,7 @@ std::optional<CutOff> CutOffOf(std::string_view message, const EtcdAccess& acces
                        access.tls ? "does it speak TLS?" : "does it want TLS?", ")")};
 }
 
-Verdict Unavailable(std::string_view message, bool reached, const std::string& who,
+Failure Unavailable(std::string_view message, bool reached, const std::string& who,
                     const EtcdAccess& access) {
   if (const auto meaning = Distrust(message)) {
     return {Outcome::kNothing,
@@ -102,14 +101,14 @@ Verdict Unavailable(std::string_view message, bool reached, const std::string& w
     return {Outcome::kNothing,
             {Code::kUnavailable, Concat(who, " cannot be reached: ", Reason(message))}};
   }
-  // The check for a leader comes before anything is done.
+  // etcd checks for a leader before it does anything.
   if (Has(message, "etcdserver: no leader"))
     return {Outcome::kNothing, {Code::kUnavailable, Concat(who, " has no leader: no quorum")}};
   return {Outcome::kUnknown,
           {Code::kTimeout, Concat(who, " failed with the request under way: ", message)}};
 }
 
-Verdict Exhausted(std::string_view message, const std::string& who) {
+Failure Exhausted(std::string_view message, const std::string& who) {
   if (Has(message, "too many requests"))
     return {Outcome::kBusy, {Code::kUnavailable, Concat(who, " is overloaded: ", message)}};
   if (Has(message, "space exceeded")) {
@@ -128,11 +127,11 @@ bool IsTokenTrouble(std::string_view message) {
 
 }  // namespace
 
-Verdict Judge(const grpc::Status& status, bool reached, const Endpoint& endpoint,
-              const EtcdAccess& access) {
+Failure Classify(const grpc::Status& status, bool reached, const Endpoint& endpoint,
+                 const EtcdAccess& access) {
   const std::string who = Concat("etcd at ", endpoint.ToString());
   const std::string message = status.ok() ? "it ended the stream" : status.error_message();
-  const auto refused = [&](std::string_view hint = "") -> Verdict {
+  const auto refused = [&](std::string_view hint = "") -> Failure {
     return {Outcome::kRefused, {Code::kInvalid, Concat(who, " refuses: ", message, hint)}};
   };
   switch (status.error_code()) {

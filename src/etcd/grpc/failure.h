@@ -1,4 +1,4 @@
-// What a failure of gRPC, or an error of etcd's, means for what was asked.
+// What a failure of gRPC or an error of etcd means for the request.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -12,32 +12,32 @@
 
 namespace muster::etcd {
 
-/// In order: how much is left to hope for.
+/// By how much a repetition can help.
 enum class Outcome {
-  kBusy,     ///< Nothing happened; the server wants to be asked later.
-  kNothing,  ///< Nothing happened; another server may do better.
-  kUnknown,  ///< It may have happened; another server may know.
-  kStale,    ///< Nothing happened; our token is not, or no longer, good.
+  kBusy,     ///< Nothing happened; repeat later.
+  kNothing,  ///< Nothing happened; try another server.
+  kUnknown,  ///< It may have happened.
+  kStale,    ///< Nothing happened; the token is not valid any more.
   kRefused,  ///< Nothing happened, and repeating will not help.
 };
 
-struct Verdict {
+struct Failure {
   Outcome outcome{};
-  Error error;  ///< As the port wants it, if this is the end; names the endpoint.
-  /// How sure it is that the server, or we, do not accept the other's certificate: up to
-  /// kDistrustSure. Another server's may be better.
+  Error error;  ///< For the caller, if the request is not repeated; names the endpoint.
+  /// How certain it is that one side does not accept the other's certificate: up to kDistrustSure.
+  /// Another server's certificate may be accepted.
   size_t distrust = 0;
 };
-/// A server that refuses a client certificate just ends the connection: gRPC knows no more than
-/// that. One which does so again and again means it.
+/// A server that refuses a client certificate only closes the connection, and gRPC sees nothing
+/// else. So the refusal is certain after several times.
 inline constexpr size_t kDistrustSure = 4;
 
-/// `reached`: the request was handed to a connection.
-Verdict Judge(const grpc::Status& status, bool reached, const Endpoint& endpoint,
-              const EtcdAccess& access);
+/// `reached`: the request was passed to a connection.
+Failure Classify(const grpc::Status& status, bool reached, const Endpoint& endpoint,
+                 const EtcdAccess& access);
 
-/// Whether a call got as far as a connection, from what its context says of the peer: before that,
-/// gRPC gives the name it was to look up.
+/// Whether a call was passed to a connection, from the peer in its context: until then that is the
+/// name to be resolved.
 inline bool IsReached(const std::string& peer) {
   return peer.starts_with("ipv4:") || peer.starts_with("ipv6:");
 }

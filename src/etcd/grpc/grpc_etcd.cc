@@ -17,7 +17,7 @@ namespace muster {
 namespace etcd {
 namespace {
 
-/// What a client is made of. Streams go before what they stand on.
+/// The parts of a client. The streams are destroyed before the client that they use.
 struct Parts {
   Parts(const EtcdAccess& access, std::unique_ptr<Members> members, Loop& loop)
       : client(access, std::move(members), loop), watches(client), leases(client) {}
@@ -46,37 +46,29 @@ class GrpcEtcd final : public Etcd {
 
   void Commit(EtcdTransaction transaction, Duration patience,
               std::function<void(Result<EtcdAnswer>)> done) override {
-    auto exchange =
-        std::make_shared<ExchangeOf<etcdserverpb::TxnRequest, etcdserverpb::TxnResponse>>(
-            ToWire(transaction),
-            [](Connection& over, grpc::ClientContext* context, const auto& ask, auto* queue) {
-              return over.kv->PrepareAsyncTxn(context, ask, queue);
-            },
-            [done = std::move(done)](Result<const etcdserverpb::TxnResponse*> answer) {
-              if (!answer) return done(answer.error());
-              done(FromWire(**answer));
-            });
-    exchange->repeatable = IsReadOnly(transaction);
-    parts_->client.Start(std::move(exchange), patience);
+    const auto call =
+        MakeCall(ToWire(transaction), &Connection::kv, &etcdserverpb::KV::Stub::PrepareAsyncTxn,
+                 [done = std::move(done)](Result<const etcdserverpb::TxnResponse*> answer) {
+                   if (!answer) return done(answer.error());
+                   done(FromWire(**answer));
+                 });
+    call->repeatable = OnlyReads(transaction);
+    parts_->client.Start(call, patience);
   }
 
   void Grant(Duration ttl, Duration patience,
              std::function<void(Result<EtcdLease>)> done) override {
     etcdserverpb::LeaseGrantRequest request;
-    // Whole seconds, and not fewer than were asked for.
+    // Whole seconds, rounded up.
     request.set_ttl(std::chrono::ceil<std::chrono::seconds>(ttl).count());
-    auto exchange = std::make_shared<
-        ExchangeOf<etcdserverpb::LeaseGrantRequest, etcdserverpb::LeaseGrantResponse>>(
-        std::move(request),
-        [](Connection& over, grpc::ClientContext* context, const auto& ask, auto* queue) {
-          return over.lease->PrepareAsyncLeaseGrant(context, ask, queue);
-        },
+    const auto call = MakeCall(
+        std::move(request), &Connection::lease, &etcdserverpb::Lease::Stub::PrepareAsyncLeaseGrant,
         [done = std::move(done)](Result<const etcdserverpb::LeaseGrantResponse*> answer) {
           if (!answer) return done(answer.error());
           done(EtcdLease{.id = (*answer)->id(), .ttl = std::chrono::seconds((*answer)->ttl())});
         });
-    exchange->repeatable = true;  // one that nobody knows of expires
-    parts_->client.Start(std::move(exchange), patience);
+    call->repeatable = true;  // an unused lease expires
+    parts_->client.Start(call, patience);
   }
 
   void KeepAlive(int64_t lease, Duration patience,
@@ -87,17 +79,13 @@ class GrpcEtcd final : public Etcd {
   void Revoke(int64_t lease, Duration patience, std::function<void(Status)> done) override {
     etcdserverpb::LeaseRevokeRequest request;
     request.set_id(lease);
-    auto exchange = std::make_shared<
-        ExchangeOf<etcdserverpb::LeaseRevokeRequest, etcdserverpb::LeaseRevokeResponse>>(
-        std::move(request),
-        [](Connection& over, grpc::ClientContext* context, const auto& ask, auto* queue) {
-          return over.lease->PrepareAsyncLeaseRevoke(context, ask, queue);
-        },
+    const auto call = MakeCall(
+        std::move(request), &Connection::lease, &etcdserverpb::Lease::Stub::PrepareAsyncLeaseRevoke,
         [done = std::move(done)](Result<const etcdserverpb::LeaseRevokeResponse*> answer) {
           done(answer ? Ok() : Status(answer.error()));
         });
-    exchange->repeatable = true;
-    parts_->client.Start(std::move(exchange), patience);
+    call->repeatable = true;
+    parts_->client.Start(call, patience);
   }
 
   std::unique_ptr<EtcdWatch> Watch(const EtcdRange& range, int64_t revision,
@@ -114,14 +102,14 @@ class GrpcEtcd final : public Etcd {
 }  // namespace
 }  // namespace etcd
 
-Result<std::unique_ptr<Etcd>> ConnectEtcd(const EtcdAccess& access, Loop& loop) {
+Result<std::shared_ptr<Etcd>> ConnectEtcd(const EtcdAccess& access, Loop& loop) {
   MUSTER_TRY(std::unique_ptr<etcd::Members> members, etcd::Members::Open(access));
-  // gRPC writes to stderr what it also tells us, and that is not its place in somebody's program.
-  // Who asks it to talk, by its own variable, hears it.
+  // gRPC also writes its errors to stderr, which a library must not do in other people's programs.
+  // Its own variable enables that.
   if (std::getenv("GRPC_VERBOSITY") == nullptr)
     gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
   try {
-    return std::unique_ptr<Etcd>(std::make_unique<etcd::GrpcEtcd>(
+    return std::shared_ptr<Etcd>(std::make_shared<etcd::GrpcEtcd>(
         std::make_shared<etcd::Parts>(access, std::move(members), loop)));
   } catch (const std::system_error& error) {
     return Error{Code::kUnavailable,

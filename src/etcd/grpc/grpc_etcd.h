@@ -1,9 +1,9 @@
 // A client of etcd v3 on gRPC: the port Etcd in production.
 //
-// It speaks to one member at a time and goes to the next when that one fails, refuses a connection,
-// has no leader, or says nothing for about two seconds while somebody waits. What can safely be
-// repeated (reads, grants, keep-alives, ends of leases) is repeated there for as long as its
-// patience lasts; a transaction that writes is repeated only while it cannot have happened.
+// It uses one member at a time, and goes on to the next when that one fails, refuses a connection,
+// has no leader, or is silent for about two seconds while an answer is awaited. Requests that can
+// safely be repeated (reads, grants, keep-alives, revocations) are repeated until their patience is
+// over; a transaction that writes is repeated only while it cannot have happened.
 #pragma once
 
 #include <memory>
@@ -15,6 +15,6 @@ namespace muster {
 
 /// Any thread; does not block, and connects when first used. The client belongs to `loop`.
 /// kInvalid: no endpoints, or a file of the access cannot be read. kUnavailable: no thread.
-Result<std::unique_ptr<Etcd>> ConnectEtcd(const EtcdAccess& access, Loop& loop);
+Result<std::shared_ptr<Etcd>> ConnectEtcd(const EtcdAccess& access, Loop& loop);
 
 }  // namespace muster

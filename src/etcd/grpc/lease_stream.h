@@ -1,4 +1,4 @@
-// The keep-alives of all leases of one client, over one stream. Lives on the loop's thread.
+// The keep-alives of all leases of one client, on one stream. Lives on the loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -8,59 +8,48 @@
 #include <memory>
 #include <string>
 
-#include "etcd/grpc/client.h"
-#include "etcd/grpc/line.h"
+#include "etcd/grpc/shared_stream.h"
 
 namespace muster::etcd {
 
-class LeaseStream final : public SharedStream {
+class LeaseStream final : public ReopenedStream<etcdserverpb::LeaseKeepAliveRequest,
+                                                etcdserverpb::LeaseKeepAliveResponse> {
  public:
   using Done = std::function<void(Result<Duration>)>;
 
-  explicit LeaseStream(Client& client);
+  using ReopenedStream::ReopenedStream;
   ~LeaseStream() override;
-  LeaseStream(const LeaseStream&) = delete;
-  LeaseStream& operator=(const LeaseStream&) = delete;
 
   void KeepAlive(int64_t lease, Duration patience, Done done);
 
   bool IsWanted() const override { return waiting_ > 0; }
-  std::shared_ptr<Connection> Over() const override { return line_ ? line_->over() : nullptr; }
-  void Abandon(const Connection& connection) override;
 
  private:
-  using LeaseLine = Line<etcdserverpb::LeaseKeepAliveRequest, etcdserverpb::LeaseKeepAliveResponse>;
-  struct Ask {
-    Done done;  ///< Null when its patience is over: it only holds its place in the row.
+  struct Request {
+    Done done;  ///< Null after its timeout: it only holds its place in the queue.
     bool sent = false;
     std::unique_ptr<Timer> timer;
   };
 
-  void Open();
-  void Connect();
-  void Send(int64_t lease, Ask& ask);
-  /// Until the next message; then it is another member's turn.
+  std::unique_ptr<Rpc::Stream> Prepare(Connection& over, grpc::ClientContext& context,
+                                       grpc::CompletionQueue* queue) override;
+  void Send(int64_t lease, Request& request);
+  /// Limits the wait for the next message; after it another member is tried.
   void AwaitAnswer();
-  void OnOpen();
-  void OnMessage(const etcdserverpb::LeaseKeepAliveResponse& response);
-  void OnLost(const grpc::Status& status, bool reached);
-  void Reopen(std::string why, Duration pause);
-  void OnOverdue(int64_t lease, const std::shared_ptr<Ask>& ask);
-  void Refuse(const Error& why);
+  void OnOpen() override;
+  void OnMessage(const etcdserverpb::LeaseKeepAliveResponse& response) override;
+  void OnLost(const grpc::Status& status, bool reached) override;
+  void Reopen(const std::string& why, Duration pause) override;
+  void Refuse(const Error& why) override;
+  void OnTimeout(int64_t lease, const std::shared_ptr<Request>& request);
 
-  Client& client_;
-  /// By lease, in the order in which answers come: one that was sent before a call was made must
-  /// not answer it.
-  std::map<int64_t, std::deque<std::shared_ptr<Ask>>> asks_;
-  size_t waiting_ = 0;  ///< Asks with somebody behind them.
-  bool opening_ = false;
-  std::shared_ptr<LeaseLine> line_;
-  size_t attempts_ = 0;
+  /// By lease, in the order of the answers: an answer to an earlier request must not be taken for
+  /// that to a later one.
+  std::map<int64_t, std::deque<std::shared_ptr<Request>>> requests_;
+  size_t waiting_ = 0;  ///< Requests whose callers still wait.
   size_t distrusted_ = 0;
   std::string trouble_;
-  std::unique_ptr<Timer> pause_;
-  std::unique_ptr<Timer> overdue_;  ///< While somebody waits for a line to say something.
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  std::unique_ptr<Timer> overdue_;  ///< While a message is awaited.
 };
 
 }  // namespace muster::etcd

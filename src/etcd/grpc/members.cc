@@ -16,10 +16,10 @@ namespace muster::etcd {
 
 namespace {
 
-// etcd closes connections that ping more often than every 5 s, unless told otherwise. A member that
-// stays silent is found sooner, by Client::Patrol; pings are for connections that rest.
+// By default etcd closes connections that ping more often than every 5 s. Client::CheckSilence()
+// finds a silent member sooner; pings are for idle connections.
 constexpr int kPingMs = 6'000;
-// Also how long the kernel keeps what the peer does not acknowledge.
+// Also the limit for unacknowledged data in the kernel.
 constexpr int kPingAnswerMs = 2'000;
 constexpr int kConnectMs = 1'500;
 constexpr int kAnswerBytesMax = 256 * 1024 * 1024;
@@ -52,13 +52,13 @@ Result<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const EtcdAccess& 
 
 grpc::ChannelArguments Arguments() {
   grpc::ChannelArguments arguments;
-  // A connection is its owner's: two clients in one process are as far apart as in two.
+  // Clients in one process do not share connections.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingAnswerMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // more pings, which etcd counts too
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);  // the time to connect, really
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // its pings count against the limit, too
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);  // in effect the time to connect
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(kAnswerBytesMax);
@@ -78,7 +78,7 @@ Connection::Connection(const Endpoint& to, std::shared_ptr<grpc::Channel> over)
 
 Members::Members(const EtcdAccess& access, std::shared_ptr<grpc::ChannelCredentials> credentials)
     : endpoints_(access.endpoints), credentials_(std::move(credentials)) {
-  // Not all clients at the same member: processes differ by their number, clients by their address.
+  // Spreads clients over the members: processes differ in their id, clients in their address.
   index_ = Prng((uint64_t{ProcessId()} << 40) ^ reinterpret_cast<uintptr_t>(this))
                .Below(endpoints_.size());
 }
@@ -96,12 +96,12 @@ std::shared_ptr<Connection> Members::Current(Instant now) {
     current_ = std::make_shared<Connection>(
         endpoint, grpc::CreateCustomChannel(Concat("dns:///", endpoint.ToString()), credentials_,
                                             Arguments()));
-    current_->heard = now;
+    current_->alive_at = now;
   }
   return current_;
 }
 
-void Members::Leave(const Connection& connection) {
+void Members::SwitchFrom(const Connection& connection) {
   if (current_.get() != &connection) return;
   current_.reset();
   index_ = (index_ + 1) % endpoints_.size();

@@ -1,4 +1,4 @@
-// The members of a cluster, of which one at a time is spoken to. Lives on the loop's thread.
+// The members of a cluster, one of which is connected at a time. Lives on the loop's thread.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -14,8 +14,8 @@
 
 namespace muster::etcd {
 
-/// One connection to one member. It is not repaired: who leaves it gets a new one, which tries at
-/// once, where gRPC's own would first sit out its back-off.
+/// One connection to one member. After a failure it is replaced by a new one, which connects at
+/// once; gRPC's own reconnection would first wait for its back-off.
 struct Connection {
   Connection(const Endpoint& to, std::shared_ptr<grpc::Channel> over);
 
@@ -26,8 +26,8 @@ struct Connection {
   const std::unique_ptr<etcdserverpb::Lease::Stub> lease;
   const std::unique_ptr<etcdserverpb::Auth::Stub> auth;
   const std::unique_ptr<etcdserverpb::Maintenance::Stub> maintenance;
-  Instant heard{};       ///< When something last came from there.
-  bool probing = false;  ///< It has been asked whether it lives.
+  Instant alive_at{};    ///< When the last message came.
+  bool probing = false;  ///< A probe is under way.
 };
 
 class Members {
@@ -37,10 +37,10 @@ class Members {
 
   size_t count() const { return endpoints_.size(); }
 
-  /// To whom to speak now; connects when first used.
+  /// The present connection; connects when first used.
   std::shared_ptr<Connection> Current(Instant now);
-  /// The next one is spoken to, unless that is so already.
-  void Leave(const Connection& connection);
+  /// Goes on to the next member, if this connection is the present one.
+  void SwitchFrom(const Connection& connection);
 
  private:
   Members(const EtcdAccess& access, std::shared_ptr<grpc::ChannelCredentials> credentials);

@@ -8,21 +8,15 @@
 
 namespace muster::etcd {
 
-WatchStream::WatchStream(Client& client) : client_(client) { client_.Attend(*this); }
-
-WatchStream::~WatchStream() {
-  if (line_) line_->Drop();
-}
-
 int64_t WatchStream::Add(const EtcdRange& range, int64_t revision, EtcdWatcher& watcher) {
   const int64_t number = ++last_number_;
   const auto& added =
       watches_.emplace(number, Watch{.range = range, .next = revision, .watcher = &watcher});
-  client_.StartPatrol();
-  if (line_ && line_->is_open())
+  client_.StartSilenceChecks();
+  if (rpc_ && rpc_->is_open())
     Create(number, added.first->second);
-  else if (!line_ && !opening_ && !pause_)
-    Open();
+  else
+    OpenIfClosed();
   return number;
 }
 
@@ -36,37 +30,10 @@ void WatchStream::Remove(int64_t number) {
   watches_.erase(found);
 }
 
-std::shared_ptr<Connection> WatchStream::Over() const { return line_ ? line_->over() : nullptr; }
-
-void WatchStream::Abandon(const Connection& connection) {
-  if (line_ && line_->over().get() == &connection) {
-    Reopen(Concat("etcd at ", connection.endpoint.ToString(), " does not answer"),
-           client_.Pause(++attempts_));
-  }
-}
-
-void WatchStream::Open() {
-  opening_ = true;
-  client_.WithToken([this, alive = std::weak_ptr(alive_)](const Status& status) {
-    if (alive.expired()) return;
-    opening_ = false;
-    if (status) return Connect();
-    if (status.error().code == Code::kInvalid) return EndAll(status.error());
-    Reopen(status.error().message, client_.Pause(0));
-  });
-}
-
-void WatchStream::Connect() {
-  if (line_ || watches_.empty()) return;
-  const std::shared_ptr<Connection> over = client_.Current();
-  line_ = std::make_shared<WatchLine>(
-      client_.arrivals(), over,
-      WatchLine::Listener{
-          .on_open = [this] { OnOpen(); },
-          .on_message = [this](const auto& response) { OnMessage(response); },
-          .on_end = [this](const grpc::Status& status, bool reached) { OnLost(status, reached); }});
-  client_.Introduce(line_->context());
-  line_->Start(over->watch->PrepareAsyncWatch(&line_->context(), client_.arrivals().queue()));
+std::unique_ptr<WatchStream::Rpc::Stream> WatchStream::Prepare(Connection& over,
+                                                               grpc::ClientContext& context,
+                                                               grpc::CompletionQueue* queue) {
+  return over.watch->PrepareAsyncWatch(&context, queue);
 }
 
 void WatchStream::Create(int64_t number, const Watch& watch) {
@@ -75,17 +42,17 @@ void WatchStream::Create(int64_t number, const Watch& watch) {
   create.set_key(watch.range.begin);
   create.set_range_end(watch.range.end);
   create.set_start_revision(watch.next);
-  // So that a watch of what never changes goes on from a revision that is not compacted yet.
+  // A watch without changes must not fall behind the compacted revision.
   create.set_progress_notify(true);
   creating_.push_back(number);
-  line_->Send(std::move(request));
+  rpc_->Send(std::move(request));
 }
 
 void WatchStream::Cancel(int64_t id) {
-  if (!line_) return;
+  if (!rpc_) return;
   etcdserverpb::WatchRequest request;
   request.mutable_cancel_request()->set_watch_id(id);
-  line_->Send(std::move(request));
+  rpc_->Send(std::move(request));
 }
 
 void WatchStream::OnOpen() {
@@ -93,7 +60,7 @@ void WatchStream::OnOpen() {
 }
 
 void WatchStream::OnMessage(const etcdserverpb::WatchResponse& response) {
-  client_.Heard(*line_->over());
+  client_.NoteAlive(*rpc_->over());
   attempts_ = 0;
   if (response.created()) return OnCreated(response);
   const auto known = by_id_.find(response.watch_id());
@@ -101,8 +68,8 @@ void WatchStream::OnMessage(const etcdserverpb::WatchResponse& response) {
   const int64_t number = known->second;
   if (response.canceled() || response.compact_revision() != 0) return OnCancelled(number, response);
   Watch& watch = watches_.at(number);
-  Note(response.header(), watch);
-  if (response.events().empty()) {  // a sign of life: all up to here was told
+  UpdateHistory(response.header(), watch);
+  if (response.events().empty()) {  // a progress notification: all changes up to here were reported
     watch.next = response.header().revision() + 1;
     return;
   }
@@ -110,11 +77,11 @@ void WatchStream::OnMessage(const etcdserverpb::WatchResponse& response) {
   changes.reserve(static_cast<size_t>(response.events_size()));
   for (const etcdserverpb::Event& event : response.events()) changes.push_back(FromWire(event));
   watch.next = changes.back().pair.changed + 1;
-  watch.watcher->OnChanges(changes);  // may destroy the watch, or us
+  watch.watcher->OnChanges(changes);  // may destroy the watch, or the client
 }
 
 void WatchStream::OnCreated(const etcdserverpb::WatchResponse& response) {
-  if (creating_.empty()) return;  // of nobody we know: not a server to rely on, but harmless
+  if (creating_.empty()) return;  // unexpected, but harmless
   const int64_t number = creating_.front();
   creating_.pop_front();
   const auto found = watches_.find(number);
@@ -127,34 +94,34 @@ void WatchStream::OnCreated(const etcdserverpb::WatchResponse& response) {
   if (IsBehind(response.header(), watch)) {
     Cancel(response.watch_id());
     return End(number,
-               {Code::kNotFound, Concat("etcd at ", line_->over()->endpoint.ToString(),
+               {Code::kNotFound, Concat("etcd at ", rpc_->over()->endpoint.ToString(),
                                         " is at revision ", response.header().revision(),
                                         ", and a watch of ", Printable(watch.range.begin), " at ",
                                         watch.next, ": was it restored from older data?")});
   }
-  Note(response.header(), watch);
+  UpdateHistory(response.header(), watch);
   watch.id = response.watch_id();
   watch.denied = false;
   by_id_[watch.id] = number;
   if (watch.next == 0) watch.next = response.header().revision() + 1;
 }
 
-// A revision that the server has not reached is not proof enough: it may be a member that is late.
-// To read anew does no harm then.
+// A revision that the server has not reached is no proof: the member may be behind. Reading again
+// does no harm then.
 bool WatchStream::IsBehind(const etcdserverpb::ResponseHeader& header, const Watch& watch) {
   if (watch.next > header.revision() + 1) return true;
   return watch.cluster != 0 &&
          (header.cluster_id() != watch.cluster || header.raft_term() < watch.term);
 }
 
-void WatchStream::Note(const etcdserverpb::ResponseHeader& header, Watch& watch) {
+void WatchStream::UpdateHistory(const etcdserverpb::ResponseHeader& header, Watch& watch) {
   watch.cluster = header.cluster_id();
   watch.term = header.raft_term();
 }
 
 void WatchStream::OnCancelled(int64_t number, const etcdserverpb::WatchResponse& response) {
   Watch& watch = watches_.at(number);
-  const std::string who = Concat("etcd at ", line_->over()->endpoint.ToString());
+  const std::string who = Concat("etcd at ", rpc_->over()->endpoint.ToString());
   const std::string& reason = response.cancel_reason();
   if (response.compact_revision() != 0) {
     return End(number, {Code::kNotFound,
@@ -162,7 +129,7 @@ void WatchStream::OnCancelled(int64_t number, const etcdserverpb::WatchResponse&
                                Printable(watch.range.begin), " since revision ", watch.next,
                                ": it was compacted at ", response.compact_revision())});
   }
-  // It says "permission denied" also when it means the token, which may have come of age.
+  // etcd reports "permission denied" also for a token that has expired.
   if (!client_.access().user.empty() && !std::exchange(watch.denied, true)) {
     client_.ForgetToken();
     return Reopen(Concat(who, " ended a watch: ", reason), Duration::zero());
@@ -172,34 +139,30 @@ void WatchStream::OnCancelled(int64_t number, const etcdserverpb::WatchResponse&
 }
 
 void WatchStream::OnLost(const grpc::Status& status, bool reached) {
-  const std::shared_ptr<Connection> over = line_->over();
-  if (status.ok()) {  // the server ends it in order when it stops
-    client_.Leave(*over);
+  const std::shared_ptr<Connection> over = rpc_->over();
+  if (status.ok()) {  // a server that stops ends its streams in order
+    client_.SwitchFrom(*over);
     return Reopen(Concat("etcd at ", over->endpoint.ToString(), " ended the watches"),
                   client_.Pause(++attempts_));
   }
-  const Verdict verdict = Judge(status, reached, over->endpoint, client_.access());
-  if (verdict.outcome == Outcome::kStale && !client_.access().user.empty())
+  const Failure failure = Classify(status, reached, over->endpoint, client_.access());
+  if (failure.outcome == Outcome::kStale && !client_.access().user.empty())
     client_.ForgetToken();
   else
-    client_.Leave(*over);
-  Reopen(verdict.error.message, client_.Pause(++attempts_));
+    client_.SwitchFrom(*over);
+  Reopen(failure.error.message, client_.Pause(++attempts_));
 }
 
 void WatchStream::Reopen(const std::string& why, Duration pause) {
-  if (line_) line_->Drop();
-  line_.reset();
+  Close();
   creating_.clear();
   by_id_.clear();
   for (auto& [number, watch] : watches_) watch.id = kNoId;
-  pause_ = client_.After(pause, [this] {
-    pause_.reset();
-    if (!line_ && !opening_ && !watches_.empty()) Open();
-  });
-  Trouble(why);
+  OpenAfter(pause);
+  ReportTrouble(why);
 }
 
-void WatchStream::Trouble(const std::string& why) {
+void WatchStream::ReportTrouble(const std::string& why) {
   std::vector<int64_t> numbers;
   for (const auto& [number, watch] : watches_) numbers.push_back(number);
   const std::weak_ptr alive = alive_;
@@ -215,10 +178,10 @@ void WatchStream::End(int64_t number, const Error& why) {
   EtcdWatcher* const watcher = found->second.watcher;
   by_id_.erase(found->second.id);
   watches_.erase(found);
-  watcher->OnEnd(why);  // may destroy us
+  watcher->OnEnd(why);  // may destroy the client
 }
 
-void WatchStream::EndAll(const Error& why) {
+void WatchStream::Refuse(const Error& why) {
   const std::weak_ptr alive = alive_;
   while (!alive.expired() && !watches_.empty()) End(watches_.begin()->first, why);
 }

@@ -143,9 +143,8 @@ constexpr ArgumentSpec kOptions[] = {
      .initial = "0.1",
      .variable = "PET_MONITOR_INTERVAL",
      .group = kSupervision,
-     .help =
-         "Time between two queries for changes of membership; only c10d and etcd-v2 are queried. "
-         "The ends of workers, and all other backends, are reported by events."},
+     .help = "Time between two queries for changes of membership; only c10d is queried. "
+             "The ends of workers, and all other backends, are reported by events."},
     {.name = "shutdown-timeout",
      .kind = Kind::kWhole,
      .placeholder = "SECONDS",

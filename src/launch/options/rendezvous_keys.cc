@@ -18,17 +18,14 @@ enum Backends : unsigned {
   kC10d = 2,
   kStatic = 4,
   kEtcd = 8,
-  kEtcdV2 = 16,
-  kDynamic = kC10d | kEtcdV2,
   kSessions = kMuster | kEtcd,
-  kInEtcd = kEtcd | kEtcdV2,
-  kAll = kMuster | kC10d | kStatic | kInEtcd,
+  kAll = kMuster | kC10d | kStatic | kEtcd,
 };
 
 constexpr std::array kNames = {
     std::pair{std::string_view("muster"), kMuster}, std::pair{std::string_view("c10d"), kC10d},
     std::pair{std::string_view("static"), kStatic}, std::pair{std::string_view("etcd"), kEtcd},
-    std::pair{std::string_view("etcd-v2"), kEtcdV2}};
+    std::pair{std::string_view("etcd-v2"), kEtcd}};
 
 struct Key {
   std::string_view name;
@@ -36,31 +33,31 @@ struct Key {
 };
 constexpr std::array kKeys = {
     Key{"contact_timeout", kAll},  // the launcher's own
-    Key{"join_timeout", kSessions | kDynamic},
-    Key{"last_call_timeout", kSessions | kDynamic},
-    Key{"close_timeout", kSessions | kDynamic},
-    Key{"keep_alive_interval", kSessions | kDynamic},
-    Key{"keep_alive_max_attempt", kSessions | kDynamic},
-    Key{"heartbeat_timeout", kDynamic},
+    Key{"join_timeout", kSessions | kC10d},
+    Key{"last_call_timeout", kSessions | kC10d},
+    Key{"close_timeout", kSessions | kC10d},
+    Key{"keep_alive_interval", kSessions | kC10d},
+    Key{"keep_alive_max_attempt", kSessions | kC10d},
+    Key{"heartbeat_timeout", kC10d},
     Key{"rank_policy", kSessions},
     Key{"label", kSessions},
     Key{"grace", kMuster},
     Key{"is_host", kMuster | kC10d},
     Key{"store_type", kC10d},
-    Key{"read_timeout", kC10d | kInEtcd},
+    Key{"read_timeout", kC10d | kEtcd},
     Key{"timeout", kStatic | kEtcd},
     Key{"rank", kStatic},
-    Key{"protocol", kInEtcd},
-    Key{"cacert", kInEtcd},
-    Key{"ca_cert", kInEtcd},
-    Key{"cert", kInEtcd},
-    Key{"ssl_cert", kInEtcd},
-    Key{"key", kInEtcd},
-    Key{"ssl_cert_key", kInEtcd},
-    Key{"user", kInEtcd},
-    Key{"password", kInEtcd},
-    Key{"password_file", kInEtcd},
-    Key{"etcd_prefix", kInEtcd},
+    Key{"protocol", kEtcd},
+    Key{"cacert", kEtcd},
+    Key{"ca_cert", kEtcd},
+    Key{"cert", kEtcd},
+    Key{"ssl_cert", kEtcd},
+    Key{"key", kEtcd},
+    Key{"ssl_cert_key", kEtcd},
+    Key{"user", kEtcd},
+    Key{"password", kEtcd},
+    Key{"password_file", kEtcd},
+    Key{"etcd_prefix", kEtcd},
 };
 
 /// How many letters must be put in, left out or changed to make one of the other.

@@ -98,6 +98,17 @@ struct ResumedRun {
   std::vector<Member> members{};
 };
 
+/// What a driver must keep of a run, so that another coordinator can go on from there.
+struct RunSnapshot {
+  RunSettings settings{};
+  std::string settings_of{};
+  int64_t round = 0;
+  bool closed = false;
+  std::string closed_by{};
+  int64_t waiting = 0;  ///< Nodes that wait for the next round.
+  int64_t lost = 0;     ///< Nodes that the last complete round has lost.
+};
+
 class Coordinator {
  public:
   explicit Coordinator(const CoordinatorOptions& options = {});
@@ -131,6 +142,8 @@ class Coordinator {
 
   /// The run's status, with at most so many nodes in each role. nullopt: no such run.
   std::optional<RunReport> Report(std::string_view run_id, size_t names_max, Instant now) const;
+  /// nullopt: no such run.
+  std::optional<RunSnapshot> Snapshot(std::string_view run_id) const;
   /// Of at most so many runs whose ids follow `after`, without their nodes.
   std::vector<RunReport> Reports(std::string_view after, size_t runs_max, Instant now) const;
 

@@ -148,6 +148,18 @@ std::vector<MemberReport> Many(const Coordinator::Run& run, Role role, std::vect
 
 }  // namespace
 
+std::optional<RunSnapshot> Coordinator::Snapshot(std::string_view run_id) const {
+  const Run* run = Find(run_id);
+  if (run == nullptr) return std::nullopt;
+  return RunSnapshot{.settings = run->settings,
+                     .settings_of = run->settings_of,
+                     .round = run->state.round,
+                     .closed = run->state.closed,
+                     .closed_by = run->state.closed_by,
+                     .waiting = static_cast<int64_t>(run->state.wait_list.size()),
+                     .lost = run->losses.count};
+}
+
 std::vector<RunReport> Coordinator::Reports(std::string_view after, size_t runs_max,
                                             Instant now) const {
   std::vector<RunReport> reports;

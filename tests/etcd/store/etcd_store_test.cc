@@ -1,4 +1,4 @@
-// What an EtcdStore does beside the contract of all stores.
+// EtcdStore, beyond the contract of all stores.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,10 +24,10 @@ using ::testing::HasSubstr;
 
 namespace {
 
-/// The real client, and how often it was asked.
+/// The real client; counts transactions.
 class CountingEtcd final : public Etcd {
  public:
-  CountingEtcd(std::unique_ptr<Etcd> inner, std::atomic<int>& commits)
+  CountingEtcd(std::shared_ptr<Etcd> inner, std::atomic<int>& commits)
       : inner_(std::move(inner)), commits_(commits) {}
 
   void Commit(EtcdTransaction transaction, Duration patience,
@@ -53,7 +53,7 @@ class CountingEtcd final : public Etcd {
   std::string Describe() const override { return inner_->Describe(); }
 
  private:
-  const std::unique_ptr<Etcd> inner_;
+  const std::shared_ptr<Etcd> inner_;
   std::atomic<int>& commits_;
 };
 
@@ -137,9 +137,9 @@ TEST(EtcdStoreTest, WhoWaitsAsksOnce) {
   MUSTER_REQUIRE(EtcdNeed());
   std::atomic<int> commits = 0;
   const EtcdConnector connector =
-      [&commits, access = SharedEtcd().access()](Loop& loop) -> Result<std::unique_ptr<Etcd>> {
-    MUSTER_TRY(std::unique_ptr<Etcd> inner, ConnectEtcd(access, loop));
-    return std::unique_ptr<Etcd>(std::make_unique<CountingEtcd>(std::move(inner), commits));
+      [&commits, access = SharedEtcd().access()](Loop& loop) -> Result<std::shared_ptr<Etcd>> {
+    MUSTER_TRY(std::shared_ptr<Etcd> inner, ConnectEtcd(access, loop));
+    return std::shared_ptr<Etcd>(std::make_shared<CountingEtcd>(std::move(inner), commits));
   };
   EtcdStore store(EtcdCalls::Open(connector, ThisProcess()).value(), FreshPrefix(), kPatience);
   const int before = commits;
@@ -244,7 +244,7 @@ TEST(EtcdStoreTest, CompactionDoesNotDisturbWhoWaits) {
   const std::string fields = etcd.Control({"get", "x", "--write-out=fields"});
   const std::string revision = fields.substr(fields.find("\"Revision\" : ") + 13, 10);
   etcd.Control({"compact", std::to_string(std::stoll(revision))});
-  etcd.Kill(0);  // what was not told before must be asked for again, and is gone
+  etcd.Kill(0);  // the changes that were not received before are gone
   etcd.Start(0);
   EtcdStore(At(etcd, store.prefix())).Set("b", "1");
   waiter.Result();

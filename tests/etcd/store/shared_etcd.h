@@ -1,4 +1,4 @@
-// One real etcd for a whole test program: a prefix of its own for each test keeps them apart.
+// One real etcd for a whole test program. Each test has a prefix of its own.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace muster::test {
 
-/// Started when first asked for, on the main thread; gone with the program.
+/// Starts with the first call, on the main thread, and ends with the program.
 inline EtcdCluster& SharedEtcd() {
   static EtcdCluster cluster;
   return cluster;
 }
 
-/// A name that no other test of this program has, nor this one when it runs again.
+/// A name that no other test of this program has, also if the test is repeated.
 inline std::string FreshName() {
   static int made = 0;
   return "test-" + std::to_string(++made);

@@ -1,5 +1,5 @@
-// A client of etcd on a loop of its own, for tests that wait for its answers; and one who hears
-// what a watch says.
+// A client of etcd on a loop of its own, for tests that wait for its answers, and a watcher that
+// records changes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,16 +22,16 @@ namespace muster::test {
 
 inline constexpr Duration kCallPatience = 20s;
 
-class Patron {
+class TestClient {
  public:
-  explicit Patron(const EtcdAccess& access) : thread_(*UvThread::Open()) {
-    Result<std::unique_ptr<Etcd>> etcd = ConnectEtcd(access, thread_->loop());
+  explicit TestClient(const EtcdAccess& access) : thread_(*UvThread::Open()) {
+    Result<std::shared_ptr<Etcd>> etcd = ConnectEtcd(access, thread_->loop());
     if (!etcd) throw std::runtime_error(etcd.error().message);
     etcd_ = std::move(*etcd);
   }
-  ~Patron() { Destroy(); }
-  Patron(const Patron&) = delete;
-  Patron& operator=(const Patron&) = delete;
+  ~TestClient() { Destroy(); }
+  TestClient(const TestClient&) = delete;
+  TestClient& operator=(const TestClient&) = delete;
 
   void Destroy() {
     thread_->RunAndWait([this] { etcd_.reset(); });
@@ -57,7 +57,7 @@ class Patron {
     get.then.push_back({.kind = EtcdOperation::Kind::kGet, .range = std::move(range)});
     return Commit(std::move(get), patience);
   }
-  /// "(none)" if it is not there, "(error) ..." if nobody knows.
+  /// "(none)" if the key does not exist, "(error) ..." after a failure.
   std::string Value(const std::string& key) {
     const Result<EtcdAnswer> answer = Read({.begin = key});
     if (!answer) return "(error) " + answer.error().message;
@@ -87,18 +87,18 @@ class Patron {
   }
 
   std::unique_ptr<UvThread> thread_;
-  std::unique_ptr<Etcd> etcd_;
+  std::shared_ptr<Etcd> etcd_;
 };
 
-/// Hears what one watch says, and keeps it: "key=value", "-key" for a deletion.
-class Hearer final : public EtcdWatcher {
+/// Records the changes of one watch: "key=value", "-key" for a deletion.
+class TestWatcher final : public EtcdWatcher {
  public:
-  Hearer(Patron& patron, EtcdRange range, int64_t revision) : patron_(patron) {
-    patron_.thread().RunAndWait([&] { watch_ = patron_.etcd().Watch(range, revision, *this); });
+  TestWatcher(TestClient& test_client, EtcdRange range, int64_t revision) : client_(test_client) {
+    client_.thread().RunAndWait([&] { watch_ = client_.etcd().Watch(range, revision, *this); });
   }
-  ~Hearer() override { Stop(); }
+  ~TestWatcher() override { Stop(); }
   void Stop() {
-    patron_.thread().RunAndWait([&] { watch_.reset(); });
+    client_.thread().RunAndWait([&] { watch_.reset(); });
   }
 
   std::vector<std::string> changes() const { return Copy(changes_); }
@@ -107,7 +107,7 @@ class Hearer final : public EtcdWatcher {
     const std::lock_guard lock(mutex_);
     return end_;
   }
-  bool HasHeard(const std::vector<std::string>& what) const {
+  bool HasReceived(const std::vector<std::string>& what) const {
     return EventuallyTrue([&] { return changes() == what; });
   }
 
@@ -131,7 +131,7 @@ class Hearer final : public EtcdWatcher {
     return what;
   }
 
-  Patron& patron_;
+  TestClient& client_;
   std::unique_ptr<EtcdWatch> watch_;
   mutable std::mutex mutex_;
   std::vector<std::string> changes_;
@@ -139,7 +139,7 @@ class Hearer final : public EtcdWatcher {
   std::optional<Error> end_;
 };
 
-/// Of tests that need etcd.
+/// For tests that need etcd.
 class EtcdTest : public ::testing::Test {
  protected:
   void SetUp() override { MUSTER_REQUIRE(EtcdNeed()); }

@@ -1,4 +1,4 @@
-// One request and its answer, which may take several attempts. Lives on the loop's thread; shared
+// One request and its response, possibly after several attempts. Lives on the loop's thread; shared
 // with the attempt under way.
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "base/result.h"
@@ -16,17 +17,17 @@
 
 namespace muster::etcd {
 
-class Exchange {
+class Call {
  public:
-  virtual ~Exchange() = default;
+  virtual ~Call() = default;
 
-  /// Starts an attempt on `over`, with `context`; its end comes as `tag`, and is in `status`.
+  /// Starts an attempt on `over` with `context`. It ends with `tag`, and sets `status`.
   virtual void Send(grpc::CompletionQueue* queue, void* tag) = 0;
   virtual void Succeed() = 0;
   virtual void Fail(Error error) = 0;
 
   Instant deadline{};
-  bool repeatable = false;  ///< To do it twice is as good as once.
+  bool repeatable = false;  ///< Doing it twice has the effect of once.
   bool anonymous = false;   ///< Needs no token.
 
   std::shared_ptr<Connection> over;
@@ -34,23 +35,23 @@ class Exchange {
   grpc::Status status;
 
   size_t attempts = 0;
-  size_t distrusted = 0;  ///< Of all attempts' failures, in sum.
-  size_t stale = 0;       ///< Attempts that failed for the token.
+  size_t distrusted = 0;  ///< The sum over all attempts.
+  size_t stale = 0;       ///< Attempts that failed because of the token.
   bool maybe_done = false;
   bool ended = false;
   std::string trouble;           ///< What the last attempt failed with.
   std::unique_ptr<Timer> timer;  ///< Until the next attempt, or the end of waiting for a token.
 };
 
-/// Of one method of etcd's.
+/// A call of one method of etcd.
 template <typename Request, typename Response>
-class ExchangeOf final : public Exchange {
+class CallOf final : public Call {
  public:
   using Reader = grpc::ClientAsyncResponseReader<Response>;
   using Prepare = std::function<std::unique_ptr<Reader>(Connection&, grpc::ClientContext*,
                                                         const Request&, grpc::CompletionQueue*)>;
 
-  ExchangeOf(Request request, Prepare prepare, std::function<void(Result<const Response*>)> done)
+  CallOf(Request request, Prepare prepare, std::function<void(Result<const Response*>)> done)
       : request_(std::move(request)), prepare_(std::move(prepare)), done_(std::move(done)) {}
 
   void Send(grpc::CompletionQueue* queue, void* tag) override {
@@ -69,5 +70,21 @@ class ExchangeOf final : public Exchange {
   Response response_;
   std::unique_ptr<Reader> reader_;
 };
+
+/// For a stub of the connection and its method PrepareAsync...().
+template <typename Stub, typename Request, typename Response>
+std::shared_ptr<Call> MakeCall(
+    Request request, const std::unique_ptr<Stub> Connection::*stub,
+    std::unique_ptr<grpc::ClientAsyncResponseReader<Response>> (Stub::*prepare)(
+        grpc::ClientContext*, const Request&, grpc::CompletionQueue*),
+    std::type_identity_t<std::function<void(Result<const Response*>)>> done) {
+  return std::make_shared<CallOf<Request, Response>>(
+      std::move(request),
+      [stub, prepare](Connection& over, grpc::ClientContext* context, const Request& message,
+                      grpc::CompletionQueue* queue) {
+        return ((*(over.*stub)).*prepare)(context, message, queue);
+      },
+      std::move(done));
+}
 
 }  // namespace muster::etcd

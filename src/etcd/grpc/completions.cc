@@ -1,4 +1,4 @@
-#include "etcd/grpc/arrivals.h"
+#include "etcd/grpc/completions.h"
 
 #include <utility>
 
@@ -6,19 +6,19 @@
 
 namespace muster::etcd {
 
-struct Arrivals::Tag {
+struct Completions::Tag {
   std::function<void(bool ok)> then;
 };
 
-Arrivals::Arrivals(Loop& loop) : loop_(loop), thread_([this] { Run(); }) {}
+Completions::Completions(Loop& loop) : loop_(loop), thread_([this] { Run(); }) {}
 
-Arrivals::~Arrivals() { Close(); }
+Completions::~Completions() { Close(); }
 
-void* Arrivals::Expect(std::function<void(bool ok)> then) {
+void* Completions::MakeTag(std::function<void(bool ok)> then) {
   return std::make_unique<Tag>(Tag{std::move(then)}).release();  // Run() takes it back
 }
 
-void Arrivals::Close() {
+void Completions::Close() {
   if (!thread_.joinable()) return;
   *open_ = false;
   closing_ = true;
@@ -26,7 +26,7 @@ void Arrivals::Close() {
   thread_.join();
 }
 
-void Arrivals::Run() {
+void Completions::Run() {
   NameThisThread("muster etcd");
   void* raw = nullptr;
   bool ok = false;

@@ -1,5 +1,5 @@
-// A stream of gRPC's in both directions, as a loop sees it: messages go out in order, what comes is
-// told, and so is the end. Lives on the loop's thread; shared with the operations under way.
+// A bidirectional stream of gRPC for a loop: sends messages in order, and reports messages and the
+// end. Lives on the loop's thread; shared with the operations under way.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -10,14 +10,14 @@
 #include <memory>
 #include <utility>
 
-#include "etcd/grpc/arrivals.h"
+#include "etcd/grpc/completions.h"
 #include "etcd/grpc/failure.h"
 #include "etcd/grpc/members.h"
 
 namespace muster::etcd {
 
 template <typename Request, typename Response>
-class Line : public std::enable_shared_from_this<Line<Request, Response>> {
+class BidiStream : public std::enable_shared_from_this<BidiStream<Request, Response>> {
  public:
   using Stream = grpc::ClientAsyncReaderWriter<Request, Response>;
   struct Listener {
@@ -26,10 +26,10 @@ class Line : public std::enable_shared_from_this<Line<Request, Response>> {
     std::function<void(const grpc::Status&, bool reached)> on_end;
   };
 
-  Line(Arrivals& arrivals, std::shared_ptr<Connection> over, Listener listener)
-      : arrivals_(arrivals), over_(std::move(over)), listener_(std::move(listener)) {}
-  Line(const Line&) = delete;
-  Line& operator=(const Line&) = delete;
+  BidiStream(Completions& completions, std::shared_ptr<Connection> over, Listener listener)
+      : completions_(completions), over_(std::move(over)), listener_(std::move(listener)) {}
+  BidiStream(const BidiStream&) = delete;
+  BidiStream& operator=(const BidiStream&) = delete;
 
   grpc::ClientContext& context() { return context_; }
   const std::shared_ptr<Connection>& over() const { return over_; }
@@ -37,7 +37,7 @@ class Line : public std::enable_shared_from_this<Line<Request, Response>> {
 
   void Start(std::unique_ptr<Stream> stream) {
     stream_ = std::move(stream);
-    stream_->StartCall(Expect([this](bool ok) {
+    stream_->StartCall(MakeTag([this](bool ok) {
       if (!ok) return Finish();
       open_ = true;
       Read();
@@ -51,21 +51,21 @@ class Line : public std::enable_shared_from_this<Line<Request, Response>> {
     Pump();
   }
 
-  /// Ends it; the listener hears no more.
+  /// Ends it; the listener is not called any more.
   void Drop() {
     dropped_ = true;
     context_.TryCancel();
   }
 
  private:
-  void* Expect(std::function<void(bool ok)> then) {
-    return arrivals_.Expect([self = this->shared_from_this(), then = std::move(then)](bool ok) {
+  void* MakeTag(std::function<void(bool ok)> then) {
+    return completions_.MakeTag([self = this->shared_from_this(), then = std::move(then)](bool ok) {
       if (!self->dropped_) then(ok);
     });
   }
 
   void Read() {
-    stream_->Read(&incoming_, Expect([this](bool ok) {
+    stream_->Read(&incoming_, MakeTag([this](bool ok) {
       if (!ok) return Finish();
       // The listener may drop us. gRPC fills in the next message only once asked to.
       listener_.on_message(incoming_);
@@ -78,23 +78,23 @@ class Line : public std::enable_shared_from_this<Line<Request, Response>> {
     writing_ = true;
     outgoing_ = std::move(outbox_.front());
     outbox_.pop_front();
-    stream_->Write(outgoing_, Expect([this](bool ok) {
+    stream_->Write(outgoing_, MakeTag([this](bool ok) {
                      writing_ = false;
-                     if (ok) Pump();  // if not, reading ends too
+                     if (ok) Pump();  // otherwise reading ends, too
                    }));
   }
 
   void Finish() {
     if (finishing_) return;
     finishing_ = true;
-    stream_->Finish(&status_, Expect([this](bool) {
+    stream_->Finish(&status_, MakeTag([this](bool) {
       const bool reached = IsReached(context_.peer());
       dropped_ = true;
       listener_.on_end(status_, reached);
     }));
   }
 
-  Arrivals& arrivals_;
+  Completions& completions_;
   const std::shared_ptr<Connection> over_;
   const Listener listener_;
   grpc::ClientContext context_;
