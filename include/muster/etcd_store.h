@@ -1,7 +1,8 @@
 // EtcdStore: a store in an etcd cluster (v3), which survives the loss of any machine of the job.
 //
 // Every operation is one transaction of etcd, or a loop of them that ends when no other client was
-// faster; waiting is a watch. The keys have a prefix, and are readable with etcdctl: docs/internals/etcd.md.
+// faster; waiting is a watch. The keys have a prefix, and are readable with etcdctl:
+// docs/internals/etcd.md.
 #pragma once
 
 #include <cstdint>

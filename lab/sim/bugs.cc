@@ -68,6 +68,7 @@ constexpr Sign kWriteUnfenced[] = {
     {"closed, and open again", kOverwritten},
     {"nobody has completed such a round with it", kOverwritten},
     {"believes in", kOverwritten},
+    {"is in the round and waits for one", kOverwritten},
     {"its workers meet at", kOverwritten},
     {kNotTogether, kOverwritten},
 };

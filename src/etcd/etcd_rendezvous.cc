@@ -73,7 +73,7 @@ struct EtcdRendezvousHandler::Impl final : SessionHandler {
   Impl(const EtcdRendezvousOptions& given, const EtcdConnector& connector, System& system)
       : SessionHandler(HandlerOptions(given, system, [this] { return SharedThread(); }), system,
                        [this, &system](LoopThread& thread, const Hello& hello, uint64_t seed,
-                              RendezvousLinkListener& listener) {
+                                       RendezvousLinkListener& listener) {
                          return std::make_unique<EtcdLink>(
                              thread.loop(),
                              EtcdLinkOptions{.connect = [this](Loop&) { return calls->Client(); },
