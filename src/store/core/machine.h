@@ -130,8 +130,8 @@ class StoreMachine {
       take(entry == nullptr ? ValueView() : entry->value.view());
     }
   }
-  /// As LIST_KEYS, from one of kShards.
-  static constexpr size_t kShards = 256;
+  /// As LIST_KEYS, from one of kShards: of 10 million keys, each has 10,000.
+  static constexpr size_t kShards = KeyTable<Entry>::kShards;
   template <typename Take>
   void ForEachKey(size_t shard, Take take) const {
     entries_.VisitShard(shard, [&](const Entry& entry) {
