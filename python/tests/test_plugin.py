@@ -247,7 +247,7 @@ def test_long_waits_say_whom_they_are_for(
         if "1 of 2 nodes" in said[-1]:
             heard.set()
 
-    monkeypatch.setattr(plugin, "NARRATION_S", 0.1)
+    monkeypatch.setattr(plugin, "REPORT_S", 0.1)
     monkeypatch.setattr(plugin.logger, "info", note)
     kind = kinds("muster")
     run = kind.new_run()
