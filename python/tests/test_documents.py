@@ -1,4 +1,4 @@
-"""The commands and programs in python/README.md and docs/guide/python.md are run here, except for their ports."""
+"""The commands and programs in python/README.md and docs/guide/python.md, on other ports."""
 
 from __future__ import annotations
 

@@ -142,7 +142,8 @@ class MusterRendezvousHandler(api.RendezvousHandler):
             return False
         if not is_closed:
             logger.warning(
-                "rendezvous '%s' could not be closed: the server does not confirm it", self.get_run_id()
+                "rendezvous '%s' could not be closed: the server does not confirm it",
+                self.get_run_id(),
             )
             return False
         self._await_others()
