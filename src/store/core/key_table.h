@@ -78,7 +78,7 @@ class KeyTable {
   /// The key must not be there.
   Node& Insert(std::unique_ptr<Node> made) {
     Shard& shard = shards_[ShardOf(made->hash)];
-    if (shard.size >= shard.mask) Resize(shard, std::max(kBucketsMin, (shard.mask + 1) * 2));
+    if (shard.size >= shard.mask) Resize(shard, GrownFrom(shard));
     Node* node = made.release();
     Node*& bucket = BucketOf(shard, node->hash);
     node->next = bucket;
@@ -121,6 +121,12 @@ class KeyTable {
     if (shard.former == nullptr) return;
     const Former& former = *shard.former;
     visit_all(former.buckets.get(), former.moved, size_t{former.mask} + 1);
+  }
+
+  /// What the table will allocate for itself when a node with this hash is inserted.
+  size_t GrowthFor(uint64_t hash) const {
+    const Shard& shard = shards_[ShardOf(hash)];
+    return shard.size >= shard.mask ? CostOf(GrownFrom(shard)) : 0;
   }
 
   /// What the table itself has allocated, without its nodes and the least that shards have, which
@@ -168,6 +174,9 @@ class KeyTable {
     return shard.buckets[hash & shard.mask];
   }
 
+  static uint32_t GrownFrom(const Shard& shard) {
+    return std::max(kBucketsMin, (shard.mask + 1) * 2);
+  }
   static size_t CostOf(size_t buckets) {
     return buckets <= kBucketsMin ? 0 : AllocatedBytes(buckets * sizeof(Node*));
   }

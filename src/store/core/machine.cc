@@ -12,6 +12,27 @@
 namespace muster {
 
 namespace {
+
+// The beginning of a large value, up to where a counter must have ended.
+std::string BeginningOf(const ValueView& value) {
+  constexpr size_t kMost = 256;
+  std::string out;
+  for (const Piece& piece : value.pieces) {
+    out += piece->bytes().substr(0, kMost - out.size());
+    if (out.size() == kMost) return out;
+  }
+  return out.append(value.tail.substr(0, kMost - out.size()));
+}
+
+// As in PyTorch's server, a number may be the beginning of a text, however long that is.
+Result<int64_t> ReadLargeCounter(const ValueView& value) {
+  const std::string beginning = BeginningOf(value);
+  if (beginning.find_first_not_of(" \t\n\v\f\r+-0123456789") == std::string::npos) {
+    return Error{Code::kOutOfRange, "a number of more than 255 characters"};
+  }
+  return ParseCounter(beginning);
+}
+
 // Left-over places in lines that each step clears.
 constexpr size_t kTidiedPerStep = 100;
 }  // namespace
@@ -330,10 +351,9 @@ StoreMachineStats StoreMachine::Stats() const {
 
 Reply StoreMachine::ReadCounter(const Entry* entry) const {
   if (entry == nullptr) return Reply::Number(0);
-  // A large value is not a number, whatever it begins with.
-  if (entry->value.is_large()) return Reply::Refused(Reply::Why::kNotANumber);
   if (entry->value.size() == 0 && options_.empty_counts_as_zero) return Reply::Number(0);
-  const Result<int64_t> value = ParseCounter(entry->value.small());
+  const Result<int64_t> value = entry->value.is_large() ? ReadLargeCounter(entry->value.view())
+                                                        : ParseCounter(entry->value.small());
   if (value) return Reply::Number(*value);
   return Reply::Refused(value.error().code == Code::kOutOfRange ? Reply::Why::kOutOfRange
                                                                 : Reply::Why::kNotANumber);

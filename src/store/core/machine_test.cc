@@ -273,6 +273,19 @@ TEST(StoreMachineTest, Item038_InterleavedCompareSetsLoseNoUpdate) {
   EXPECT_EQ(store.Get(kA, "n"), "'100'");
 }
 
+TEST(StoreMachineTest, ALargeValueMayBeginWithANumber) {
+  SpokenStore store;
+  store.Set(kA, "n", "53-" + std::string(8'000, 'x'));
+  EXPECT_EQ(store.Add(kA, "n", 1), "54");
+  EXPECT_EQ(store.Get(kA, "n"), "'54'");
+  store.Append(kA, "n", std::string(8'000, 'x'));  // a short piece, and a long one
+  EXPECT_EQ(store.Add(kA, "n", 1), "55");
+  store.Set(kA, "n", std::string(8'000, 'x'));
+  EXPECT_EQ(store.Add(kA, "n", 1), kNotANumber);
+  store.Set(kA, "n", std::string(8'000, '0'));
+  EXPECT_NE(store.Add(kA, "n", 1), "1") << "its end would have to be read";
+}
+
 // --- APPEND, MULTI_GET, MULTI_SET
 
 TEST(StoreMachineTest, Item058_AppendContinuesAValueOrCreatesIt) {
