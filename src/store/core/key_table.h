@@ -78,7 +78,7 @@ class KeyTable {
   /// The key must not be there.
   Node& Insert(std::unique_ptr<Node> made) {
     Shard& shard = shards_[ShardOf(made->hash)];
-    if (shard.size >= shard.mask) Resize(shard, GrownFrom(shard));
+    if (shard.size >= shard.mask) Resize(shard, std::max(kBucketsMin, (shard.mask + 1) * 2));
     Node* node = made.release();
     Node*& bucket = BucketOf(shard, node->hash);
     node->next = bucket;
@@ -123,18 +123,12 @@ class KeyTable {
     visit_all(former.buckets.get(), former.moved, size_t{former.mask} + 1);
   }
 
-  /// What the table will allocate for itself when a node with this hash is inserted.
-  size_t GrowthFor(uint64_t hash) const {
-    const Shard& shard = shards_[ShardOf(hash)];
-    return shard.size >= shard.mask ? CostOf(GrownFrom(shard)) : 0;
-  }
-
   /// What the table itself has allocated, without its nodes and the least that shards have, which
-  /// is 88 KiB for all.
+  /// is 152 KiB for all.
   size_t bucket_bytes() const { return charge_.bytes(); }
 
  private:
-  static constexpr uint32_t kBucketsMin = 8;
+  static constexpr uint32_t kBucketsMin = 16;
   // A shard doubles when it has a node for each bucket, and halves at one for eight: with so many
   // buckets moved each time, the former array is empty before the next one is due.
   static constexpr size_t kMovedByInsert = 4;
@@ -174,9 +168,6 @@ class KeyTable {
     return shard.buckets[hash & shard.mask];
   }
 
-  static uint32_t GrownFrom(const Shard& shard) {
-    return std::max(kBucketsMin, (shard.mask + 1) * 2);
-  }
   static size_t CostOf(size_t buckets) {
     return buckets <= kBucketsMin ? 0 : AllocatedBytes(buckets * sizeof(Node*));
   }

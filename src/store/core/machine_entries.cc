@@ -79,9 +79,8 @@ bool StoreMachine::Store(const HashedKey& key, const Given& given, Released& rel
 }
 
 bool StoreMachine::Create(const HashedKey& key, const Given& given, Released& released) {
-  const size_t value_bytes = given.piece == nullptr ? given.bytes.size() : 0;
-  if (!account_.HasRoomFor(AllocatedBytes(sizeof(Entry)) + key.text.size() + value_bytes +
-                           entries_.GrowthFor(key.hash))) {
+  if (!account_.HasRoomFor(AllocatedBytes(sizeof(Entry)) + key.text.size() +
+                           (given.piece == nullptr ? given.bytes.size() : 0))) {
     return false;
   }
   Put(key, ValueOf(given), released);
