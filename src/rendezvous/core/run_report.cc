@@ -135,8 +135,8 @@ ByRole Sort(const Coordinator::Run& run) {
 std::vector<MemberReport> Many(const Coordinator::Run& run, Role role, std::vector<Known> nodes,
                                size_t names_max, Instant now) {
   if (nodes.size() > names_max) {
-    std::ranges::stable_partition(
-        nodes, [&](const Known& known) { return IsLate(run, *known.member, now); });
+    std::stable_partition(nodes.begin(), nodes.end(),
+                          [&](const Known& known) { return IsLate(run, *known.member, now); });
     nodes.resize(names_max);
   }
   std::ranges::stable_sort(nodes, {}, &Known::rank);
