@@ -23,7 +23,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "etcd-v2": {"last_call_timeout": 1, "join_timeout": 60},
 }
 ELASTIC = ("muster", "c10d", "etcd", "etcd-v2")
-NATIVE_EVENTS = ("muster", "etcd", "etcd-v2")  # These are told of what happens.
+NATIVE_EVENTS = ("muster", "etcd", "etcd-v2")  # These report changes of membership as events.
 
 
 @contextlib.contextmanager
