@@ -11,7 +11,7 @@
 #include "base/base64.h"
 #include "base/bytes.h"
 #include "rendezvous/wire/session_codec.h"
-#include "rendezvous/wire/state_writer.h"
+#include "rendezvous/wire/state_codec.h"
 #include "support/bytes.h"
 #include "support/state_pickles.h"
 

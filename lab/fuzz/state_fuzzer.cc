@@ -10,8 +10,7 @@
 #include "base/utf8.h"
 #include "fuzz/check.h"
 #include "fuzz/input.h"
-#include "rendezvous/wire/state_reader.h"
-#include "rendezvous/wire/state_writer.h"
+#include "rendezvous/wire/state_codec.h"
 
 namespace muster::fuzz {
 namespace {

@@ -7,8 +7,7 @@
 #include "muster/rendezvous_error.h"
 #include "rendezvous/core/transitions.h"
 #include "rendezvous/option_readers.h"
-#include "rendezvous/wire/state_reader.h"
-#include "rendezvous/wire/state_writer.h"
+#include "rendezvous/wire/state_codec.h"
 
 namespace muster::sim {
 

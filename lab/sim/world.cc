@@ -5,7 +5,7 @@
 
 #include "base/base64.h"
 #include "base/text.h"
-#include "rendezvous/wire/state_reader.h"
+#include "rendezvous/wire/state_codec.h"
 #include "sim/fault_injector.h"
 
 namespace muster::sim {

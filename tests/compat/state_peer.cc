@@ -20,8 +20,7 @@
 #include <string_view>
 
 #include "base/base64.h"
-#include "rendezvous/wire/state_reader.h"
-#include "rendezvous/wire/state_writer.h"
+#include "rendezvous/wire/state_codec.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "base/base64.h"
-#include "rendezvous/wire/state_writer.h"
+#include "rendezvous/wire/state_codec.h"
 #include "support/eventually.h"
 #include "support/session_server_test.h"
 

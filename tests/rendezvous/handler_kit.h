@@ -22,8 +22,7 @@
 #include "muster/hash_store.h"
 #include "muster/rendezvous_backend.h"
 #include "rendezvous/core/state.h"
-#include "rendezvous/wire/state_reader.h"
-#include "rendezvous/wire/state_writer.h"
+#include "rendezvous/wire/state_codec.h"
 #include "support/eventually.h"
 #include "support/temp_dir.h"
 

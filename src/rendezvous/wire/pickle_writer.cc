@@ -41,6 +41,11 @@ void AppendNumber(std::string& out, int64_t number) {
   for (unsigned i = 0; i < size; ++i) out += static_cast<char>(number >> (8 * i) & 0xff);
 }
 
+Error Unfolds(const PickleTree& tree) {
+  return {Code::kProtocol,
+          Concat("the state's ", HumanBytes(tree.bytes.size()), " unfold to too many")};
+}
+
 namespace {
 
 class Copier {
@@ -56,13 +61,6 @@ class Copier {
                                            kStateDepthMax, " levels deep, or in itself")};
     }
     switch (value.kind) {
-      case PickleKind::kNone:
-      case PickleKind::kBool:
-      case PickleKind::kInt:
-      case PickleKind::kFloat:
-      case PickleKind::kText:
-      case PickleKind::kBytes:
-        return Emit(tree_.Encoded(id));
       case PickleKind::kTuple:
         return Tuple(id, depth);
       case PickleKind::kList:
@@ -81,16 +79,14 @@ class Copier {
         MUSTER_CHECK_OK(Class(value.of));
         MUSTER_CHECK_OK(Copy(value.first, depth + 1));
         return Emit(PickleOp::kReduce);
+      default:
+        return Emit(tree_.Encoded(id));
     }
-    return Ok();
   }
 
  private:
   Status Emit(std::string_view bytes) {
-    if (bytes.size() > budget_) {
-      return Error{Code::kProtocol,
-                   Concat("the state's ", HumanBytes(tree_.bytes().size()), " unfold to too many")};
-    }
+    if (bytes.size() > budget_) return Unfolds(tree_);
     budget_ -= bytes.size();
     out_ += bytes;
     return Ok();

@@ -22,8 +22,11 @@ void AppendNumber(std::string& out, int64_t number);
 /// Appends opcodes that make the same value again, wherever they are put: without the memo, so that
 /// what was shared is written again at each place. Since few bytes can thus stand for endlessly
 /// many, `budget` says how many may still be appended, and counts down. Numbers and texts keep the
-/// very form they came in. kProtocol: the budget is spent, or the value is nested too deep (or in
-/// itself).
+/// form in which they were read. kProtocol: the budget is spent, or the value is nested too deep
+/// (or in itself).
 Status AppendCopy(std::string& out, const PickleTree& tree, PickleId id, size_t& budget);
+
+/// The budget is spent.
+Error Unfolds(const PickleTree& tree);
 
 }  // namespace muster::wire

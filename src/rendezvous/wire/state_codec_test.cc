@@ -8,8 +8,7 @@
 #include "base/calendar.h"
 #include "base/limits.h"
 #include "rendezvous/wire/pickle_writer.h"
-#include "rendezvous/wire/state_reader.h"
-#include "rendezvous/wire/state_writer.h"
+#include "rendezvous/wire/state_codec.h"
 #include "support/bytes.h"
 #include "support/state_pickles.h"
 
