@@ -7,7 +7,6 @@
 #include "muster/etcd_rendezvous.h"
 #include "muster/rendezvous_error.h"
 #include "rendezvous/core/rank_policy.h"
-#include "rendezvous/document/backend_port.h"
 #include "rendezvous/document/dynamic_handler.h"
 #include "rendezvous/session/coordinated_handler.h"
 #include "sim/faulty_backend.h"
@@ -135,8 +134,7 @@ std::unique_ptr<RendezvousHandler> Agent::MakeHandler() {
       return std::make_unique<TorchNode>(c10d_settings, store, std::move(backend), node_, process_);
     }
     node_ = {addr, process_.process_id(), 0};
-    return std::make_unique<DynamicHandler>(c10d_settings, store,
-                                            std::make_unique<BackendPort>(std::move(backend)), addr,
+    return std::make_unique<DynamicHandler>(c10d_settings, store, std::move(backend), addr,
                                             RendezvousEventSink(), process_);
   } catch (const std::exception& error) {
     last_error_ = error.what();

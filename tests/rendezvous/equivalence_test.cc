@@ -348,8 +348,8 @@ class DocumentWorld {
   struct Actor {
     Actor(DocumentWorld& world, const Node& node)
         // No copy is recent enough: to settle means that everybody has seen everything.
-        : document(world.cell_, world.rules_, world.clock_, 0s),
-          driver(document, world.cell_, node, world.rules_, world.clock_, 7,
+        : document(world.cell_.port, world.rules_, world.clock_, 0s),
+          driver(document, world.cell_.port, node, world.rules_, world.clock_, 7,
                  {.on_action = [this, &world](Action action, const RendezvousState&) {
                    // Asked again, the driver must be told what it had found out: a spare's time
                    // to join begins when there is a place.

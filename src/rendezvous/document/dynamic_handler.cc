@@ -10,7 +10,6 @@
 #include "muster/prefix_store.h"
 #include "muster/tcp_store.h"
 #include "os/posix/process.h"
-#include "rendezvous/document/backend_port.h"
 #include "rendezvous/membership.h"
 #include "rendezvous/new_node.h"
 #include "rendezvous/option_readers.h"
@@ -63,15 +62,16 @@ T MustBeThere(T given, std::string_view what) {
 }  // namespace
 
 DynamicHandler::DynamicHandler(RendezvousSettings settings, std::shared_ptr<Store> store,
-                               std::unique_ptr<StateBackend> backend, const std::string& local_addr,
-                               RendezvousEventSink events, System& system)
+                               std::unique_ptr<RendezvousBackend> backend,
+                               const std::string& local_addr, RendezvousEventSink events,
+                               System& system)
     : system_(system),
       settings_(std::move(settings)),
       run_settings_(RunSettingsOf(settings_)),
       store_(MustBeThere(std::move(store), "store")),
       backend_(MustBeThere(std::move(backend), "backend")),
-      document_(*backend_, run_settings_, clock_, kCacheMax),
-      driver_(document_, *backend_,
+      document_(port_, run_settings_, clock_, kCacheMax),
+      driver_(document_, port_,
               NewNode(system_, local_addr.empty() ? FullyQualifiedName() : local_addr),
               run_settings_, clock_, system_.Seed(), Hooks()),
       events_(std::move(events), settings_.run_id),
@@ -151,7 +151,7 @@ void DynamicHandler::RecordFailure(std::string_view name) const {
 
 void DynamicHandler::Throw(const Error& error) {
   if (error.code == Code::kInterrupted) ThrowInterruptedHere(error.message);
-  if (const std::exception_ptr thrown = backend_->TakeException()) std::rethrow_exception(thrown);
+  if (const std::exception_ptr thrown = port_.TakeException()) std::rethrow_exception(thrown);
   if (error.code == Code::kProtocol) throw RendezvousStateError(error.message);
   throw RendezvousConnectionError(error.message);
 }
@@ -413,19 +413,16 @@ std::unique_ptr<DynamicRendezvousHandler> CreateDynamicHandler(
     RendezvousSettings settings, std::shared_ptr<Store> store,
     std::unique_ptr<RendezvousBackend> backend, const std::string& local_addr,
     RendezvousEventSink events) {
-  return std::make_unique<DynamicHandler>(
-      std::move(settings), std::move(store),
-      std::make_unique<BackendPort>(MustBeThere(std::move(backend), "backend")), local_addr,
-      std::move(events), ThisProcess());
+  return std::make_unique<DynamicHandler>(std::move(settings), std::move(store), std::move(backend),
+                                          local_addr, std::move(events), ThisProcess());
 }
 
 std::unique_ptr<DynamicRendezvousHandler> CreateDynamicHandler(
-    std::shared_ptr<Store> store, std::unique_ptr<StateBackend> backend,
+    std::shared_ptr<Store> store, std::unique_ptr<RendezvousBackend> backend,
     const RendezvousParameters& parameters) {
   try {
-    return std::make_unique<DynamicHandler>(RendezvousSettings::From(parameters), std::move(store),
-                                            std::move(backend), parameters.local_addr,
-                                            RendezvousEventSink(), ThisProcess());
+    return CreateDynamicHandler(RendezvousSettings::From(parameters), std::move(store),
+                                std::move(backend), parameters.local_addr);
   } catch (const std::exception& error) {
     const EventRecorder events({}, parameters.run_id, [] {
       return EventOrigin{.hostname = FullyQualifiedName(), .pid = ProcessId()};
@@ -433,14 +430,6 @@ std::unique_ptr<DynamicRendezvousHandler> CreateDynamicHandler(
     events.RecordFailure("dynamic_rendezvous:create_handler", std::nullopt, error.what());
     throw;
   }
-}
-
-std::unique_ptr<DynamicRendezvousHandler> CreateDynamicHandler(
-    std::shared_ptr<Store> store, std::unique_ptr<RendezvousBackend> backend,
-    const RendezvousParameters& parameters) {
-  return CreateDynamicHandler(
-      std::move(store), std::make_unique<BackendPort>(MustBeThere(std::move(backend), "backend")),
-      parameters);
 }
 
 }  // namespace muster

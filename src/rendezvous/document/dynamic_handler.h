@@ -1,4 +1,5 @@
-// The handler of a dynamic rendezvous: runs the operations of one node, and beats for it.
+// The handler of a dynamic rendezvous: runs the operations of one node, and sends its
+// heartbeats.
 #pragma once
 
 #include <atomic>
@@ -11,9 +12,9 @@
 #include "muster/dynamic_rendezvous.h"
 #include "os/ports/system.h"
 #include "rendezvous/bootstrap.h"
+#include "rendezvous/document/backend_port.h"
 #include "rendezvous/document/rendezvous_driver.h"
 #include "rendezvous/document/shared_document.h"
-#include "rendezvous/document/state_backend.h"
 #include "rendezvous/event_recorder.h"
 
 namespace muster {
@@ -21,7 +22,7 @@ namespace muster {
 class DynamicHandler final : public DynamicRendezvousHandler {
  public:
   DynamicHandler(RendezvousSettings settings, std::shared_ptr<Store> store,
-                 std::unique_ptr<StateBackend> backend, const std::string& local_addr,
+                 std::unique_ptr<RendezvousBackend> backend, const std::string& local_addr,
                  RendezvousEventSink events, System& system);
   ~DynamicHandler() override;
 
@@ -85,7 +86,7 @@ class DynamicHandler final : public DynamicRendezvousHandler {
   const RendezvousSettings settings_;
   const RunSettings run_settings_;
   std::shared_ptr<Store> store_;
-  const std::unique_ptr<StateBackend> backend_;
+  const std::unique_ptr<RendezvousBackend> backend_;
   SharedDocument document_;
   RendezvousDriver driver_;
   const EventRecorder events_;
@@ -99,10 +100,5 @@ class DynamicHandler final : public DynamicRendezvousHandler {
   std::optional<Place> place_;
   std::unique_ptr<Timer> heartbeats_;
 };
-
-/// With a backend of muster's own, which reports failures as values.
-std::unique_ptr<DynamicRendezvousHandler> CreateDynamicHandler(
-    std::shared_ptr<Store> store, std::unique_ptr<StateBackend> backend,
-    const RendezvousParameters& parameters);
 
 }  // namespace muster

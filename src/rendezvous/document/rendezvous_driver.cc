@@ -36,7 +36,7 @@ RendezvousDriver::Shape ShapeOf(const RendezvousState& state) {
 
 }  // namespace
 
-RendezvousDriver::RendezvousDriver(SharedDocument& document, StateBackend& backend, Node self,
+RendezvousDriver::RendezvousDriver(SharedDocument& document, BackendPort& backend, Node self,
                                    const RunSettings& settings, Clock& clock, uint64_t seed,
                                    DriverHooks hooks)
     : document_(document),

@@ -47,7 +47,7 @@ struct WaitSnapshot {
 /// time, too.
 class RendezvousDriver {
  public:
-  RendezvousDriver(SharedDocument& document, StateBackend& backend, Node self,
+  RendezvousDriver(SharedDocument& document, BackendPort& backend, Node self,
                    const RunSettings& settings, Clock& clock, uint64_t seed, DriverHooks hooks);
 
   /// The final decision: kFinish, or one of the errors. Backend errors are returned as such;
@@ -100,7 +100,7 @@ class RendezvousDriver {
   void Publish(const Outlook& outlook, const Decision& decision);
 
   SharedDocument& document_;
-  StateBackend& backend_;
+  BackendPort& backend_;
   const Node self_;
   const RunSettings& settings_;
   Clock& clock_;

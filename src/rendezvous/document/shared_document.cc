@@ -6,12 +6,11 @@
 #include "base/probe.h"
 #include "base/text.h"
 #include "rendezvous/core/transitions.h"
-#include "rendezvous/wire/state_reader.h"
-#include "rendezvous/wire/state_writer.h"
+#include "rendezvous/wire/state_codec.h"
 
 namespace muster {
 
-SharedDocument::SharedDocument(StateBackend& backend, const RunSettings& settings, Clock& clock,
+SharedDocument::SharedDocument(BackendPort& backend, const RunSettings& settings, Clock& clock,
                                Duration cache_max)
     : backend_(backend), settings_(settings), clock_(clock), cache_max_(cache_max) {}
 

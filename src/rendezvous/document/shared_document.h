@@ -14,7 +14,7 @@
 #include "rendezvous/core/observation.h"
 #include "rendezvous/core/run_settings.h"
 #include "rendezvous/core/state.h"
-#include "rendezvous/document/state_backend.h"
+#include "rendezvous/document/backend_port.h"
 
 namespace muster {
 
@@ -24,7 +24,7 @@ class SharedDocument {
   enum class Freshness { kAny, kNow };  ///< kAny: a copy up to `cache_max` old will do.
   enum class Outcome { kCached, kRead, kStored, kLost };
 
-  SharedDocument(StateBackend& backend, const RunSettings& settings, Clock& clock,
+  SharedDocument(BackendPort& backend, const RunSettings& settings, Clock& clock,
                  Duration cache_max);
 
   /// Writes the pending change, if there is one, or else reads. kLost: another node was faster, its
@@ -60,7 +60,7 @@ class SharedDocument {
   Result<Outcome> Read();
   Status TakeOver(std::optional<std::string> bytes);
 
-  StateBackend& backend_;
+  BackendPort& backend_;
   std::optional<Node> self_;
   const RunSettings& settings_;
   Clock& clock_;
