@@ -34,7 +34,7 @@ milliseconds Ms(Duration time) { return std::chrono::duration_cast<milliseconds>
 std::unique_ptr<RendezvousHandler> MakeCoordinatedHandler(const Plan& plan, size_t index,
                                                           SimProcess& process) {
   const RunSettings& settings = plan.settings;
-  return CoordinatedHandler::Create(
+  return CreateCoordinatedHandler(
       CoordinatedRendezvousOptions{.host = World::kServer,
                                    .port = World::kPort,
                                    .is_host = false,
@@ -134,8 +134,8 @@ std::unique_ptr<RendezvousHandler> Agent::MakeHandler() {
       return std::make_unique<TorchNode>(c10d_settings, store, std::move(backend), node_, process_);
     }
     node_ = {addr, process_.process_id(), 0};
-    return std::make_unique<DynamicHandler>(c10d_settings, store, std::move(backend), addr,
-                                            RendezvousEventSink(), process_);
+    return CreateDynamicHandler(c10d_settings, store, std::move(backend), addr,
+                                RendezvousEventSink(), process_);
   } catch (const std::exception& error) {
     last_error_ = error.what();
     Rest(200ms);

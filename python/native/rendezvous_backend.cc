@@ -226,7 +226,7 @@ nb::object SetC10dState(const C10dBackend& self, nb::handle state, nb::handle to
 
 nb::tuple CreateBackendAndStore(nb::handle params) {
   const RendezvousParameters parameters = ParametersOf(params);
-  C10dBackendAndStore made = Blocking([&] { return CreateC10dBackend(parameters); });
+  auto made = Blocking([&] { return CreateC10dBackend(parameters); });
   return nb::make_tuple(
       nb::cast(new C10dBackend(std::move(made.first)), nb::rv_policy::take_ownership),
       WrapStore(std::move(made.second)));

@@ -31,7 +31,7 @@ void SetRendezvousEventSink(RendezvousEventSink sink) {
   const std::lock_guard lock(process.mutex);
   process.present.store(next != nullptr, std::memory_order_relaxed);
   process.sink.swap(next);
-  // The old sink goes with `next`, after the lock: what it owns may report events in its turn.
+  // The old sink is destroyed with `next`, after the lock: what it owns may report events itself.
 }
 
 EventRecorder::EventRecorder(RendezvousEventSink own, std::string run_id,
@@ -41,6 +41,10 @@ EventRecorder::EventRecorder(RendezvousEventSink own, std::string run_id,
 bool EventRecorder::enabled() const {
   // Relaxed: the flag only saves work, the sink itself is read under its lock.
   return own_ != nullptr || TheProcessSink().present.load(std::memory_order_relaxed);
+}
+
+std::string EventRecorder::Sentence(const Node& node, std::string_view what) const {
+  return Concat("node '", node.ToString(), "' ", what, " rendezvous '", run_id_, "'");
 }
 
 void EventRecorder::Deliver(Draft draft) const {

@@ -61,6 +61,9 @@ class EventRecorder {
     Quietly([&] { Deliver({.name = name, .state = state, .node = node, .message = make()}); });
   }
 
+  /// For messages: "node 'a_1_0' has closed rendezvous 'run'", of "has closed".
+  std::string Sentence(const Node& node, std::string_view what) const;
+
   /// The node is in a round, and this is its rank there.
   template <typename MakeMessage>
   void RecordJoined(EventName name, EventNode node, int64_t rank, MakeMessage&& make) const {

@@ -51,7 +51,7 @@ void MustBeRoundOptions(const Options& options) {
   MustBeRankPolicy(options.rank_policy);
 }
 
-/// What the machine goes by.
+/// The settings for the rendezvous machine.
 template <typename Options>
 RunSettings RunSettingsOf(const Options& options, Duration grace) {
   return {.min_nodes = options.min_nodes,

@@ -27,8 +27,7 @@ WaitReport Report(RendezvousState state, const RunSettings& rules, const char* s
   const WaitSnapshot snapshot{.state = std::move(state),
                               .quiet = {},
                               .last_call_ends = std::nullopt,
-                              .deadline = kStart + 588s,
-                              .reason = ""};
+                              .deadline = kStart + 588s};
   return ReportOn(snapshot, Named(self), "run", rules, kStart);
 }
 
@@ -78,8 +77,7 @@ TEST(WaitReportTest, TheQuietOfTheSnapshotAreTheSilentOfTheReport) {
   const WaitSnapshot snapshot{.state = With({"a", "b"}),
                               .quiet = {Named("b")},
                               .last_call_ends = std::nullopt,
-                              .deadline = Instant::Never(),
-                              .reason = ""};
+                              .deadline = Instant::Never()};
   const WaitReport report = ReportOn(snapshot, Named("a"), "run", MinMax(3, 3), kStart);
   EXPECT_THAT(report.silent, ElementsAre("b_1_0"));
   EXPECT_EQ(report.time_left, std::nullopt);
@@ -89,11 +87,8 @@ TEST(WaitReportTest, TheLastCall) {
   RendezvousState state = With({"a", "b"});
   state.round = 3;
   state.deadline = testing::kNoon;
-  const WaitSnapshot snapshot{.state = state,
-                              .quiet = {},
-                              .last_call_ends = kStart + 11s + 1ms,
-                              .deadline = kStart + 90s,
-                              .reason = ""};
+  const WaitSnapshot snapshot{
+      .state = state, .quiet = {}, .last_call_ends = kStart + 11s + 1ms, .deadline = kStart + 90s};
   const WaitReport report = ReportOn(snapshot, Named("a"), "run", MinMax(2, 4), kStart);
   EXPECT_EQ(report.phase, Phase::kLastCall);
   EXPECT_EQ(report.awaited, 0);

@@ -21,16 +21,15 @@ class LateAnswerTest : public testing::Test {
   // Joins, and joins again whenever somebody waits, or it is out, or its time is up.
   void StartNode(SimProcess& process, std::vector<RendezvousInfo>& joined) {
     process.Start([this, &process, &joined] {
-      const auto made =
-          CoordinatedHandler::Create({.host = "10.0.0.1",
-                                      .port = 29400,
-                                      .is_host = false,
-                                      .run_id = "run",
-                                      .min_nodes = 2,
-                                      .max_nodes = 2,
-                                      .join_timeout = std::chrono::milliseconds(1'000)},
-                                     process);
-      CoordinatedHandler& handler = *made;
+      const auto made = CreateCoordinatedHandler({.host = "10.0.0.1",
+                                                  .port = 29400,
+                                                  .is_host = false,
+                                                  .run_id = "run",
+                                                  .min_nodes = 2,
+                                                  .max_nodes = 2,
+                                                  .join_timeout = std::chrono::milliseconds(1'000)},
+                                                 process);
+      RendezvousHandler& handler = *made;
       while (process.alive()) {
         try {
           joined.push_back(handler.NextRendezvous());

@@ -124,7 +124,8 @@ void ThrowIfOfBackendMuster(const RendezvousParameters& parameters) {
 
 }  // namespace
 
-C10dBackendAndStore CreateC10dBackend(const RendezvousParameters& parameters) {
+std::pair<std::unique_ptr<RendezvousBackend>, std::shared_ptr<Store>> CreateC10dBackend(
+    const RendezvousParameters& parameters) {
   const EventRecorder events({}, parameters.run_id, [] {
     return EventOrigin{.hostname = FullyQualifiedName(), .pid = ProcessId()};
   });

@@ -241,7 +241,6 @@ void RendezvousDriver::Publish(const Outlook& outlook, const Decision& decision)
     snapshot->last_call_ends = *since + settings_.last_call;
   }
   snapshot->deadline = outlook.deadline;
-  snapshot->reason = decision.reason;
   const std::lock_guard lock(mutex_);
   snapshot_ = std::move(snapshot);
 }

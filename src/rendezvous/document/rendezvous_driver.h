@@ -36,7 +36,6 @@ struct WaitSnapshot {
   std::set<Node> quiet;  ///< Have missed a heartbeat, and are not yet declared lost.
   std::optional<Instant> last_call_ends;  ///< As this node sees it.
   Instant deadline = Instant::Never();
-  std::string reason;
 };
 
 /// One operation at a time; Snapshot() from any thread.

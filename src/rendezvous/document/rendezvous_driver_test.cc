@@ -110,11 +110,11 @@ TEST_F(DriverTest, Rdzv064ClosedAndTooLateEndAfterOneSyncAndMarkNothing) {
     cell.Put(stored);
     clock.now = clock.now + 2s;  // the copy is too old
     const auto [gets, reads, writes_before] =
-        std::tuple(cell.gets, document.reads(), document.writes());
+        std::tuple(cell.gets, document.cost().reads, document.cost().writes);
     EXPECT_EQ(Finish(operation()), error);
     EXPECT_EQ(cell.gets, gets + 1);
-    EXPECT_EQ(document.reads(), reads + 1);
-    EXPECT_EQ(document.writes(), writes_before);
+    EXPECT_EQ(document.cost().reads, reads + 1);
+    EXPECT_EQ(document.cost().writes, writes_before);
     EXPECT_FALSE(document.dirty());
     EXPECT_EQ(document.state(), stored) << "nor changed";
     EXPECT_EQ(cell.sets, 0);

@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "base/time.h"
+#include "muster/dynamic_rendezvous.h"
 #include "os/ports/clock.h"
 #include "rendezvous/core/observation.h"
 #include "rendezvous/core/run_settings.h"
@@ -51,9 +52,7 @@ class SharedDocument {
   /// When the backend last answered; nullopt: never.
   std::optional<Instant> synced_at() const { return synced_at_; }
 
-  int64_t reads() const { return reads_; }
-  int64_t writes() const { return writes_; }
-  int64_t lost() const { return lost_; }
+  const RendezvousCost& cost() const { return cost_; }
 
  private:
   Result<Outcome> Write();
@@ -68,15 +67,13 @@ class SharedDocument {
 
   RendezvousState state_;
   RendezvousState shared_;
-  std::optional<std::string> bytes_;  ///< Of shared_: the same bytes need not be read twice.
+  std::optional<std::string> bytes_;  ///< Of shared_: the same bytes need not be parsed twice.
   std::any token_;
   bool dirty_ = false;
   std::optional<Instant> synced_at_;
   Observation observed_;
   std::set<Node> dropped_;
-  int64_t reads_ = 0;
-  int64_t writes_ = 0;
-  int64_t lost_ = 0;
+  RendezvousCost cost_;
 };
 
 }  // namespace muster

@@ -26,8 +26,8 @@
 
 namespace muster {
 
-/// The period of Tick() while there are nodes. A gap between two ticks shows that this process
-/// stood still, which is not the silence of nodes: they cannot be as rare as the deadlines.
+/// The period of Tick() while there are nodes. A longer gap between two ticks shows that this
+/// process paused, and then nodes were not silent. So ticks come more often than deadlines need.
 inline constexpr Duration kSessionTick = 10ms;
 
 class SessionHub {

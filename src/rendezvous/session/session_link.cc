@@ -167,7 +167,7 @@ void SessionLink::Leave() {
 }
 
 void SessionLink::Abandon() {
-  MUSTER_PROBE("a join was given up without an answer");
+  MUSTER_PROBE("a join was abandoned without an answer");
   join_.reset();
   leave_ = true;
   if (is_open()) Drop("it did not answer in time");
@@ -227,8 +227,8 @@ void SessionLink::OnMessage(const Push& push) {
     case Kind::kComplete:
       if (push.generation == generation_ && push.round <= round_ &&
           !Planted(Bug::kStalePushAccepted)) {
-        MUSTER_PROBE("a node was told again of a round that it knew");
-        return;  // sent again after a reconnect: the listener knows it, or has given up
+        MUSTER_PROBE("a node received a round again that it knew");
+        return;  // sent again after a reconnect: the listener knows it, or has timed out
       }
       round_ = push.round;
       generation_ = push.generation;

@@ -119,7 +119,7 @@ void SessionView::LosePlace(const std::string& why) {
   if (!assignment || Planted(Bug::kPlaceLostUntold)) return;
   if (place_lost == assignment->round) return;
   place_lost = assignment->round;
-  MUSTER_PROBE("a node heard that it had lost its place");
+  MUSTER_PROBE("a node received that it had lost its place");
   waiting = std::max<int64_t>(waiting, 1);  // this node itself has to join again
   AddEvent({.kind = MembershipEvent::Kind::kPlaceLost, .round = assignment->round, .why = why});
 }
@@ -168,7 +168,7 @@ void SessionView::OnPush(const Push& push) {
       trouble.clear();
       node.addr = push.addr;
       if (!push.resumed && connections > 1)
-        LosePlace("the server had given it up, or forgotten it");
+        LosePlace("the server had declared it lost, or had forgotten it");
       break;
     case Kind::kRefused:
       OnRefused(push);
