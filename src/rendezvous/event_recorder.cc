@@ -47,15 +47,10 @@ std::string EventRecorder::Sentence(const Node& node, std::string_view what) con
   return Concat("node '", node.ToString(), "' ", what, " rendezvous '", run_id_, "'");
 }
 
-void EventRecorder::Deliver(Draft draft) const {
-  RendezvousEvent event{.name = Concat(draft.name.first, draft.name.last),
-                        .run_id = run_id_,
-                        .message = std::move(draft.message),
-                        .hostname = "",
-                        .node_state = draft.state,
-                        .rank = draft.rank,
-                        .error_trace = std::move(draft.error_trace)};
-  if (const Node* node = draft.node.get()) {
+void EventRecorder::Deliver(const EventName& name, const Node* node, RendezvousEvent event) const {
+  event.name = Concat(name.first, name.last);
+  event.run_id = run_id_;
+  if (node != nullptr) {
     event.hostname = node->addr;
     event.pid = node->pid;
     event.local_id = node->local_id;

@@ -1,4 +1,4 @@
-// What AwaitEvent() tells on a backend that nobody tells anything.
+// What AwaitEvent() reports on a backend that is not notified of anything.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -21,7 +21,7 @@ class AwaitEventTest : public ::testing::Test {
   Meeting meeting_;
 };
 
-/// `waiting` nodes beside a complete round of one: this node's.
+/// `waiting` nodes next to a complete round of one: this node's.
 void LetWait(Cell& cell, int waiting) {
   cell.Edit([&](RendezvousState& state) {
     for (int i = 0; i < waiting; ++i) {

@@ -15,7 +15,7 @@
 
 namespace muster::test {
 
-/// Where a backend keeps its cell, empty at first, with a way in beside it.
+/// Where a backend keeps its cell, empty at first, with a second way to reach it.
 class BackendPlace {
  public:
   virtual ~BackendPlace() = default;

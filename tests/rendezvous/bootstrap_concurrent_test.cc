@@ -1,5 +1,5 @@
-// How the nodes of a round learn where its workers meet, whoever is rank 0 and however it got
-// there.
+// How the nodes of a round learn where its workers meet, whichever node is rank 0 and however it
+// got there.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

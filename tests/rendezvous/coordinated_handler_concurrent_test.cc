@@ -58,7 +58,7 @@ TEST_F(CoordinatedTest, SurvivorsHearOfADeathAndFormAnew) {
   auto nodes = Nodes(3, 2, 3);
   ExpectAgreement(NextOfAll(nodes));
   const std::string dead = nodes[1]->node();
-  nodes.erase(nodes.begin() + 1);  // its connection ends, without a word
+  nodes.erase(nodes.begin() + 1);  // its connection ends, without a message
   for (const auto& node : nodes) {
     const MembershipEvent event = EventOf(*node);
     EXPECT_EQ(event.kind, Kind::kMemberLost);

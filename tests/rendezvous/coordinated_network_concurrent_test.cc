@@ -16,7 +16,7 @@ using Kind = MembershipEvent::Kind;
 
 class CoordinatedNetworkTest : public CoordinatedTest {
  protected:
-  /// One node through the proxy, one beside it.
+  /// One node through the proxy, one without it.
   std::vector<CoordinatedPtr> TwoNodes(milliseconds grace) {
     CoordinatedRendezvousOptions options = Options(1, 2);
     options.grace = grace;
@@ -78,7 +78,7 @@ TEST_F(CoordinatedNetworkTest, ALeaveWhoseConnectionBreaksIsSaidAgainWithTheNext
   ExpectAgreement(NextOfAll(nodes));
   proxy_.Block(true);
   proxy_.Cut();
-  nodes[1]->Leave();  // nobody hears it
+  nodes[1]->Leave();  // no node receives it
   const auto waits = Next(*nodes[0]);
   proxy_.Block(false);
   EXPECT_EQ(waits->Result().world_size, 1) << "the round of two is over only when both have left";
@@ -99,7 +99,7 @@ TEST_F(CoordinatedTest, WhoWasRefusedMayTryAgain) {
   EXPECT_EQ(first->NextRendezvous().world_size, 1);
   const auto other = Node(1, 3);
   EXPECT_THAT(ErrorOf<RendezvousError>([&] { other->NextRendezvous(); }), HasSubstr("max_nodes"));
-  first.reset();  // and with it those who were told otherwise
+  first.reset();  // and with it the nodes that were notified otherwise
   EXPECT_TRUE(EventuallyTrue([&] {
     try {
       return other->NextRendezvous().world_size == 1;

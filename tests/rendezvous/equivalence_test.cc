@@ -4,7 +4,8 @@
 // A story of joins, exits, deaths, closings and time is played in both worlds. After each event,
 // and each quantum of time, the states are the same (round, members, ranks, wait list, spares, last
 // call, closed by whom), every living node of the shared document sees that state, and each node
-// was told the same: its rank of how many in which round, too late, closed, not needed, nodes wait.
+// was notified of the same: its rank of how many in which round, too late, closed, not needed,
+// nodes wait.
 //
 // The shared document is the real one: RendezvousDriver and SharedDocument on a cell in memory. Who
 // wants to pause is interrupted and asked again, so everything runs in one thread. Where several
@@ -16,11 +17,12 @@
 // alive and look once a quantum, and so everybody's silence begins at a quantum, too.
 //
 // What is not played, because the worlds differ there, and may:
-//  * A node that was taken for dead and comes back. It restores itself in the document; in the
+//  * A node that was declared lost and comes back. It restores itself in the document; in the
 //    coordinator its session is over. So nobody's process pauses, and the dead stay dead.
 //  * A node that comes late and has not looked at the document before. It cannot know for how long
 //    others have been silent; the server does. So all nodes are there from the beginning.
-//  * Keep-alives less often than once a quantum. To the server any word is a sign of life, in the
+//  * Keep-alives less often than once a quantum. To the server any message is a sign of life, in
+//  the
 //    document only heartbeats are: who closes and then dies would die at different times.
 //  * A connection that is broken for longer than an instant. The document has none.
 //  * Asking while a join is under way: to exit, to close, to join again. The driver does one thing
@@ -267,7 +269,7 @@ class CoordinatorWorld {
   void HearPlace(size_t index, const std::string& place, int64_t round) {
     Client& client = clients_[index];
     served_.push_back(index);
-    if (round == client.key.round) {  // said again, to who connects again
+    if (round == client.key.round) {  // sent again, to a node that connects again
       RC_ASSERT(client.knows.told.ends_with(place));
     } else {
       client.key.round = round;
@@ -276,7 +278,7 @@ class CoordinatorWorld {
   }
 
   const Setup setup_;
-  // Told at once: the other world has no pause either.
+  // Notified at once: the other world has no pause either.
   Coordinator coordinator_{{.notice_pause = 0s}};
   Instant now_ = kStart;
   uint64_t sessions_ = 0;

@@ -119,7 +119,7 @@ RendezvousEvent ArbitraryEvent() {
 
 }  // namespace
 
-// Whoever sets the sink of the process takes it away again.
+// A test that sets the sink of the process removes it again.
 class ProcessSinkTest : public ::testing::Test {
  protected:
   ~ProcessSinkTest() override { SetRendezvousEventSink(nullptr); }

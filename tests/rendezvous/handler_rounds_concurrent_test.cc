@@ -65,7 +65,7 @@ RendezvousSettings Mortal(int64_t min_nodes, int64_t max_nodes) {
 
 TEST_F(RoundsTest, Rdzv107TheThirdByNameIsRankTwoOfThree) {
   const auto nodes = Nodes(3, QuickSettings(3, 3));
-  const auto last = Next(nodes[2]);  // whoever comes first, the order is that of the names
+  const auto last = Next(nodes[2]);  // whichever comes first, the order is that of the names
   EXPECT_TRUE(EventuallyTrue([&] { return cell().State().participants.size() == 1; }));
   const auto first = Next(nodes[0]);
   const auto second = Next(nodes[1]);
@@ -122,7 +122,7 @@ TEST_F(RoundsTest, Rdzv127ASpareTakesThePlaceOfTheDead) {
   second->Result();
   const auto third = Next(nodes[2]);
   EXPECT_TRUE(EventuallyTrue([&] { return IsSpare(nodes[2]); }));
-  nodes[1].reset();  // no word of farewell: it just falls silent
+  nodes[1].reset();  // it sends nothing: it just falls silent
   EXPECT_TRUE(EventuallyTrue([&] { return Waits(nodes[2]); }));
   EXPECT_FALSE(IsSpare(nodes[2]));
   EXPECT_TRUE(EventuallyTrue([&] { return nodes[0]->NumNodesWaiting() == 1; }));

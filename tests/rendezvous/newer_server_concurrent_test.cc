@@ -52,7 +52,7 @@ std::string Meet(const std::string& answer) {
       return std::string(error.what());
     }
   });
-  // A node that is refused before it has sent its join connects once more.
+  // A node that is refused before it has sent its join connects again.
   std::vector<RawSocket> peers;
   while (!joining.IsDone()) {
     if (!listener.HasWaiting(milliseconds(10))) continue;

@@ -208,7 +208,7 @@ void Scenario::Finish(Actor& actor, const Decision& decision) {
     Say(Concat(actor.node.addr, " ", Name(decision.action), " (", decision.reason,
                state_.closed_by.empty() ? "" : Concat(" by ", state_.closed_by), ")"));
   }
-  // Closing is done beside what the node does otherwise.
+  // A node closes the run in addition to its other operation.
   const bool still_in =
       actor.doing == Doing::kClosing && actor.place && state_.participants.contains(actor.node);
   actor.doing = joined || still_in ? Doing::kJoined : Doing::kNothing;

@@ -21,7 +21,7 @@ class Scenario {
   ///   join a b        start NextRendezvous() on these nodes
   ///   exit a          leave the round
   ///   close a [why]   close the rendezvous
-  ///   kill a          the node dies without a word
+  ///   kill a          the node dies without a message
   ///   pause a         the node does nothing until 'resume a'
   ///   skew a 1h       its wall clock is off by so much
   ///   advance 10s     time passes

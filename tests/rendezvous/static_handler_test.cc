@@ -92,7 +92,7 @@ TEST(StaticHandlerTest, Rdzv172_ANodeAloneMeetsItselfTwiceInOneStore) {
   EXPECT_EQ(inner(first), inner(second));
   first.store->Set("key", "value");
   EXPECT_EQ(inner(second)->Get("run-1/key"), "value");
-  // Workers are told the port that the kernel chose.
+  // Workers receive the port that the kernel chose.
   const TcpStore worker("127.0.0.1", {.port = first.bootstrap_store_info.master_port});
   EXPECT_EQ(inner(first)->Timeout(), std::chrono::seconds(30));
 }

@@ -1,4 +1,4 @@
-// Whom a node waits for, told in one sentence.
+// Which nodes a node waits for, in one sentence.
 #include "rendezvous/wait_report.h"
 
 #include <gmock/gmock.h>

@@ -90,7 +90,8 @@ class C10dBackend final : public RendezvousBackend {
  private:
   /// A connection that is lost fails the call under way; the next one makes another.
   template <typename Operation>
-  auto Try(std::string_view what, const Operation& operation) {
+  auto Try(std::string_view what, const Operation& operation)
+      -> decltype(operation(std::declval<Store&>())) {
     try {
       if (lost_) {
         store_ = Reconnected(*store_);

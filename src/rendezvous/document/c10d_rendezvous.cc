@@ -70,17 +70,17 @@ std::shared_ptr<TcpStore> OpenTcpStore(const HostAndPort& at, bool serve, millis
 
 std::shared_ptr<TcpStore> CreateTcp(const RendezvousParameters& parameters) {
   const HostAndPort at = ParseRendezvousEndpoint(parameters.endpoint, kDefaultPort);
-  const std::optional<bool> told = parameters.GetAsBool("is_host");
+  const std::optional<bool> is_host = parameters.GetAsBool("is_host");
   const milliseconds timeout = ReadTimeout(parameters);
   const milliseconds grace = CancelGrace(parameters, timeout);
-  const bool serve = told ? *told : MatchesThisMachine(at.host);
+  const bool serve = is_host ? *is_host : MatchesThisMachine(at.host);
   try {
     return OpenTcpStore(at, serve, timeout, grace);
   } catch (const InterruptedError&) {
     throw;
   } catch (const std::exception& error) {
     const std::string where = Concat(at.host, ":", at.port);
-    if (!serve || told) {
+    if (!serve || is_host) {
       std::throw_with_nested(RendezvousConnectionError(
           Concat("the store of the rendezvous could not be ", serve ? "served at " : "reached at ",
                  where, ": ", error.what())));

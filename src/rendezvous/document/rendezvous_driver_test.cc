@@ -212,7 +212,7 @@ TEST_F(DriverTest, Rdzv094WhoGivesUpIsNoLongerInTheState) {
   EXPECT_GT(clock.now, began + 600s);
   EXPECT_LT(clock.now, began + 602s);
   EXPECT_EQ(cell.state(), RendezvousState());
-  // What it waited for can still be told.
+  // What it waited for can still be shown.
   EXPECT_TRUE(alone.Snapshot()->state.participants.contains(Named("c")));
 }
 

@@ -127,7 +127,7 @@ class SessionHandler : public RendezvousHandler {
   Node CurrentNode() const;
 
   /// Where this node serves the workers of the rounds whose rank 0 it is. Reserved from the start:
-  /// thus all nodes receive the port of rank 0 with their assignment.
+  /// so all nodes receive the port of rank 0 with their assignment.
   const std::unique_ptr<ReservedPort> workers_port_;
   const MakeLink make_link_;
   mutable std::mutex mutex_;

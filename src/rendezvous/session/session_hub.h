@@ -2,7 +2,7 @@
 //
 // As with the store machine, a loop runs a request under the hub's lock, without a system call.
 // Messages for sessions of other loops go into mailboxes. Every loop empties its mailbox whenever
-// it holds the lock: thus each session receives all messages in the order in which they were
+// it holds the lock: so each session receives all messages in the order in which they were
 // decided.
 #pragma once
 

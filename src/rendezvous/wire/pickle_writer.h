@@ -5,13 +5,24 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "rendezvous/wire/pickle_tree.h"
 
 namespace muster::wire {
 
 inline void AppendOp(std::string& out, PickleOp op) { out += static_cast<char>(op); }
+
+/// The opcode and its operand, if that fits into an Int; otherwise false, and nothing.
+template <typename Int, typename Number>
+bool AppendIfFits(std::string& out, PickleOp op, Number number) {
+  if (!std::in_range<Int>(number)) return false;
+  AppendOp(out, op);
+  AppendInt(out, static_cast<Int>(number));
+  return true;
+}
 
 /// UTF-8; less than 4 GiB.
 void AppendText(std::string& out, std::string_view text);

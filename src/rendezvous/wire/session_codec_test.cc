@@ -144,7 +144,7 @@ TEST(SessionCodecTest, PushesComeBackWhole) {
   EXPECT_EQ(refused.refusal, Push::Refusal::kPast);
 }
 
-// Reasons come from users, names from machines: what cannot be said as it is, is said as well as it
+// Reasons come from users, names from machines: what cannot be sent as it is, is sent as well as it
 // can be. Otherwise the peer would hang up on it, time and again.
 TEST(SessionCodecTest, WhatIsNoTextComesBackReadable) {
   const auto close =

@@ -173,7 +173,7 @@ class StateReader {
   Status Take(std::string_view name, PickleId found, WallTime& time) {
     MUSTER_TRY(const PickleValue read, Expect(name, found, Kind::kDateTime));
     time = WallTime{read.number};
-    // Far from UTC, the first and the last day of the calendar reach out of it.
+    // With an offset, the first and the last day of the calendar can leave it.
     if (time < kWallTimeMin || time > kWallTimeMax)
       return WrongValue(name, found, "one in the years 1 to 9999 of UTC");
     if (!read.fits) state_.naive_times = true;
@@ -270,7 +270,8 @@ class StateWriter {
     Object(PickleClass::kState);
     Put(Op::kEmptyDict);
     Put(Op::kMark);
-    MUSTER_ASSERT(Attributes(*this, state_));
+    const Status written = Attributes(*this, state_);
+    MUSTER_ASSERT(written.has_value());
     Unknown(state_.unknown);
     Put(Op::kSetItems);
     Put(Op::kBuild);
@@ -305,13 +306,8 @@ class StateWriter {
   }
 
   void Recall(uint32_t number) {
-    if (number <= 0xff) {
-      Put(Op::kBinGet);
-      AppendInt(out_, static_cast<uint8_t>(number));
-    } else {
-      Put(Op::kLongBinGet);
-      AppendInt(out_, number);
-    }
+    if (!AppendIfFits<uint8_t>(out_, Op::kBinGet, number))
+      AppendIfFits<uint32_t>(out_, Op::kLongBinGet, number);
   }
 
   void SharedText(std::string_view text) {
