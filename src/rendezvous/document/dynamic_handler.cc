@@ -325,10 +325,12 @@ class DynamicHandler final : public DynamicRendezvousHandler {
     return taken < run_settings_.max_nodes || IsLeftBehind() ? waiting : 0;
   }
 
-  std::string ClosedBy() const {
-    const std::string& by = document_.state().closed_by;
-    return by.empty() ? "by a node that left no name (agents of torchrun do not)"
-                      : Concat("by ", Printable(by, 512));
+  void Close(std::string_view reported_as, std::string_view reason) {
+    const std::lock_guard lock(*mutex_);
+    began_ = clock_.Now();
+    Reporting(reported_as, [&] { FinishOrThrow(driver_.Close(reason)); });
+    events_.Record({kHandlerEvents, "_close"}, NodeState::kSucceeded, driver_.self(),
+                   [&] { return events_.Sentence(driver_.self(), "has closed"); });
   }
 
  public:
@@ -424,6 +426,7 @@ class DynamicHandler final : public DynamicRendezvousHandler {
   const RunSettings run_settings_;
   std::shared_ptr<Store> store_;
   const std::unique_ptr<RendezvousBackend> backend_;
+  BackendPort port_{*backend_};
   SharedDocument document_;
   RendezvousDriver driver_;
   const EventRecorder events_;
