@@ -204,7 +204,8 @@ class StateReader {
     MUSTER_CHECK_OK(MustBeCollection(name, found, Kind::kDict));
     for (const PickleItem& item : tree_.ItemsOf(found)) {
       MUSTER_TRY(const Node* node, NodeAt(name, item.key));
-      MUSTER_CHECK_OK(Take(name, item.value, nodes[*node]));
+      // Writers that sort their nodes are the fastest to read.
+      MUSTER_CHECK_OK(Take(name, item.value, nodes.try_emplace(nodes.end(), *node)->second));
     }
     return Ok();
   }
@@ -213,7 +214,7 @@ class StateReader {
     MUSTER_CHECK_OK(MustBeCollection(name, found, Kind::kSet));
     for (const PickleItem& item : tree_.ItemsOf(found)) {
       MUSTER_TRY(const Node* node, NodeAt(name, item.value));
-      nodes.insert(*node);
+      nodes.insert(nodes.end(), *node);
     }
     return Ok();
   }
