@@ -276,10 +276,7 @@ JobOptions OptionsOf(const Job& job, const RendezvousHandler& handler, const Mes
                       .uses_agent_store = handler.UseAgentStore(),
                       .has_virtual_local_rank = options.virtual_local_rank,
                       .signals = options.signals},
-      .streams = {.redirects = options.redirects,
-                  .tee = options.tee,
-                  .shown_workers = options.shown_workers,
-                  .without_logs = options.log_dir == "/dev/null"},
+      .streams = options.streams,
       .output_filters = options.output_filters,
       .error_filters = options.error_filters,
       .prefix_template = VariableOrEmpty(job.environment, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
@@ -353,7 +350,8 @@ int Launch(const Job& job, const Messages& messages) {
   LogTree logs = MakeLogs(job);
   const LogsSweeper sweeper(logs, job.options.log_dir.empty());
   // Workers whose output goes to a full disk fail, and cannot report why.
-  if (!job.options.redirects.IsEmpty() || !job.options.tee.IsEmpty()) Must(logs.CheckRoom());
+  const StreamOptions& streams = job.options.streams;
+  if (!streams.redirects.IsEmpty() || !streams.tee.IsEmpty()) Must(logs.CheckRoom());
   std::unique_ptr<AgentEventSink> events = OpenEvents(job);
 
   // From here on signals stay pending, in all threads started later, for a SignalWatch.
