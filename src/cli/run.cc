@@ -295,8 +295,7 @@ JobOptions OptionsOf(const Job& job, const RendezvousHandler& handler, const Mes
       .on_joined = [&] { wait_line.End(); }};
 }
 
-std::unique_ptr<AgentEventSink> OpenEvents(const Job& job) {
-  if (job.options.event_sink == "null") return nullptr;
+AgentEventSink OpenEvents(const Job& job) {
   return Must(OpenAgentEventSink(
       {.name = job.options.event_sink, .log_level = VariableOrEmpty(job.environment, "LOGLEVEL")}));
 }
@@ -352,7 +351,7 @@ int Launch(const Job& job, const Messages& messages) {
   // Workers whose output goes to a full disk fail, and cannot report why.
   const StreamOptions& streams = job.options.streams;
   if (!streams.redirects.IsEmpty() || !streams.tee.IsEmpty()) Must(logs.CheckRoom());
-  std::unique_ptr<AgentEventSink> events = OpenEvents(job);
+  AgentEventSink events = OpenEvents(job);
 
   // From here on signals stay pending, in all threads started later, for a SignalWatch.
   BlockSignals(job.signals);
@@ -399,10 +398,10 @@ int Launch(const Job& job, const Messages& messages) {
              .failure_report = job.options.failure_report,
              .parent_error_file = VariableOrEmpty(job.environment, "TORCHELASTIC_ERROR_FILE"),
              .quiet = messages.quiet()},
-            host, driver.rendezvous().failure_elsewhere(), around.clock());
+            host, driver.rendezvous().state().failure_elsewhere, around.clock());
   std::fflush(nullptr);
   // A join in progress cannot be cancelled, nor a last request to a server that has ended.
-  if (!driver.rendezvous().is_idle()) {
+  if (!driver.rendezvous().state().is_idle) {
     sweeper.Sweep();
     _exit(status);
   }
