@@ -489,7 +489,7 @@ def test_import_needs_neither_torch_nor_asyncio() -> None:
 def test_version_is_that_of_the_project() -> None:
     project = pathlib.Path(__file__).parents[2] / "CMakeLists.txt"
     assert f"project(muster VERSION {muster.__version__} " in project.read_text(encoding="utf-8")
-    assert importlib.metadata.version("muster") == muster.__version__
+    assert importlib.metadata.version("muster-elastic") == muster.__version__
 
 
 def test_all_public_names_are_there() -> None:

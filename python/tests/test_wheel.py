@@ -76,8 +76,8 @@ def test_every_library_is_in_it_once() -> None:
 def test_it_has_types_program_plugin_and_nothing_else() -> None:
     names = [entry.filename for entry in entries()]
     assert {"muster/py.typed", "muster/_native.pyi", "muster/__init__.py"} <= set(names)
-    assert any(re.fullmatch(r"muster-[\d.]+\.data/scripts/muster", name) for name in names)
-    outside = [name for name in names if not name.startswith(("muster/", "muster-"))]
+    assert any(re.fullmatch(r"muster_elastic-[\d.]+\.data/scripts/muster", name) for name in names)
+    outside = [name for name in names if not name.startswith(("muster/", "muster_elastic-"))]
     assert outside == []
     with zipfile.ZipFile(WHEEL) as wheel:
         told = next(name for name in names if name.endswith("entry_points.txt"))
@@ -153,6 +153,11 @@ def test_the_program_and_launch_work(venv: pathlib.Path) -> None:
     program = venv / "bin" / "muster"
     done = subprocess.run([program, "--version"], env=alone(), capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr
+    module = [venv / "bin" / "python", "-m", "muster"]
+    told = subprocess.run([*module, "--version"], env=alone(), capture_output=True, timeout=60)
+    assert (told.returncode, told.stdout) == (0, done.stdout)
+    failed = subprocess.run([*module, "no-such"], env=alone(), capture_output=True, timeout=60)
+    assert failed.returncode == 2
     launched = python(venv, "import muster; muster.launch(['/bin/echo', 'launched'])")
     assert launched == "launched\n"
 
