@@ -35,16 +35,6 @@ std::string Utf8(nb::handle text, const char* argument) {
   return {bytes, static_cast<size_t>(size)};
 }
 
-/// timedelta has no C interface that works for every Python and under the stable ABI.
-bool IsTimedelta(nb::handle given) {
-  // Looked up once; kept until the process ends, hence never a leak to report.
-  static PyObject* const timedelta = [] {
-    const nb::object type = nb::module_::import_("datetime").attr("timedelta");
-    return type.inc_ref().ptr();
-  }();
-  return PyObject_IsInstance(given.ptr(), timedelta) == 1;
-}
-
 /// "key 3" of "keys": which element it was.
 std::string ElementName(const char* argument, Py_ssize_t index) {
   return std::string(argument) + "[" + std::to_string(index) + "]";
@@ -82,6 +72,16 @@ void RaiseWrongType(const char* argument, const char* wanted, nb::handle given) 
       std::string(argument) + " must be " + wanted + ", not " + TypeName(given);
   PyErr_SetString(PyExc_TypeError, message.c_str());
   throw nb::python_error();
+}
+
+// timedelta has no C interface that works for every Python and under the stable ABI.
+bool IsTimedelta(nb::handle given) {
+  // Looked up once; kept until the process ends, hence never a leak to report.
+  static PyObject* const timedelta = [] {
+    const nb::object type = nb::module_::import_("datetime").attr("timedelta");
+    return type.inc_ref().ptr();
+  }();
+  return PyObject_IsInstance(given.ptr(), timedelta) == 1;
 }
 
 std::string Text(nb::handle given, const char* argument) {

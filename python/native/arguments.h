@@ -31,6 +31,7 @@ bool Flag(nb::handle given, const char* argument);
 /// An int (not a bool, not a float) within the bounds; ValueError names them.
 int64_t Integer(nb::handle given, const char* argument, int64_t least = INT64_MIN,
                 int64_t most = INT64_MAX);
+bool IsTimedelta(nb::handle given);
 /// datetime.timedelta, or a number of seconds.
 milliseconds Time(nb::handle given, const char* argument);
 /// A sequence of str.

@@ -1,5 +1,6 @@
 // A store whose operations are the methods of a Python object: an instance of a class that a user
-// has derived from muster.Store. Any thread may call it, without Python's lock.
+// has derived from muster.Store, or a store of torch's. Any thread may call it, without Python's
+// lock.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -13,6 +13,7 @@
 #include "bindings.h"
 #include "birthplace.h"
 #include "blocking.h"
+#include "errors.h"
 #include "etcd_plugin.h"
 #include "muster/dynamic_rendezvous.h"
 #include "muster/network.h"
@@ -135,8 +136,7 @@ nb::object CreateDynamic(nb::handle settings, nb::handle store, nb::handle backe
 /// The static rendezvous lets the errors of its store through; in Python every backend says the
 /// same of the same trouble.
 [[noreturn]] void RaiseAsRendezvousError(const char* type, const std::exception& error) {
-  const nb::object errors = nb::module_::import_("muster._native");
-  PyErr_SetString(errors.attr(type).ptr(), error.what());
+  PyErr_SetString(NativeType(type).ptr(), error.what());
   throw nb::python_error();
 }
 

@@ -33,7 +33,7 @@ auto Naming(const char* argument, Call&& call) {
 
 struct TcpArguments {
   nb::handle host_name, port, world_size, is_master, timeout, wait_for_workers, multi_tenant,
-      master_listen_fd, use_libuv;
+      master_listen_fd;
 };
 
 TcpStoreOptions TcpOptions(const TcpArguments& given) {
@@ -45,7 +45,7 @@ TcpStoreOptions TcpOptions(const TcpArguments& given) {
   if (!given.world_size.is_none()) {
     // As in torch: below zero means that it is not known.
     const int64_t size = Integer(given.world_size, "world_size", INT_MIN, INT_MAX);
-    if (size == 0) throw nb::value_error("world_size must be above zero, or None, not 0");
+    if (size == 0) throw nb::value_error("world_size: TCPStore world size cannot be 0");
     if (size > 0) options.world_size = static_cast<int>(size);
   }
   if (!given.timeout.is_none()) options.timeout = Time(given.timeout, "timeout");
@@ -55,7 +55,6 @@ TcpStoreOptions TcpOptions(const TcpArguments& given) {
     const int64_t fd = Integer(given.master_listen_fd, "master_listen_fd", 0, INT_MAX);
     if (options.is_server) options.server.listen_fd = static_cast<int>(fd);
   }
-  if (!given.use_libuv.is_none()) Flag(given.use_libuv, "use_libuv");
   return options;
 }
 
@@ -63,11 +62,11 @@ void InitTcp(TcpStoreObject* self, nb::handle host_name, nb::handle port, nb::ha
              nb::handle is_master, nb::handle timeout, nb::handle wait_for_workers,
              nb::handle multi_tenant, nb::handle master_listen_fd, nb::handle use_libuv) {
   const std::string host = Text(host_name, "host_name");
-  const TcpStoreOptions options =
-      TcpOptions({host_name, port, world_size, is_master, timeout, wait_for_workers, multi_tenant,
-                  master_listen_fd, use_libuv});
+  const TcpStoreOptions options = TcpOptions({host_name, port, world_size, is_master, timeout,
+                                              wait_for_workers, multi_tenant, master_listen_fd});
+  const bool wants_libuv = use_libuv.is_none() || Flag(use_libuv, "use_libuv");
   const auto store = Blocking([&] { return std::make_shared<TcpStore>(host, options); });
-  new (self) TcpStoreObject(store, store->host(), store->port(), store->is_server());
+  new (self) TcpStoreObject(store, store->host(), store->port(), store->is_server(), wants_libuv);
 }
 
 void BindTcpStore(nb::module_& module) {
@@ -102,15 +101,15 @@ void BindTcpStore(nb::module_& module) {
       nb::for_getter(nb::sig("def is_master(self) -> bool")),
       "Whether the server lives in this object.");
   tcp.def_prop_ro(
-      "libuvBackend", [](const TcpStoreObject&) { return true; },
+      "libuvBackend", [](const TcpStoreObject& self) { return self.use_libuv; },
       nb::for_getter(nb::sig("def libuvBackend(self) -> bool")),
-      "True: there is one kind of server.");
+      "The argument use_libuv; there is one kind of server.");
   tcp.def(
       "__repr__",
       [](const TcpStoreObject& self) {
-        return ToText("TCPStore(host_name=" + Repr(self.host) +
-                      ", port=" + std::to_string(self.port) +
-                      ", is_master=" + (self.is_master ? "True" : "False") + ")");
+        const std::string port = std::to_string(self.port);
+        return ToText("TCPStore(client=TCPClient(" + self.host + ":" + port + "), server=" +
+                      (self.is_master ? "TCPServer(port=" + port + ")" : "<nullptr>") + ")");
       },
       nb::sig("def __repr__(self) -> str"));
 }
@@ -173,11 +172,8 @@ void BindHashStore(nb::module_& module) {
 // --- PrefixStore ---------------------------------------------------------------------------------
 
 nb::object UnderlyingNonPrefix(const PrefixStoreObject& self) {
-  nb::object inner = self.inner;
-  while (nb::isinstance<PrefixStoreObject>(inner)) {
-    inner = nb::cast<const PrefixStoreObject&>(inner).inner;
-  }
-  return inner;
+  // Torch's PrefixStore has this attribute, too.
+  return nb::getattr(self.inner, "_underlying_non_prefix_store", self.inner);
 }
 
 /// What it holds, for Python's collector: a class written in Python may lead back to it.
@@ -213,6 +209,7 @@ void BindPrefixStore(nb::module_& module) {
       "__init__",
       [](PrefixStoreObject* self, nb::handle its_prefix, nb::handle store) {
         std::string text = Bytes(its_prefix, "prefix");
+        if (store.is_none()) throw nb::value_error("store argument cannot be None");
         StoreOf(store, "store");  // is it one, and usable here?
         new (self) PrefixStoreObject(std::move(text), nb::borrow(store));
       },
@@ -227,6 +224,9 @@ void BindPrefixStore(nb::module_& module) {
   prefix.def_prop_ro("underlying_non_prefix_store", &UnderlyingNonPrefix,
                      nb::for_getter(nb::sig("def underlying_non_prefix_store(self) -> Store")),
                      "The innermost store that is not a PrefixStore.");
+  prefix.def_prop_ro("_underlying_non_prefix_store", &UnderlyingNonPrefix,
+                     nb::for_getter(nb::sig("def _underlying_non_prefix_store(self) -> Store")),
+                     "The same, by torch's name.");
   prefix.def(
       "__repr__",
       [](const PrefixStoreObject& self) {

@@ -98,12 +98,6 @@ nb::list ListKeys(Object self) {
   return keys;
 }
 
-void Append(Object self, nb::handle key, nb::handle value) {
-  const std::string its_key = Bytes(key, "key");
-  const std::string suffix = Bytes(value, "value");
-  Blocking([&, store = Native(self, "append")] { store->Append(its_key, suffix); });
-}
-
 // --- What a class written in Python gets from us, made of its own methods ------------------------
 
 /// `native` on what is native, `general` (muster::Store's own way) on a class written in Python.
@@ -151,6 +145,26 @@ void Barrier(Object self, nb::handle key, nb::handle world_size, nb::handle time
   NativeOrGeneral(
       self, [&](Store& store) { store.Barrier(its_key, size, time); },
       [&](PythonStore& store) { store.Store::Barrier(its_key, size, time); });
+}
+
+/// Appends with compare_set alone, and repeats until no other write interferes.
+void AppendByComparing(Store& store, const std::string& key, const std::string& suffix) {
+  std::string present;
+  for (;;) {
+    const std::string wanted = present + suffix;
+    const std::string stored = store.CompareSet(key, present, wanted);
+    if (stored == wanted) return;
+    // compare_set returns the expected value if the key was deleted meanwhile.
+    present = stored == present ? std::string() : stored;
+  }
+}
+
+void Append(Object self, nb::handle key, nb::handle value) {
+  const std::string its_key = Bytes(key, "key");
+  const std::string suffix = Bytes(value, "value");
+  NativeOrGeneral(
+      self, [&](Store& store) { store.Append(its_key, suffix); },
+      [&](PythonStore& store) { AppendByComparing(store, its_key, suffix); });
 }
 
 bool HasExtendedApi(Object self) {
@@ -279,8 +293,9 @@ void BindStoreMethods(nb::module_& module) {
       "threads run, and end with KeyboardInterrupt on Ctrl-C; the store can be used afterwards.\n"
       "One object may be used from several threads, one call at a time runs on it: see clone().\n\n"
       "Classes may be derived from it, and given to all that takes a Store. They define set, get,\n"
-      "add, compare_set, check, wait, delete_key and what else is to be used of them; multi_get,\n"
-      "multi_set, barrier, timeout and set_timeout are there, made of the others.");
+      "add, compare_set, check, wait, delete_key and what else is to be used of them; append,\n"
+      "multi_get, multi_set, barrier, timeout and set_timeout are there, made of the others.\n\n"
+      "All that takes a Store takes torch.distributed's stores, too.");
   store.def("__init__", &Init, nb::sig("def __init__(self) -> None"));
   BindValues(store);
   BindRest(store);

@@ -41,15 +41,17 @@ class StoreObject {
 
 struct TcpStoreObject : StoreObject {
   TcpStoreObject(std::shared_ptr<Store> store, std::string its_host, uint16_t its_port,
-                 bool is_server)
+                 bool is_server, bool wants_libuv = true)
       : StoreObject(std::move(store), "TCPStore"),
         host(std::move(its_host)),
         port(its_port),
-        is_master(is_server) {}
+        is_master(is_server),
+        use_libuv(wants_libuv) {}
 
   const std::string host;
   const uint16_t port;
   const bool is_master;
+  const bool use_libuv;  ///< The argument; there is one kind of server.
 };
 
 struct FileStoreObject : StoreObject {

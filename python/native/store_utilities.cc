@@ -78,6 +78,9 @@ nb::object CreateStore(nb::handle is_server, nb::handle server_addr, nb::handle 
   options.is_server = Flag(is_server, "is_server");
   options.host = Text(server_addr, "server_addr");
   const int64_t port = Integer(server_port, "server_port", -1, UINT16_MAX);
+  if (port == 0 && !options.is_server) {
+    throw nb::value_error("server_port must be from 1 to 65535, not 0: only a server can choose");
+  }
   if (port >= 0) options.port = static_cast<uint16_t>(port);
   options.world_size = static_cast<int>(Integer(world_size, "world_size", 1, INT_MAX));
   options.timeout = Time(timeout, "timeout");

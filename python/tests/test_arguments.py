@@ -180,6 +180,7 @@ OPTIONAL = {
         if name.endswith(("_max", "_fd"))
     ),
     "create_c10d_store.use_libuv",
+    "PrefixStore.store",  # a ValueError, as in torch: test_python_stores.py
 }
 
 
@@ -255,7 +256,7 @@ WRONG_TYPES: list[tuple[str, str, object, str]] = [
     ("Store.set_timeout", "timeout", None, "timeout must be .* not NoneType"),
     ("TCPStore", "host_name", b"h", "host_name must be a str, not bytes"),
     ("EtcdStore", "endpoint", ["a", 3], r"endpoint\[1\] must be a str, not int"),
-    ("PrefixStore", "store", None, "store must be a muster.Store, not NoneType"),
+    ("PrefixStore", "store", 3, "store must be a muster.Store, not int"),
 ]
 
 
@@ -272,6 +273,10 @@ def test_what_goes_together() -> None:
         muster.TCPStore("127.0.0.1", 0)
     with pytest.raises(ValueError, match="^rank_tracing_decoder needs"):
         utils.barrier(muster.HashStore(), 1, "b", rank_tracing_decoder=str)
+    with pytest.raises(ValueError, match="TCPStore world size cannot be 0$"):
+        muster.TCPStore("localhost", 1, 0)
+    with pytest.raises(ValueError, match="^server_port must be from 1 to 65535, not 0"):
+        utils.create_c10d_store(False, "localhost", 0)
     with pytest.raises(ValueError, match="^server_port must be given"):
         utils.create_c10d_store(True, "localhost", world_size=2)
     with pytest.raises(TypeError, match="no argument 'treads'"):

@@ -117,6 +117,22 @@ def test_handler_and_backend_go_while_heartbeats_run() -> None:
         assert token is not None and token() is None
 
 
+class SilentBackend(DictBackend):
+    """set_state() returns None after every write."""
+
+    def set_state(self, state: bytes, token: Any = None) -> None:  # type: ignore[override]
+        super().set_state(state, token)
+
+
+def test_after_a_write_that_tells_nothing_the_state_is_read() -> None:
+    backend, store = SilentBackend(), muster.HashStore()
+    handlers = [handler_on(backend, store, nodes=2) for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        infos = list(threads.map(lambda handler: handler.next_rendezvous(), handlers))
+    assert sorted(info.rank for info in infos) == [0, 1]
+    assert backend.gets >= sum(handler.cost.writes for handler in handlers)
+
+
 def test_no_reference_stays_behind() -> None:
     state = b"x" * 1000
     backend = DictBackend()

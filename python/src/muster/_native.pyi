@@ -30,7 +30,7 @@ class StoreTimeoutError(DistStoreError):
 class QueueEmptyError(DistStoreError):
     """Nothing to pop."""
 
-class RendezvousError(DistError):
+class RendezvousError(Exception):
     """Root of the errors of a rendezvous."""
 
 class RendezvousClosedError(RendezvousError):
@@ -68,8 +68,10 @@ class Store:
     One object may be used from several threads, one call at a time runs on it: see clone().
 
     Classes may be derived from it, and given to all that takes a Store. They define set, get,
-    add, compare_set, check, wait, delete_key and what else is to be used of them; multi_get,
-    multi_set, barrier, timeout and set_timeout are there, made of the others.
+    add, compare_set, check, wait, delete_key and what else is to be used of them; append,
+    multi_get, multi_set, barrier, timeout and set_timeout are there, made of the others.
+
+    All that takes a Store takes torch.distributed's stores, too.
     """
 
     def __init__(self) -> None: ...
@@ -220,7 +222,7 @@ class TCPStore(Store):
 
     @property
     def libuvBackend(self) -> bool:
-        """True: there is one kind of server."""
+        """The argument use_libuv; there is one kind of server."""
 
     def __repr__(self) -> str: ...
 
@@ -263,6 +265,10 @@ class PrefixStore(Store):
     @property
     def underlying_non_prefix_store(self) -> Store:
         """The innermost store that is not a PrefixStore."""
+
+    @property
+    def _underlying_non_prefix_store(self) -> Store:
+        """The same, by torch's name."""
 
     def __repr__(self) -> str: ...
 

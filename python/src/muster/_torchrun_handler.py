@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import cast
 
 import torch.distributed as dist
 from torch.distributed.elastic.rendezvous import api
@@ -34,14 +35,11 @@ ROLE_INFO = "torchelastic/role_info/"  # Agents write theirs first of all in a r
 
 @contextmanager
 def _torch_errors() -> Iterator[None]:
-    """Agents catch torch's classes; muster's have the same names."""
+    """Agents catch torch's rendezvous errors. Store errors of muster do not derive from them."""
     try:
         yield
     except muster.DistError as error:
-        of_torch = getattr(api, type(error).__name__, None)
-        if of_torch is None:  # of a store
-            of_torch = api.RendezvousConnectionError
-        raise of_torch(str(error)) from error
+        raise api.RendezvousConnectionError(str(error)) from error
 
 
 class MusterRendezvousHandler(api.RendezvousHandler):
@@ -60,7 +58,7 @@ class MusterRendezvousHandler(api.RendezvousHandler):
             if port == 0 and config.get("is_host") is None:
                 config["is_host"] = True  # port 0 makes sense for no other node
         with _torch_errors():
-            self._native = rendezvous.get_rendezvous_handler(
+            made = rendezvous.get_rendezvous_handler(
                 rendezvous.RendezvousParameters(
                     "etcd" if in_etcd else "muster",
                     endpoint,
@@ -71,6 +69,7 @@ class MusterRendezvousHandler(api.RendezvousHandler):
                     **config,
                 )
             )
+        self._native = cast(rendezvous.NativeRendezvousHandler, made)
         self._info: rendezvous.RendezvousInfo | None = None
         self._store: dist.Store | None = None  # of that; torch's C++ alone would not keep it
         self._loss: str | None = None  # of a member, or of this node's own place

@@ -1,4 +1,7 @@
-"""muster's stores for PyTorch: ``init_process_group(store=as_torch_store(store), ...)``.
+"""muster's stores for PyTorch, as ``torch.distributed.Store``.
+
+``init_process_group(store=store)``, RPC and ``torch.distributed.PrefixStore`` accept a muster
+store. Other functions of torch need ``as_torch_store(store)``.
 
 Importing this module imports torch; ``import muster`` alone never does.
 """
@@ -149,7 +152,7 @@ def _keep(store: muster.Store) -> dist.Store:
 
 def _adapted(store: muster.Store) -> dist.Store:
     if isinstance(store, muster.PrefixStore):
-        return dist.PrefixStore(store.prefix, _keep(store.underlying_store))
+        return dist.PrefixStore(store.prefix, as_torch_store(store.underlying_store))
     if isinstance(store, muster.TCPStore):
         # Its server speaks to torch's client, too: no Python between torch and its store.
         with _network_errors(store):
