@@ -1,4 +1,4 @@
-"""Processes that die, stand still, or go on their own account."""
+"""Processes that die, stand still, or leave."""
 
 import time
 
@@ -6,7 +6,7 @@ from torture.faults import Fault, may_strike_server, names, together
 
 
 class KillNodes(Fault):
-    """They are gone without a word; others come to their machines later."""
+    """They die without a message; other nodes come to their machines later."""
 
     def __init__(self, *rest):
         super().__init__(*rest)
@@ -25,7 +25,7 @@ class KillNodes(Fault):
 
 
 class KillServer(KillNodes):
-    """It comes back at the same address, and knows nothing."""
+    """It comes back at the same address, without its data."""
 
     fits = staticmethod(may_strike_server)
 
@@ -37,7 +37,7 @@ class KillServer(KillNodes):
 
 
 class PauseNodes(Fault):
-    """They stand still, then go on as if nothing had been."""
+    """They stand still, and continue later."""
 
     def __init__(self, *rest):
         super().__init__(*rest)
@@ -59,7 +59,7 @@ class PauseNodes(Fault):
 
 
 class PauseServer(PauseNodes):
-    """The same to the server: nobody is to be given up for its absence."""
+    """The same for the server: no node may be declared lost because of its pause."""
 
     fits = staticmethod(may_strike_server)
 
@@ -71,7 +71,7 @@ class PauseServer(PauseNodes):
 
 
 class Leave(Fault):
-    """Nodes leave in good order (SIGTERM), and others come."""
+    """Nodes leave in order (SIGTERM), and others come."""
 
     def __init__(self, *rest):
         super().__init__(*rest)
@@ -82,7 +82,7 @@ class Leave(Fault):
     def begin(self):
         for victim in self._victims:
             victim.rests_until = time.monotonic() + self.lasts
-            victim.tell_to_end()
+            victim.ask_to_end()
 
     def heal(self):
         for victim in self._victims:
