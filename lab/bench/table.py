@@ -1,4 +1,4 @@
-"""The result of a comparison as text that a person reads."""
+"""The result of a comparison as text."""
 
 
 def render(result):

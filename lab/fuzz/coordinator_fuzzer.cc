@@ -1,8 +1,8 @@
-// The coordinator against nodes that say anything, in any order: they come, vanish, come back, join
-// twice, forge tokens, speak of other rounds and stay silent. After every event its books balance;
-// a message of another session or time changes nothing; whatever it says can be read by a node;
-// ranks of a round are distinct and below its size, all of its members receive the same size and
-// address, rounds only grow, and closed stays closed.
+// The coordinator against nodes that send anything, in any order: they come, vanish, come back,
+// join twice, forge tokens, name other rounds and stay silent. These checks follow every event: the
+// coordinator's counts are consistent; a message of another session or time changes nothing; a node
+// can read every message. Ranks of a round are distinct and below its size, and all of its members
+// receive the same size and address. Rounds only grow, and closed stays closed.
 //
 // An input is options and a story, four bytes for each event.
 #include <cstdint>
@@ -27,7 +27,7 @@ namespace {
 
 constexpr size_t kNodes = 7;
 constexpr std::string_view kRunIds[] = {"run", "other", "third"};
-constexpr std::string_view kRuns[] = {"run", "run", "run", "other", "third"};  // where nodes go
+constexpr std::string_view kRuns[] = {"run", "run", "run", "other", "third"};  // of nodes
 constexpr std::string_view kAddresses[] = {"10.0.0.2", "10.0.0.10", "127.0.0.1", "node-a"};
 constexpr Duration kTimes[] = {0ms, 1ms, 99ms, 300ms, 1s, 3s, 30s, 600s, 24h};
 
@@ -39,8 +39,8 @@ struct Talker {
   uint64_t token = 0;
   uint32_t incarnation = 0;
   int64_t round = -1;
-  int64_t said = -1;   ///< The last round that it was in, as it said when it came,
-  int64_t floor = -1;  ///< and has sent: it never gets that number again.
+  int64_t said = -1;   ///< the last round that it was in, as it sent when it came,
+  int64_t floor = -1;  ///< and as the server has sent: it never gets that number again
 };
 
 /// A complete round, as its members were notified of it.
@@ -115,8 +115,8 @@ class World {
     coordinator_.Open(*talker.connection, hello, now_, out);
   }
 
-  /// A message in a session. Where it is of another session or time, it is refused, and that is
-  /// all.
+  /// A message in a session. If it is of another session or time, it is refused, and changes
+  /// nothing.
   void Speak(const Talker& talker, int what, uint8_t detail, uint8_t forged, Pushes& out) {
     const SessionKey key = KeyOf(talker, forged);
     const bool is_past = key.token != talker.token || key.incarnation != talker.incarnation;
@@ -124,7 +124,7 @@ class World {
     if (what == 2 || what == 3)
       coordinator_.Join(key, kTimes[detail % std::size(kTimes)], now_, out);
     if (what == 4) coordinator_.Leave(key, now_, out);
-    // Closing ends a story: seldom, and for reasons that are no text, too.
+    // Closing ends a story, so it is rare; some reasons are not valid text.
     if (what == 5 && detail < 32) coordinator_.Close(key, "\xff\nworn out", now_, out);
     if (what == 6) coordinator_.KeepAlive(key, now_, out);
     if (!is_past) return;
@@ -172,7 +172,7 @@ class World {
       wire::AppendSessionFrame(frame, push);
       const auto read = wire::ReadSessionReply(frame);
       FUZZ_CHECK(read.has_value(), read ? "" : read.error().message);
-      if (push.to == SessionId{0}) continue;  // asked without a connection
+      if (push.to == SessionId{0}) continue;  // requested without a connection
       const auto owner = owners_.find(push.to);
       FUZZ_CHECK(owner != owners_.end());
       if (push.kind == Push::Kind::kComplete) CheckComplete(owner->second, push);

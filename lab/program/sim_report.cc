@@ -48,7 +48,7 @@ std::span<Probe> ProbesOf(const SimFlags& flags) {
 
 double Seconds(Duration time) { return static_cast<double>(time.count()) / 1e9; }
 
-/// What is not named is drawn from the seed, as it was.
+/// Constraints that are not given follow from the seed again.
 std::string Replay(uint64_t seed, const SimFlags& flags) {
   return Concat("muster-lab sim --seed ", seed,
                 flags.driver.empty() ? "" : Concat(" --driver ", flags.driver),
@@ -58,7 +58,7 @@ std::string Replay(uint64_t seed, const SimFlags& flags) {
 }
 
 void Print(const Json& json) {
-  // What nodes said may be part of it, and need not be text.
+  // It may quote nodes, and need not be valid text.
   std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
@@ -86,7 +86,7 @@ Json ToJson(const sim::Plan& plan, const Played& played, const SimFlags& flags) 
   return json;
 }
 
-/// All that follows from the seed on stdout; what the machine needed for it on stderr.
+/// What follows from the seed goes to stdout; what depends on the machine goes to stderr.
 void Print(const sim::Plan& plan, const Played& played) {
   const sim::RunOutcome& outcome = played.outcome;
   const auto nodes = static_cast<double>(plan.nodes);

@@ -56,7 +56,7 @@ constexpr Sign kGraceForever[] = {
 constexpr Sign kSpareForgotten[] = {
     {kNotTogether, "a round goes on with fewer nodes than it could have"},
 };
-// What was overwritten may be anything.
+// The overwritten data may be anything.
 constexpr std::string_view kOverwritten = "what another node wrote is lost, whatever that was";
 constexpr Sign kWriteUnfenced[] = {
     {"was completed a second time"},
@@ -189,7 +189,7 @@ Hunted Hunt(const PlantedBug& bug, CampaignOptions options) {
   CampaignReport report = RunCampaign(options);
   Plant(Bug::kNone);
   Hunted hunted{.runs = report.runs};
-  // With several threads the last one need not be the one with the highest seed.
+  // With several threads the last finding need not be the one with the highest seed.
   const auto last = std::ranges::find_if(report.findings, options.is_last);
   if (last == report.findings.end() && !report.complaints.empty()) {
     hunted.finding = {Draw(options.first_seed, options.constraints), report.complaints[0]};

@@ -171,7 +171,7 @@ void SimEtcdClient::OnConnected(Result<std::shared_ptr<Socket>> made) {
   Later(kPingEvery, [this, connection] { Beat(connection); });
 }
 
-// Requests that come meanwhile wait for the next attempt.
+// Requests that arrive meanwhile wait for the next attempt.
 void SimEtcdClient::ReachLater() {
   is_reaching_ = true;
   const Duration pause = std::min(kAgainFirst * (1 << std::min(attempts_++, 6)), kAgainMax);
@@ -282,8 +282,8 @@ void SimEtcdClient::OnChanges(uint64_t id, const std::vector<EtcdChange>& change
   const auto watch = watches_.find(id);
   if (watch == watches_.end()) return;
   watch->second.next = changes.back().pair.changed + 1;
-  // The bug: some changes are never sent. Those that happen while the connection is lost would not
-  // do: a watcher reads anew then.
+  // The bug: some changes are never sent. Losing changes while the connection is broken would not
+  // show: a watcher reads again then.
   if (Planted(Bug::kLostWatchEvent) && prng_.Below(8) == 0) return;
   watch->second.watcher->OnChanges(changes);
 }

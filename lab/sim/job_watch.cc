@@ -83,8 +83,8 @@ void JobWatch::CheckRanks(size_t node, const Round& round, RoundId id) {
   }
 }
 
-// Each of them has been found to be within the whole, and no two have one in common: if their
-// number is right, none is left out.
+// Each rank was checked to be within the world, and no two members have one in common. If their
+// number is right, none is missing.
 void JobWatch::CheckAllRanks(const Round& round, RoundId id) {
   int64_t all = 0;
   std::map<std::string, int64_t> of_role;

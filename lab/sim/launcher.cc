@@ -11,7 +11,7 @@ namespace muster::sim {
 
 namespace {
 
-// A notified node works on only until its threads have run: they are woken at once.
+// A notified node works only until its threads have run: they are woken at once.
 constexpr Duration kReactionTime = 1ms;
 
 AgentOptions OptionsOf(const Plan& plan, size_t index) {
@@ -32,7 +32,7 @@ AgentOptions OptionsOf(const Plan& plan, size_t index) {
 
 }  // namespace
 
-/// The real handler; its launcher sees what goes through it.
+/// The real handler; its launcher observes the calls.
 class Launcher::WatchedHandler final : public RendezvousHandler {
  public:
   WatchedHandler(std::unique_ptr<RendezvousHandler> handler, Launcher& launcher)
@@ -168,8 +168,8 @@ void Launcher::OnWorkerEnd(const SimWorkers::End& end) {
 // ----------------------------------------------------------------------------------------------
 // what its agent does
 
-// Why it joins again: for others, or because its own workers have failed and no other node is to
-// blame. Only that counts, and it counts once.
+// Why it joins again: because of others, or because its own workers have failed and no other node
+// is to blame. Only the second reason counts a restart, and it counts once.
 void Launcher::OnJoining() {
   if (!process_.alive()) return;
   is_joining_ = true;
@@ -276,7 +276,7 @@ void Launcher::OnEvent(const MembershipEvent& event) {
   notified_of_ = round_;
 }
 
-// For all nodes, permanently: either they are done, or there is no restart left.
+// For all nodes, permanently: all workers are done, or no restart is left.
 void Launcher::Closing() {
   if (!attempt_ || workers_.AllSucceeded() || workers_.has_refused()) return;
   const int64_t most = world_.plan().launch.max_restarts;

@@ -8,7 +8,7 @@ namespace muster::sim {
 
 namespace {
 
-// Ten times a second by the server's clock, which may be slow; the server's ticks.
+// Ten times a second by the server's clock, which may be slow; and the server's ticks.
 constexpr Duration kNews = 150ms;
 
 }  // namespace
@@ -19,7 +19,7 @@ void Inbox::Add(const MembershipEvent& event) {
   knows_end = knows_end || event.kind == Kind::kPlaceLost || event.kind == Kind::kClosed;
 }
 
-// A packet that is lost comes again later, and so on: there is no time within which it has come.
+// A lost packet is sent again later, repeatedly: there is no time within which it arrives.
 MemberWatch::MemberWatch(const Plan& plan, Checkers& checkers)
     : is_judged_(plan.nodes <= kFewNodes && !plan.faults.loss),
       within_(kNews + plan.network.latency + plan.network.jitter),
@@ -48,8 +48,7 @@ void MemberWatch::Look(Epoch epoch, const Coordinator::Run& run, WorldTime now,
   }
 }
 
-// A member that is not known any more, or is another one of the same name, did not leave: it is
-// lost.
+// A member that is unknown now, or is another one of the same name, did not leave: it is lost.
 void MemberWatch::NoteLosses(const Coordinator::Run& run, WorldTime now) {
   const auto is_in = [&](const Node& node) { return run.state.participants.contains(node); };
   for (const auto& [node, seat] : seats_) {
@@ -59,7 +58,7 @@ void MemberWatch::NoteLosses(const Coordinator::Run& run, WorldTime now) {
     for (auto& [other, its] : seats_) its.unnoticed.try_emplace(node.ToString(), now);
   }
   std::erase_if(seats_, [&](const auto& each) { return !is_in(each.first); });
-  if (!seats_.empty()) return;  // no node joins it later
+  if (!seats_.empty()) return;  // no node joins the round later
   for (const auto& [node, rank] : run.state.participants) {
     const Coordinator::Member& member = run.members.at(node);
     seats_[node] = {.serial = member.serial, .incarnation = member.incarnation};
@@ -76,8 +75,8 @@ void MemberWatch::CheckLosses(const Node& node, Seat& seat, const Inbox& ear, Wo
   }
 }
 
-// Sent at once when the first node waits, and when none waits any more. In between when they have
-// doubled since: it may be too high, or too low by half.
+// Notices are sent at once when the first node waits, and when no node waits any more; in between,
+// when the number has doubled. The member's number may therefore be too high, or too low by half.
 void MemberWatch::CheckWaiting(const Node& node, Seat& seat, const Inbox& ear, int64_t waiting,
                                WorldTime now) {
   const bool is_true =

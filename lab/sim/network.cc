@@ -12,7 +12,7 @@ namespace {
 
 constexpr Duration kRetransmit = 200ms;
 constexpr Duration kSynAgain = 1s;
-// What may be on its way, and in the buffers of both systems.
+// Bytes that may be under way, and in the buffers of both systems.
 constexpr uint64_t kWindow = 256 * 1024;
 constexpr int64_t kMillion = 1'000'000;
 
@@ -163,7 +163,7 @@ void Network::Arrive(Connection& connection, size_t to, Packet packet) {
     return;
   }
   if (socket.owner_ == nullptr || socket.closed_ || socket.ended) {
-    // Nothing listens there (any more), and the system reports it.
+    // Nothing listens there (any more), and the other side receives a reset.
     if (packet.kind == Packet::Kind::kBytes)
       Send(connection.shared_from_this(), to, {.kind = Packet::Kind::kReset});
     return;
@@ -246,7 +246,7 @@ void Network::TryConnect(SimProcess& from, const Endpoint& to, WorldTime until, 
   if (host == by_address_.end())
     return fail(scheduler_.now() + 1ms, Code::kUnavailable, "no such name");
   if (!from.alive()) return;
-  // A machine without power answers no more than a link that is cut.
+  // A machine without power does not answer, like a link that is cut.
   const bool reaches = !IsCut(from.host(), host->second) && !IsCut(host->second, from.host());
   if (!reaches || At(host->second).dark) {
     const WorldTime again = scheduler_.now() + kSynAgain * (1 << std::min(attempt, 6));
@@ -265,7 +265,7 @@ void Network::TryConnect(SimProcess& from, const Endpoint& to, WorldTime until, 
 void Network::Meet(SimProcess& from, const Endpoint& to, WorldTime until, int attempt,
                    const std::shared_ptr<Connected>& done) {
   const HostId host = by_address_.at(to.host);
-  // Cut off meanwhile: asked again.
+  // Cut off meanwhile: retried later.
   if (IsCut(from.host(), host) || IsCut(host, from.host()) || At(host).dark)
     return TryConnect(from, to, until, attempt, done);
   const WorldTime back = ArrivalOf(host, from.host());
@@ -281,7 +281,7 @@ void Network::Meet(SimProcess& from, const Endpoint& to, WorldTime until, int at
   connection->place_ = connections_.size();
   connections_.push_back(connection);
   for (SimProcess* end : {&from, &server}) {
-    // Those that are over are forgotten when there are twice as many.
+    // Ended connections are removed when the list has doubled.
     if (end->connections.size() == end->connections.capacity())
       std::erase_if(end->connections, [](const auto& weak) { return weak.expired(); });
     end->connections.push_back(connection);
@@ -352,7 +352,7 @@ void Network::Clog(HostId from, HostId to, WorldTime until) {
 std::string Network::ResetOne(Prng& prng) {
   if (connections_.empty()) return "";
   const std::shared_ptr<Connection> connection = connections_[prng.Below(connections_.size())];
-  // Something in between has lost its memory. Each side learns of it by itself, or when it sends.
+  // A device in between has lost its state. Each side notices it by itself, or when it sends.
   const uint64_t who = prng.Below(3);
   for (const size_t side : {Connection::kClient, Connection::kServer}) {
     if (who != 2 && who != side) continue;

@@ -26,7 +26,8 @@ class SimStream final : public Stream {
       if (loop_ != nullptr && loop_->IsLate()) return LookLater();
       Look();
     };
-    // What arrived before the stream was started. Later: its owner is not ready for callbacks yet.
+    // Handles what arrived before the stream was started. Later: its owner is not ready for
+    // callbacks yet.
     if (!socket_->inbox.empty() || socket_->ended) LookLater();
   }
   void Write(std::string_view bytes) override { socket_->Write(bytes); }

@@ -92,7 +92,7 @@ void SimWorkers::Signal(size_t index, int signal) {
   const bool is_first = !std::exchange(worker.was_notified, true);
   if (signal == kKill) {
     worker.was_killed = true;
-    worker.leaves = false;  // it reaches those, too
+    worker.leaves = false;  // the signal reaches these processes, too
     EndLater(index, Draw(0ms, 20ms), -kKill);
     return;
   }
@@ -114,7 +114,7 @@ void SimWorkers::ExpectKill(size_t index, Duration in) {
     if (!process_.alive() || process_.paused() || worker.pid != pid ||
         worker.signalled_at != signalled_at || !worker.alive || worker.was_killed)
       return;
-    // What was left of its grace is left afterwards.
+    // The rest of its grace is left after the suspension.
     const Duration more = process_.suspended_for() - slept;
     if (more > 0s) return ExpectKill(index, more);
     world_.checkers().Violate(Concat("worker ", index, " of node ", node_,
