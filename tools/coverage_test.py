@@ -96,7 +96,7 @@ class CoverageTest(unittest.TestCase):
         subprocess.run(["c++", "--coverage", "-c", "../src/core/empty.cc"], cwd=self.root / "build", check=True)
         self.assertFalse(any(coverage.collect(self.root / "build")["src/core/a.cc"].values()))
 
-    def test_a_gcov_that_says_nothing_or_is_not_there_is_an_error(self):
+    def test_a_gcov_without_output_or_a_missing_gcov_is_an_error(self):
         self.build_and_run()
         tools = self.root / "tools"
         tools.mkdir()

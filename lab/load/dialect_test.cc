@@ -115,7 +115,7 @@ TEST(ScriptTest, NumbersMustBePositive) {
   ExpectVerdict(ReplyStep::kLost, redis, 0, ":" + std::string(40, '1'));
 }
 
-TEST(ScriptTest, RedisIsAskedInItsOwnWords) {
+TEST(ScriptTest, RedisIsQueriedInItsOwnProtocol) {
   const KeySpace space("t", 10, 3, kSeed);
   const std::string key = space.ValueKey(1);
   const Script get(Protocol::kRedis, LoadOp::kGet, space);

@@ -260,7 +260,7 @@ WRONG_TYPES: list[tuple[str, str, object, str]] = [
 
 
 @pytest.mark.parametrize(("function", "argument", "value", "message"), WRONG_TYPES)
-def test_what_the_messages_say(
+def test_the_texts_of_messages(
     store: muster.Store, function: str, argument: str, value: object, message: str
 ) -> None:
     with pytest.raises(TypeError, match=f"^{message}$"):

@@ -108,7 +108,7 @@ def test_ddp_under_torchrun(tmp_path: pathlib.Path) -> None:
 
 
 @needs_torch
-def test_elastic_resume_goes_on_after_a_node_is_lost(tmp_path: pathlib.Path) -> None:
+def test_elastic_resume_continues_after_a_node_is_lost(tmp_path: pathlib.Path) -> None:
     with servers.muster_server() as port:
         command = [servers.muster_program(), "run", "--nnodes=1:2", "--rdzv-id=elastic"]
         command += [f"--rdzv-endpoint=127.0.0.1:{port}", "--local-addr=127.0.0.1"]

@@ -91,7 +91,7 @@ def test_etcd_store_is_refused(etcd: str) -> None:
     assert store.get("k") == b"v"
 
 
-def test_dropped_in_the_fork_they_harm_nobody() -> None:
+def test_objects_dropped_in_the_fork_do_no_harm() -> None:
     things = [muster.StoreServer("127.0.0.1")]
     port = things[0].port
     stores = [muster.TCPStore("127.0.0.1", port), muster.TCPStore("127.0.0.1", 0, is_master=True)]
@@ -135,7 +135,7 @@ def test_new_ones_work_in_the_fork() -> None:
     assert parent.get("from the fork") == b"hello"
 
 
-def test_file_and_hash_stores_go_on(tmp_path: pathlib.Path) -> None:
+def test_file_and_hash_stores_keep_working(tmp_path: pathlib.Path) -> None:
     file = muster.FileStore(tmp_path / "store", 1)
     hashed = muster.HashStore()
     part = muster.PrefixStore("p", file)

@@ -100,7 +100,7 @@ def test_what_workers_print_goes_where_python_prints(capfd: pytest.CaptureFixtur
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_command_that_fails_is_told_with_its_last_lines() -> None:
+def test_a_command_that_fails_is_reported_with_its_last_lines() -> None:
     with pytest.raises(muster.LaunchError, match="exit code 3") as raised:
         muster.launch(["sh", "-c", "echo no such data >&2; exit 3"], redirects="2")
     assert raised.value.status == 1
@@ -179,7 +179,7 @@ def test_failed_workers_are_started_again() -> None:
     assert done == {0: "attempt 1", 1: "attempt 1"}
 
 
-def test_logs_are_kept_where_somebody_wants_them(tmp_path: pathlib.Path) -> None:
+def test_logs_are_kept_where_requested(tmp_path: pathlib.Path) -> None:
     muster.launch(["echo", "kept"], log_dir=tmp_path / "logs", redirects="3", run_id="kept")
     logs = [*(tmp_path / "logs").glob("kept_*/attempt_0/0/stdout.log")]
     assert [log.read_text() for log in logs] == ["kept\n"]
@@ -273,7 +273,7 @@ def test_ctrl_c_ends_the_job_and_then_interrupts(tmp_path: pathlib.Path) -> None
     assert not is_running(worker)
 
 
-def test_a_job_does_not_outlive_who_launched_it(
+def test_a_job_does_not_outlive_its_caller(
     tmp_path: pathlib.Path, folder_for_temporary_files: pathlib.Path
 ) -> None:
     caller, worker = caller_with_a_job(tmp_path)
@@ -319,7 +319,7 @@ def test_a_job_does_not_outlive_who_launched_it(
         ("true", {"timeout": 0}, ValueError, "timeout must be more than 0 s"),
     ],
 )
-def test_arguments_that_cannot_be_meant_are_named(
+def test_invalid_arguments_are_named(
     job: Any, options: dict[str, Any], error: type[Exception], told: str
 ) -> None:
     with pytest.raises(error, match=told):

@@ -80,7 +80,7 @@ def test_a_lost_member_makes_num_nodes_waiting_positive(our_kind: Kind, nodes: N
     assert [handler.num_nodes_waiting() for handler in members] == [0, 0]
 
 
-def test_who_dies_as_the_round_is_complete_is_not_waited_for(our_kind: Kind, nodes: Nodes) -> None:
+def test_a_node_that_dies_as_the_round_completes_is_not_waited_for(our_kind: Kind, nodes: Nodes) -> None:
     run = our_kind.new_run()
     members = [nodes.add(our_kind.handler(run, 2, 3, **LOSABLE)) for _ in range(2)]
     with node_that_can_die(our_kind, run, LOSABLE) as victim:
@@ -92,7 +92,7 @@ def test_who_dies_as_the_round_is_complete_is_not_waited_for(our_kind: Kind, nod
     assert {join.result(PATIENCE_S).world_size for join in joins} == {2}
 
 
-def test_nobody_is_in_a_round_that_others_have_left(
+def test_no_node_is_in_a_round_that_others_have_left(
     our_kind: Kind, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from muster import _torchrun_handler as plugin
@@ -161,7 +161,7 @@ def test_a_server_that_goes_for_good_is_reported_to_the_agent() -> None:
     assert handler.shutdown() is False
 
 
-def test_a_server_that_is_started_anew_makes_the_nodes_meet_again() -> None:
+def test_a_restarted_server_makes_the_nodes_meet_again() -> None:
     made = Nodes()
     with muster_server() as port:
         kind = Kind("muster", f"{ADDRESS}:{port}")
@@ -211,7 +211,7 @@ def test_options_of_the_plug_in_are_checked(option: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("endpoint", ["host:port", "http://host:1", "etcd://host:port", "~"])
-def test_endpoints_that_cannot_be_meant_are_refused(endpoint: str) -> None:
+def test_invalid_endpoints_are_refused(endpoint: str) -> None:
     with pytest.raises(ValueError):
         Kind("muster", endpoint).handler("run")
 
@@ -234,7 +234,7 @@ def test_torch_finds_the_plug_in_by_itself() -> None:
         assert "Exception while registering" not in done.stderr, done.stderr
 
 
-def test_long_waits_say_whom_they_are_for(
+def test_long_waits_report_which_nodes_are_missing(
     kinds: Callable[[str], Kind], nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from muster import _torchrun_handler as plugin

@@ -22,7 +22,7 @@ from torch.distributed.elastic.rendezvous import (  # noqa: E402
 pytest_plugins = ["plugin_nodes"]
 
 
-def test_a_handler_says_whose_it_is(kind: Kind, nodes: Nodes) -> None:
+def test_a_handler_names_its_backend(kind: Kind, nodes: Nodes) -> None:
     run = kind.new_run()
     handler = nodes.add(kind.handler(run))
     assert handler.get_backend() == kind.backend
@@ -30,7 +30,7 @@ def test_a_handler_says_whose_it_is(kind: Kind, nodes: Nodes) -> None:
     assert isinstance(handler, RendezvousHandler)
 
 
-def test_workers_use_the_agents_store_unless_the_environment_says_otherwise(
+def test_workers_use_the_agents_store_unless_the_environment_forbids_it(
     kind: Kind, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handler = nodes.add(kind.handler(kind.new_run()))
@@ -149,7 +149,7 @@ def test_closing_is_seen_by_newcomers(kind: Kind, nodes: Nodes) -> None:
     until(newcomer.is_closed, "a newcomer has heard")
 
 
-def test_nobody_joins_what_is_closed(kind: Kind, nodes: Nodes) -> None:
+def test_a_closed_rendezvous_cannot_be_joined(kind: Kind, nodes: Nodes) -> None:
     run = kind.new_run()
     member, newcomer = (nodes.add(kind.handler(run)) for _ in range(2))
     member.next_rendezvous()
@@ -159,7 +159,7 @@ def test_nobody_joins_what_is_closed(kind: Kind, nodes: Nodes) -> None:
             handler.next_rendezvous()
 
 
-def test_who_waits_is_told_of_the_end(kind: Kind, nodes: Nodes) -> None:
+def test_a_waiting_node_is_notified_of_the_end(kind: Kind, nodes: Nodes) -> None:
     run = kind.new_run()
     waiting = nodes.join(nodes.add(kind.handler(run, 2)))
     time.sleep(0.3)  # it may or may not wait by now; both must end
@@ -257,7 +257,7 @@ def test_the_last_call_lets_fewer_than_all_begin(kind: Kind, nodes: Nodes) -> No
         ("close_timeout", "y"),
     ],
 )
-def test_options_that_cannot_be_meant_are_named(kind: Kind, option: str, value: str) -> None:
+def test_invalid_options_are_named(kind: Kind, option: str, value: str) -> None:
     with pytest.raises(ValueError, match=option.removesuffix("_timeout")):
         kind.handler(kind.new_run(), **{option: value})
 

@@ -39,12 +39,12 @@ def test_parameters_hold_what_they_were_given() -> None:
 
 
 @pytest.mark.parametrize("value", [True, 1, "1", "true", "T", "Yes", "y"])
-def test_words_for_true(value: object) -> None:
+def test_texts_for_true(value: object) -> None:
     assert parameters(option=value).get_as_bool("option") is True
 
 
 @pytest.mark.parametrize("value", [False, 0, "0", "False", "f", "no", "N"])
-def test_words_for_false(value: object) -> None:
+def test_texts_for_false(value: object) -> None:
     assert parameters(option=value).get_as_bool("option") is False
 
 
@@ -197,7 +197,7 @@ def c10d_state(*args: Any) -> object:
         (lambda: rendezvous.MembershipEvent("lost"), TypeError, "kind"),  # type: ignore[arg-type]
     ],
 )
-def test_what_cannot_be_meant_is_refused_by_name(
+def test_invalid_input_is_refused_by_name(
     call: Callable[[], object], error: type[Exception], named: str
 ) -> None:
     with pytest.raises(error, match=re.escape(named)):

@@ -162,7 +162,7 @@ def in_fork(work: Callable[[], object]) -> str:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_handler_does_not_work_in_a_fork_and_says_so(store_server: str) -> None:
+def test_a_handler_does_not_work_in_a_fork_and_reports_it(store_server: str) -> None:
     handler = rendezvous.get_rendezvous_handler(
         RendezvousParameters("muster", store_server, "fork", 1, 1, "127.0.0.1", is_host=False)
     )

@@ -194,7 +194,7 @@ def test_queues(with_queues: muster.Store) -> None:
         store.queue_pop("q")
 
 
-def test_a_store_without_queues_says_so(tmp_path: pathlib.Path) -> None:
+def test_a_store_without_queues_reports_it(tmp_path: pathlib.Path) -> None:
     for store in (muster.FileStore(str(tmp_path / "f")), PythonStore()):
         with pytest.raises(NotImplementedError):
             store.queue_push("q", "1")
@@ -278,7 +278,7 @@ def test_tcp_store_whose_world_does_not_come() -> None:
         muster.TCPStore("127.0.0.1", 0, 2, True, 0.2)
 
 
-def test_tcp_store_without_a_server_says_where() -> None:
+def test_tcp_store_without_a_server_names_the_endpoint() -> None:
     port = utils.get_free_port()
     with pytest.raises(muster.DistNetworkError, match=str(port)):
         muster.TCPStore("127.0.0.1", port, timeout=0.3)
@@ -395,7 +395,7 @@ def test_errors_of_a_class_in_python_come_through() -> None:
         muster.PrefixStore("p", Broken()).set("k", "v")
 
 
-def test_a_class_that_forgets_its_base_is_told_so() -> None:
+def test_a_class_that_does_not_call_its_base_gets_an_error() -> None:
     class Forgetful(muster.Store):
         def __init__(self) -> None:
             pass
@@ -432,7 +432,7 @@ def test_get_all_alone() -> None:
     assert utils.get_all(store, 0, "p/", 1) == [b"a"]
 
 
-def test_barrier_says_who_is_missing() -> None:
+def test_barrier_names_missing_ranks() -> None:
     with pytest.raises(muster.DistStoreError, match="node of 1"):
         utils.barrier(
             muster.HashStore(),
@@ -501,7 +501,7 @@ def test_all_public_names_are_there() -> None:
         muster.nothing  # noqa: B018
 
 
-def test_everything_says_what_it_is_for() -> None:
+def test_everything_has_a_docstring() -> None:
     for name in dir(muster._native):
         described = getattr(muster._native, name)
         if not isinstance(described, type) or described.__module__ != "muster":

@@ -197,7 +197,7 @@ def test_prefix_store_plays_the_same() -> None:
     assert play(muster.PrefixStore("p", ours)) == play(dist.PrefixStore("p", theirs))
 
 
-def test_connecting_to_nobody_fails_the_same() -> None:
+def test_connecting_without_a_server_fails_the_same() -> None:
     port = utils.get_free_port()
     short = timedelta(milliseconds=200)
     ours = outcome(lambda: muster.TCPStore("127.0.0.1", port, timeout=short))

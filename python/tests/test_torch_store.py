@@ -108,7 +108,7 @@ def test_timeouts_are_torchs_errors(store: dist.Store, wrapped: bool) -> None:
     assert time.monotonic() - began < 30
 
 
-def test_who_waits_in_one_clone_is_woken_by_another(store: dist.Store) -> None:
+def test_a_wait_in_one_clone_is_ended_by_another(store: dist.Store) -> None:
     other = store.clone()
     heard: list[bytes] = []
     waiting = threading.Thread(target=lambda: heard.append(other.get("later")))

@@ -188,7 +188,7 @@ def test_a_job_whose_workers_fail_with_the_lost_ones(make_job: Callable[..., Job
         shrink_and_grow(job, job.start(), job.start(), job.start())
 
 
-def test_an_agent_that_is_asked_to_end_leaves_the_others_to_go_on(
+def test_an_agent_that_is_signalled_lets_the_others_continue(
     make_job: Callable[..., Job],
 ) -> None:
     with muster_server() as port:
@@ -202,7 +202,7 @@ def test_an_agent_that_is_asked_to_end_leaves_the_others_to_go_on(
         job.finish(a, b)
 
 
-def test_an_agent_that_waits_for_others_hears_ctrl_c(make_job: Callable[..., Job]) -> None:
+def test_an_agent_that_waits_for_others_reacts_to_ctrl_c(make_job: Callable[..., Job]) -> None:
     with muster_server() as port:
         job = make_job(f"127.0.0.1:{port}", 0)
         agent = job.start()
@@ -214,7 +214,7 @@ def test_an_agent_that_waits_for_others_hears_ctrl_c(make_job: Callable[..., Job
 
 
 # torchrun has its own handlers of signals from its first workers on.
-def test_an_agent_that_waits_for_others_ends_when_asked_to(make_job: Callable[..., Job]) -> None:
+def test_an_agent_that_waits_for_others_ends_on_a_signal(make_job: Callable[..., Job]) -> None:
     with muster_server() as port:
         job = make_job(f"127.0.0.1:{port}", 0, "hang")
         agent, victim = job.start(), job.start()

@@ -87,7 +87,7 @@ def evicted_within(meeting: Meeting, nodes: list[Node], watched_s: float) -> set
 
 
 @pytest.mark.parametrize("offset_s", OFFSETS_S, ids=OFFSET_NAMES)
-def test_nobody_of_muster_is_evicted(meeting, offset_s):
+def test_no_muster_node_is_evicted(meeting, offset_s):
     meeting.limits(3, 4, **LIMITS)
     nodes = [meeting.add("muster", last) for last in (1, 3)]
     nodes.append(meeting.add("muster", 2, **shifted_clock(offset_s)))

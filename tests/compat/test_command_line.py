@@ -226,7 +226,7 @@ def test_a_barrier_joins_muster_and_torch(peer, witness, key):
 
 
 @pytest.mark.parametrize("operation", ["get", "wait", "pop"])
-def test_item047_what_never_comes_is_told_with_key_server_and_time(peer, witness, key, operation):
+def test_item047_a_missing_key_is_reported_with_key_server_and_time(peer, witness, key, operation):
     started = time.monotonic()
     result = muster(peer, operation, key, options=["--timeout", "0.3"])
     assert 0.3 <= time.monotonic() - started < 5
@@ -245,7 +245,7 @@ def test_a_wait_that_fails_names_only_what_is_missing(peer, witness, key):
     assert f"{key}/there" not in result.errors
 
 
-def test_item085_a_barrier_that_fails_says_how_many_came(peer, witness, key):
+def test_item085_a_barrier_that_fails_reports_how_many_came(peer, witness, key):
     result = muster(peer, "barrier", key, "3", options=["--timeout", "0.1"])
     assert result.status == TIMED_OUT
     assert "1 of 3" in result.errors and key in result.errors
@@ -335,7 +335,7 @@ def test_a_key_that_is_too_long_is_refused_before_it_is_sent(peer, witness, key)
 @pytest.mark.parametrize(
     "words", [["nonsense"], ["set", "only-a-key"], ["add", "n", "x"], ["count", "1"]]
 )
-def test_a_call_that_cannot_be_meant_is_told_from_a_failure(peer, words):
+def test_a_usage_error_is_distinguished_from_a_failure(peer, words):
     result = muster(peer, *words)
     assert result.status == USAGE and result.errors and not result.text
 
@@ -357,7 +357,7 @@ def nobody():
         yield Nobody
 
 
-def test_item107_no_server_is_told_in_time(nobody):
+def test_item107_no_server_is_reported_in_time(nobody):
     started = time.monotonic()
     result = muster(nobody, "ping", options=["--connect-timeout", "5"])
     # A second for starting the program, too.
@@ -366,7 +366,7 @@ def test_item107_no_server_is_told_in_time(nobody):
     assert nobody.host in result.errors and str(nobody.port) in result.errors
 
 
-def test_item108_a_host_without_an_address_is_told_in_time(nobody):
+def test_item108_a_host_without_an_address_is_reported_in_time(nobody):
     nobody.address = f"no-such-host.invalid:{nobody.port}"
     started = time.monotonic()
     result = muster(nobody, "ping", options=["--connect-timeout", "1"])

@@ -32,7 +32,7 @@ def test_item002_item012_a_client_of_2_4_needs_no_ping(server, store):
 
 
 @pytest.mark.muster_only
-def test_item100_the_port_that_the_kernel_chose_is_told_and_works(server):
+def test_item100_the_port_that_the_kernel_chose_is_returned_and_works(server):
     assert server.port > 0
     assert re.fullmatch(rf"muster: serving on 127\.0\.0\.1:{server.port}", server.announced)
     store = connect(server)
@@ -99,7 +99,7 @@ def test_item106_a_client_may_come_before_the_server(start_server, reserved_port
     assert connect(server).get("key") == b"value"
 
 
-def test_item107_torch_says_whom_it_could_not_reach(reserved_port):
+def test_item107_torch_names_the_server_that_it_could_not_reach(reserved_port):
     started = time.monotonic()
     text = rf"^The client socket has timed out after 1000ms .* \(127\.0\.0\.1, {reserved_port}\)\.$"
     with pytest.raises(dist.DistNetworkError, match=text):
@@ -116,7 +116,7 @@ def test_item110_a_client_with_a_world_size_does_not_wait_for_the_world(server):
 
 
 @pytest.mark.parametrize("joining", [1, 2, 7])
-def test_item110_everybody_who_joins_is_counted(server, joining):
+def test_item110_every_client_that_joins_is_counted(server, joining):
     stores = [connect(server, world_size=7, wait_for_workers=True) for _ in range(joining)]
     with RawClient(server) as raw:
         raw.send(b"\x03", blob(b"init/"))
@@ -124,7 +124,7 @@ def test_item110_everybody_who_joins_is_counted(server, joining):
     assert stores[-1].num_keys() == 1
 
 
-def test_item111_a_world_of_nobody_is_refused(server):
+def test_item111_a_world_of_zero_is_refused(server):
     with pytest.raises(ValueError, match=r"^TCPStore world size cannot be 0$"):
         connect(server, world_size=0)
 
@@ -161,7 +161,7 @@ LEAVING = [
 
 @pytest.mark.parametrize("how", ["close", "reset"])
 @pytest.mark.parametrize("leave", LEAVING, ids=lambda leave: leave.__name__)
-def test_item112_whoever_leaves_disturbs_nobody(server, store, other, leave, how):
+def test_item112_clients_that_leave_disturb_no_others(server, store, other, leave, how):
     waiter = Background(store.get, "awaited").parked(store, server)
     for _ in range(20):
         raw = RawClient(server, validate=leave is not leave_before_the_handshake_is_over)
@@ -174,7 +174,7 @@ def test_item112_whoever_leaves_disturbs_nobody(server, store, other, leave, how
     assert connect(server).num_keys() == 1
 
 
-def test_item112_processes_that_are_killed_disturb_nobody(server, store, other, workers):
+def test_item112_killed_processes_disturb_no_others(server, store, other, workers):
     workers.start("park_until_killed", 3, port=server.port, ready="ready", never="never")
     waiter = Background(store.get, "awaited").parked(store, server)
     for value in other.multi_get([f"ready/{rank}" for rank in range(3)]):

@@ -132,7 +132,7 @@ def test_nodes_of_both_kinds_agree(meet):
         assert_said_once(node, meeting.server)
 
 
-def test_late_nodes_are_followed_into_the_next_round_without_another_word(meet):
+def test_late_nodes_are_followed_into_the_next_round_without_another_message(meet):
     meeting = meet("2:4")
     members = [meeting.muster(1), meeting.torch(2)]
     results = [node.result() for node in members]
@@ -151,7 +151,7 @@ def test_late_nodes_are_followed_into_the_next_round_without_another_word(meet):
 
 
 @on_either_server
-def test_the_server_goes_on_serving_its_clients(meet):
+def test_the_server_keeps_serving_its_clients(meet):
     meeting = meet("1:1")
     store = connect(meeting.server)
     store.set("before", "1")
@@ -163,7 +163,7 @@ def test_the_server_goes_on_serving_its_clients(meet):
 
 
 @on_either_server
-def test_status_says_that_there_is_no_coordinator(meet):
+def test_status_reports_that_there_is_no_coordinator(meet):
     meeting = meet("1:1")
     done = subprocess.run(
         [required("MUSTER_BIN"), "status", "--server", meeting.server.address],

@@ -76,13 +76,13 @@ def test_item027_item093_each_reads_the_keys_that_the_other_wrote(writer_and_rea
         assert reader.get("untouched") == b"stays"
 
 
-def test_item023_delete_of_an_unknown_key_says_true_on_both(writer_and_reader):
+def test_item023_delete_of_an_unknown_key_returns_true_on_both(writer_and_reader):
     for store in writer_and_reader:
         assert store.delete_key("never") is True
         assert store.check(["never"]) is False
 
 
-def test_item093_each_goes_on_with_the_numbers_of_the_other(writer_and_reader):
+def test_item093_each_continues_with_the_numbers_of_the_other(writer_and_reader):
     writer, reader = writer_and_reader
     assert writer.add("n", 5) == 5
     assert reader.add("n", -7) == -2

@@ -145,7 +145,7 @@ def test_item116_a_value_grown_by_append_beyond_the_limit_can_be_read(store, oth
     assert other.multi_get(["key"]) == [value]
 
 
-def test_item117_a_request_that_comes_in_pieces_holds_nobody_up(server, store, other):
+def test_item117_a_request_that_comes_in_pieces_delays_no_other_client(server, store, other):
     key, value = blob(b"/slow"), blob(b"value")
     with RawClient(server) as raw:
         raw.send(b"\x01", key)

@@ -83,7 +83,7 @@ def test_item062_multi_get_waits_for_the_missing_key(server, store, other):
     assert reader.result() == [b"2", b"1"]
 
 
-def test_item062_multi_get_gives_up_after_the_timeout_of_the_store(client):
+def test_item062_multi_get_ends_at_the_timeout_of_the_store(client):
     store = client(timeout_s=0.1)
     store.set("a", "1")
     with pytest.raises(

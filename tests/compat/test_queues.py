@@ -32,7 +32,7 @@ def test_item068_elements_are_any_bytes(store):
     assert store.queue_len("queue") == 0
 
 
-def test_item069_a_pop_that_must_not_wait_says_that_there_is_nothing(store):
+def test_item069_a_pop_that_must_not_wait_reports_an_empty_queue(store):
     with pytest.raises(dist.QueueEmptyError, match=r"^queue is empty$"):
         store.queue_pop("queue", block=False)
     store.queue_push("queue", "1")
@@ -62,7 +62,7 @@ def test_item071_a_push_releases_a_pop_that_waits(server, store, other):
     assert other.queue_len("queue") == 0
 
 
-def test_item072_a_pop_gives_up_after_the_timeout_of_the_store(client):
+def test_item072_a_pop_ends_at_the_timeout_of_the_store(client):
     store = client(timeout_s=0.1)
     with pytest.raises(dist.DistStoreError, match=r"^wait timeout after 100ms, keys: /queue$"):
         store.queue_pop("queue")
@@ -83,7 +83,7 @@ def test_item073_one_push_releases_the_pop_that_has_waited_longest(server, clien
     "PyTorch's server keeps a released waiter in the queue's list, and releases it again falsely",
     torch_answers="DID NOT RAISE",
 )
-def test_item074_a_push_does_not_release_one_who_has_long_gone_on(server, client, other):
+def test_item074_a_push_does_not_release_a_client_that_has_stopped_waiting(server, client, other):
     store = client(timeout_s=3)
     popper = Background(store.queue_pop, "queue").parked(store, server)
     other.queue_push("queue", "1")

@@ -73,7 +73,7 @@ def test_a_prefix_needs_a_store():
         dist.PrefixStore("p", None)
 
 
-def test_torch_gives_up_at_once_if_the_timeout_is_0(store):
+def test_torch_times_out_at_once_if_the_timeout_is_0(store):
     with pytest.raises(dist.DistStoreError, match=r"^wait timeout after 0ms, keys: /key$"):
         store.wait(["key"], ms(0))
     assert store.num_keys() == 0
@@ -155,7 +155,7 @@ def test_torchs_hash_store_does_not_wake_on_add():
     assert time.monotonic() - started > 0.5
 
 
-def test_torchs_hash_store_says_wait_timeout():
+def test_torchs_hash_store_reports_wait_timeout():
     store = dist.HashStore()
     store.set_timeout(ms(100))
     with pytest.raises(dist.DistStoreError, match=r"^Wait timeout$"):

@@ -137,7 +137,7 @@ def test_rdzv170_closing_by_muster_reaches_pytorch_and_the_reason_survives_it(me
         assert f'{muster.name}: the disk of "node 1" is full' in outcome["message"]
 
 
-def test_rdzv170_round_after_round_whoever_leaves_first(meeting):
+def test_rdzv170_round_after_round_whichever_node_leaves_first(meeting):
     meeting.limits(4, 8, **LAST_CALL)
     nodes = [meeting.add(kind, last) for last, kind in enumerate(KINDS * 4, start=1)]
     results = all_next(nodes)

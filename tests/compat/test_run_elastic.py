@@ -56,7 +56,7 @@ def kill_one_of_two(job, victim: int, *options: str, loss_is_told: bool) -> list
 
 
 @pytest.mark.parametrize("victim, workers", [(1, 2), (2, 1)])
-def test_launch093_launch099_launch154_those_who_are_left_train_on_without_a_killed_node(
+def test_launch093_launch099_launch154_the_surviving_nodes_train_on_without_a_killed_node(
     job, victim, workers
 ):
     """Their workers fail with their peers'. That is no failure of theirs, and costs no restart."""

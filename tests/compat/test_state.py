@@ -225,7 +225,7 @@ def test_rdzv168_naive_times_are_noticed_and_kept(muster):
     assert vars(pickle.loads(muster.encode(decoded))) == vars(state)
 
 
-def test_states_of_old_releases_can_be_told_apart(muster):
+def test_states_of_old_releases_can_be_distinguished(muster):
     state = state_of(2)
     state.redundancy_list = set()
     expected = described(state)
@@ -240,7 +240,7 @@ def test_states_of_old_releases_can_be_told_apart(muster):
         muster.decode(hidden)
 
 
-def test_torch_hands_on_who_closed_it(muster):
+def test_torch_passes_on_which_node_closed_it(muster):
     state = described(state_of(1)) | {"closed": True, "closed_by": "host_1_0: workers failed"}
     in_torch = pickle.loads(muster.encode(state))
     in_torch.round += 1

@@ -120,7 +120,7 @@ def test_item021_item022_add_to_what_is_no_number_ends_the_connection_and_change
     assert other.add("m", 1) == 1
 
 
-def test_item023_delete_tells_whether_there_was_a_value(store, other):
+def test_item023_delete_returns_whether_there_was_a_value(store, other):
     store.set("key", "value")
     assert store.delete_key("key") is True
     assert not store.check(["key"])
@@ -207,7 +207,7 @@ def test_item031_compare_set_with_an_empty_expectation_creates(store, other):
     assert other.get("key") == b"new"
 
 
-def test_item032_compare_set_with_a_wrong_expectation_tells_the_value(store):
+def test_item032_compare_set_with_a_wrong_expectation_returns_the_value(store):
     store.set("key", "current")
     assert store.compare_set("key", "wrong", "new") == b"current"
     assert store.get("key") == b"current"
@@ -250,7 +250,7 @@ def test_item036_creating_with_compare_set_releases_a_waiter(server, store, othe
     "PyTorch's server wakes waiters of a key even if the compare_set stored nothing",
     torch_answers="DID NOT RAISE",
 )
-def test_item037_a_compare_set_that_stores_nothing_releases_nobody(server, client, other):
+def test_item037_a_compare_set_that_stores_nothing_releases_no_waiter(server, client, other):
     store = client(timeout_s=3)
     waiter = Background(store.get, "key").parked(store, server)
     assert other.compare_set("key", "something else", "made") == b"something else"

@@ -48,7 +48,7 @@ TEST(FileStoreProcessesTest, Item084_ProcessesMeetAtABarrier) {
   EXPECT_FALSE(FileExists(path));  // the last of the four took it along
 }
 
-TEST(FileStoreProcessesTest, Item096_AProcessThatIsKilledHoldsNobodyUp) {
+TEST(FileStoreProcessesTest, Item096_AKilledProcessDelaysNoOther) {
   const TempDir dir;
   const std::string path = dir.File("store");
   FileStore store(path);

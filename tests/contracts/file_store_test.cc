@@ -37,7 +37,7 @@ class FileStoreTest : public ::testing::Test {
   const std::string path_ = dir_.File("store");
 };
 
-TEST_F(FileStoreTest, Item093_TheFileIsTheLogThatTheFormatSays) {
+TEST_F(FileStoreTest, Item093_TheFileIsTheLogOfTheFormat) {
   {
     FileStore store(path_);
     store.Set("k", "v");
@@ -170,7 +170,7 @@ TEST_F(FileStoreTest, Item093_ANewFileOfTheSameLengthIsANewStore) {
   }
 }
 
-TEST_F(FileStoreTest, Item094_AFileRemovedWhileItsLockIsAwaitedIsCreatedAnew) {
+TEST_F(FileStoreTest, Item094_AFileRemovedWhileItsLockIsAwaitedIsCreatedAgain) {
   WriteFile(path_, Record("refcount/", "1") + Record("/old", "v"));
   const int user = open(path_.c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(flock(user, LOCK_EX), 0);
@@ -225,7 +225,7 @@ TEST_F(FileStoreTest, Item094_TheFileGoesWithTheLastOfItsUsers) {
   EXPECT_FALSE(FileExists(path_));
 }
 
-TEST_F(FileStoreTest, Item094_TheFileWaitsForAsManyUsersAsItWasToldOf) {
+TEST_F(FileStoreTest, Item094_TheFileWaitsForTheStatedNumberOfUsers) {
   std::make_unique<FileStore>(path_, 2).reset();
   EXPECT_TRUE(FileExists(path_));  // the second one has not been there yet
   std::make_unique<FileStore>(path_, 2).reset();

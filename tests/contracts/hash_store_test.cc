@@ -14,7 +14,7 @@
 
 namespace muster::test {
 
-TEST(HashStoreTest, Item099_AGetThatTimesOutSaysWaitTimeout) {
+TEST(HashStoreTest, Item099_AGetThatTimesOutReportsWaitTimeout) {
   const auto store = HashStore::Create();
   store->SetTimeout(milliseconds(50));
   EXPECT_THAT(ErrorOf<StoreError>([&] { store->Get("k"); }), ::testing::HasSubstr("Wait timeout"));

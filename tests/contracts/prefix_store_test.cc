@@ -119,7 +119,7 @@ TEST(PrefixStoreTest, Item087_ABarrierUsesCounterKeysEvenOverTcp) {
   EXPECT_EQ(raw.Ask(CheckBytes({"/p/b"}), 1), kNotReady);
 }
 
-TEST(PrefixStoreTest, Item087_ABarrierMeetsThoseWhoCountByHand) {
+TEST(PrefixStoreTest, Item087_ABarrierMeetsClientsThatCountByHand) {
   const auto inner = HashStore::Create();
   // As the elastic helpers do it: they count too, and the last one opens the gate with another
   // value.

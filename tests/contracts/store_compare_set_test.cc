@@ -31,7 +31,7 @@ TEST_P(CompareSetContract, Item031_AnAbsentKeyEqualsAnEmptyExpectation) {
   EXPECT_EQ(store->Get("k"), "created");
 }
 
-TEST_P(CompareSetContract, Item032_AMismatchChangesNothingAndTellsTheValue) {
+TEST_P(CompareSetContract, Item032_AMismatchChangesNothingAndReturnsTheValue) {
   EXPECT_EQ(ValueAfter("current", "expected", "desired"), "current");
 }
 

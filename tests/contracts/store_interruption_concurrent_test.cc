@@ -78,7 +78,7 @@ TEST_P(InterruptionContract, ABarrierEnds) {
   waiter.Result();
 }
 
-TEST_P(InterruptionContract, AWishIsGoodForOneError) {
+TEST_P(InterruptionContract, ARequestCausesOneError) {
   const auto store = Open();
   Wish wish;
   Background<std::string> waiter(wish.Within([&] {
@@ -93,7 +93,7 @@ TEST_P(InterruptionContract, AWishIsGoodForOneError) {
   EXPECT_EQ(waiter.Result(), "v");
 }
 
-TEST_P(InterruptionContract, OtherThreadsAreNotAsked) {
+TEST_P(InterruptionContract, OtherThreadsAreNotQueried) {
   const auto store = Open();
   Wish wish;
   wish.Make();
@@ -103,7 +103,7 @@ TEST_P(InterruptionContract, OtherThreadsAreNotAsked) {
   EXPECT_EQ(wish.questions(), 0);
 }
 
-TEST_P(InterruptionContract, NobodyIsAskedAfterTheScope) {
+TEST_P(InterruptionContract, NoThreadIsQueriedAfterTheScope) {
   const auto store = Open();
   Wish wish;
   { const ScopedInterruption scope(wish.Question()); }
@@ -124,7 +124,7 @@ TEST_P(InterruptionContract, BothOfTwoNestedScopesCount) {
   }
 }
 
-TEST_P(InterruptionContract, AThreadThatWaitsForAnothersCallIsAskedToo) {
+TEST_P(InterruptionContract, AThreadThatWaitsForAnothersCallIsQueriedToo) {
   const auto store = Open();
   Void first([&] { store->Wait({"k"}); });
   ASSERT_TRUE(first.UntilBlocked());
@@ -143,7 +143,7 @@ TEST_P(InterruptionContract, ATimeoutStaysOne) {
   EXPECT_FALSE(scope.is_pending());
 }
 
-TEST_P(InterruptionContract, AStoreIsDestroyedInOrderWhateverIsWished) {
+TEST_P(InterruptionContract, AStoreIsDestroyedInOrderDespiteARequest) {
   Wish wish;
   auto store = Open();
   const ScopedInterruption scope(wish.Question());

@@ -99,7 +99,7 @@ TEST_P(MultiContract, Item060_AThousandKeysAtOnce) {
   EXPECT_EQ(Open()->MultiGet(keys), values);
 }
 
-TEST_P(MultiContract, Item092_TheStoreSaysWhetherTheseAreNative) {
+TEST_P(MultiContract, Item092_TheStoreReportsWhetherTheseAreNative) {
   EXPECT_EQ(Open()->HasExtendedApi(), facts().has_extended_api);
 }
 

@@ -93,7 +93,7 @@ TEST_P(ThreadsContract, Item060_AMultiSetIsSeenWholeWhereItIsOneOperation) {
   writing.Result();
 }
 
-TEST_P(ThreadsContract, Item084_NobodyPassesABarrierBeforeTheLastComes) {
+TEST_P(ThreadsContract, Item084_NoClientPassesABarrierBeforeTheLastArrives) {
   constexpr int kParties = 6;
   std::atomic<int> through = 0;
   std::vector<std::unique_ptr<Void>> early;
@@ -110,7 +110,7 @@ TEST_P(ThreadsContract, Item084_NobodyPassesABarrierBeforeTheLastComes) {
   EXPECT_EQ(through, kParties - 1);
 }
 
-TEST_P(ThreadsContract, Item084_BarriersInARowKeepEverybodyInStep) {
+TEST_P(ThreadsContract, Item084_BarriersInARowKeepAllClientsInStep) {
   constexpr int kParties = 4;
   const auto stores = OpenMany(kParties);
   std::atomic<int> arrivals = 0;
@@ -177,7 +177,7 @@ TEST_P(QueueThreadsContract, Item073_OnePushReleasesOnePop) {
   EXPECT_EQ(popped, (std::set<std::string>{"one", "two"}));
 }
 
-TEST_P(QueueThreadsContract, Item077_TwoClonesTalkOverTwoQueues) {
+TEST_P(QueueThreadsContract, Item077_TwoClonesCommunicateOverTwoQueues) {
   const auto store = Open();
   const auto clone = store->Clone();
   const std::string to_b = FreshQueue();

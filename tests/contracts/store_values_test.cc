@@ -154,7 +154,7 @@ TEST_P(ValuesContract, Item023_ADeletedKeyIsGone) {
   EXPECT_FALSE(store->Check({"k"}));
 }
 
-TEST_P(ValuesContract, Item023_DeletingAnAbsentKeySaysSoWhereTheStoreCanTell) {
+TEST_P(ValuesContract, Item023_DeletingAnAbsentKeyIsReportedIfTheStoreKnows) {
   const auto store = Open();
   EXPECT_EQ(store->DeleteKey("never there"), !facts().delete_tells_the_truth);
 }

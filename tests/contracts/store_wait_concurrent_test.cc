@@ -79,7 +79,7 @@ TEST_P(WaitingContract, Item043_AKeyNamedTwiceNeedsOneSet) {
   waiter.Result();
 }
 
-TEST_P(WaitingContract, Item044_EverybodySetsOneKeyAndWaitsForAll) {
+TEST_P(WaitingContract, Item044_EachClientSetsOneKeyAndWaitsForAll) {
   const int crowd = facts().crowd;
   std::vector<std::string> keys;
   std::vector<std::shared_ptr<Store>> stores;
@@ -186,7 +186,7 @@ TEST_P(WaitingContract, Item057_ZeroMeansNoLimit) {
   EXPECT_EQ(reader.Result(), "v");
 }
 
-TEST_P(WaitingContract, Item046_OneTimesOutWhileAnotherGoesOnWaiting) {
+TEST_P(WaitingContract, Item046_OneTimesOutWhileAnotherContinuesToWait) {
   const auto store = Open();
   Void patient([waiting = Open()] { waiting->Wait({"k"}); });
   Void hasty([waiting = Open()] { waiting->Wait({"k"}, milliseconds(100)); });

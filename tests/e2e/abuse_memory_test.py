@@ -236,7 +236,7 @@ class Memory(Processes, unittest.TestCase):
         self.until(lambda: any("store_bytes_max" in line for line in self.lines))
         self.finish(suspects=greedy)
 
-    def test_many_values_in_replies_that_nobody_reads(self):
+    def test_many_values_in_unread_replies(self):
         self.client().send(raw.request(raw.SET, b"/k", bytes(4097)))
         greedy = []
         for _ in range(BOUND // (4 * MIB)):
@@ -293,7 +293,7 @@ class Stalled(Memory):
         self.assertTrue(client.is_closed())
         self.finish_when_named([client], "has not finished a request that it has begun")
 
-    def test_compare_set_replies_that_nobody_reads(self):
+    def test_unread_compare_set_replies(self):
         writer = self.client()
         for _ in range(BOUND // (16 * MIB)):
             writer.send(raw.request(raw.APPEND, b"/big", bytes(8 * MIB)))

@@ -101,7 +101,7 @@ class OtherMeasurements(unittest.TestCase):
             self.assertEqual(point["wakes"], 40)
             self.assertGreater(point["p50_us"], 0)
 
-    def test_latency_stands_beside_an_echo_server(self):
+    def test_latency_is_shown_with_that_of_an_echo_server(self):
         rows = bench("latency", "--seconds", 0.2, "--rounds", 2)
         self.assertEqual([row["op"] for row in rows], ["get", "check", "add"])
         for row in rows:
@@ -148,7 +148,7 @@ class Refusals(unittest.TestCase):
             port = closed.server_address[1]
         self.expect(4, f"127.0.0.1:{port}", "store", "--server", f"127.0.0.1:{port}", *TINY)
 
-    def test_what_cannot_be_meant_is_status_2(self):
+    def test_a_usage_error_is_status_2(self):
         self.expect(2, "no operation 'fly'", "store", "--ops", "get,fly", *TINY)
         self.expect(2, "--seconds", "store", "--seconds", 601)
         self.expect(2, "no protocol 'smtp'", "store", "--protocol", "smtp")
@@ -276,7 +276,7 @@ class LyingServer(socketserver.ThreadingTCPServer):
 
 
 class Rendezvous(unittest.TestCase):
-    def test_nodes_agree_and_the_cost_is_told(self):
+    def test_nodes_agree_and_the_cost_is_reported(self):
         for backend in ("muster", "c10d"):
             rows = bench("rendezvous", "--backend", backend, "--nodes", "1,8", "--server-threads", 1, "--rounds", 2)
             self.assertEqual([(row["backend"], row["nodes"]) for row in rows], [(backend, 1), (backend, 8)])
@@ -292,7 +292,7 @@ class Rendezvous(unittest.TestCase):
             else:
                 self.assertLess(rows[1]["bytes_per_node"], 1024)
 
-    def test_survivors_of_a_death_form_anew(self):
+    def test_surviving_nodes_form_a_new_round(self):
         row, = bench("rendezvous", "--nodes", 8, "--kill", 2, "--rounds", 3, "--server-threads", 2)
         self.assertTrue(row["ranks_ok"])
         self.assertGreaterEqual(row["reform_seconds"], 0.3, "the grace for coming back")
@@ -349,7 +349,7 @@ class Soak(unittest.TestCase):
         self.assertRegex(done.stdout, r"\nmemory +flat: [1-9]")
         self.assertEqual(lines[-1], "soak: clean")
 
-    def test_one_that_is_too_short_to_tell_fails_and_says_so(self):
+    def test_one_that_is_too_short_fails_and_reports_it(self):
         options = ("--minutes", 0.02, "--churn", 10, "--sample", 0.5)
         done = self.soak(*options)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
@@ -360,7 +360,7 @@ class Soak(unittest.TestCase):
         self.assertEqual((told["clean"], told["rss_growth_percent"]), (False, None))
         self.assertIn("too short to tell", told["wrong"][0])
 
-    def test_one_in_which_nobody_went_fails_and_says_so(self):
+    def test_one_in_which_no_node_left_fails_and_reports_it(self):
         done = self.soak("--minutes", 0.01, "--churn", 0, "--sample", 0.03)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"\nwrong +round 0 was the only one: .*\nsoak: FAILED\n$")

@@ -56,7 +56,8 @@ class ClientRepliesTest : public ClientPeersTest {
 
 // PyTorch's server without libuv hangs up on a GET of a key that is not there.
 
-TEST_F(ClientRepliesTest, Item062_AServerThatHangsUpOnAbsentKeysIsAskedMoreCarefully) {
+TEST_F(ClientRepliesTest,
+       Item062_AServerThatDisconnectsOnAbsentKeysGetsNoGetBeforeItsCheckSucceeds) {
   StorePtr store = Connected();
   Background<std::string> getting([&] { return store->Get("k"); });
   Expect(CheckBytes({"/k"}) + GetBytes("/k"));
@@ -131,7 +132,7 @@ TEST_F(ClientRepliesTest, Item056_AnEndAfterTheKeyWasThereIsAnError) {
 
 // Bytes that keep coming (or going) do not buy a peer more time.
 
-TEST_F(ClientRepliesTest, Item046_AValueThatGoesOnAndOnIsBoundedByTheTimeout) {
+TEST_F(ClientRepliesTest, Item046_AnEndlessValueIsBoundedByTheTimeout) {
   StorePtr store = Connected();
   store->SetTimeout(milliseconds(20));
   Background<std::string> swapping([&] { return store->CompareSet("k", "a", "b"); });
@@ -141,7 +142,7 @@ TEST_F(ClientRepliesTest, Item046_AValueThatGoesOnAndOnIsBoundedByTheTimeout) {
   EXPECT_THAT(ErrorOf<NetworkError>([&] { swapping.Result(); }), HasSubstr("within 20ms"));
 }
 
-TEST_F(ClientRepliesTest, Item046_AListThatGoesOnAndOnIsBoundedByTheTimeout) {
+TEST_F(ClientRepliesTest, Item046_AnEndlessListIsBoundedByTheTimeout) {
   StorePtr store = Connected();
   store->SetTimeout(milliseconds(50));
   Background<Keys> listing([&] { return store->ListKeys(); });
@@ -166,7 +167,7 @@ TEST_F(ClientRepliesTest, Item046_ARequestThatIsTakenBitByBitIsBoundedByTheTimeo
   EXPECT_THAT(ErrorOf<NetworkError>([&] { setting.Result(); }), HasSubstr("for 20ms"));
 }
 
-TEST_F(ClientRepliesTest, Item081_AListOfMoreKeysThanAnybodyHasIsNotBelieved) {
+TEST_F(ClientRepliesTest, Item081_AListOfImpossiblyManyKeysIsRejected) {
   for (const int64_t count : {int64_t{1} << 62, int64_t{-1}}) {
     StorePtr store = Connected();
     Background<Keys> listing([&] { return store->ListKeys(); });
@@ -213,7 +214,7 @@ TEST_F(ClientRepliesTest, Item062_AnEmptyValueIsBelievedWhenItsKeyIsThere) {
   EXPECT_EQ(ReadWhenConfirmedAs(""), "");
 }
 
-TEST_F(ClientRepliesTest, Item062_AValueThatComesWhileItsKeyIsAskedForIsTheAnswer) {
+TEST_F(ClientRepliesTest, Item062_AValueThatArrivesDuringTheRequestIsTheAnswer) {
   EXPECT_EQ(ReadWhenConfirmedAs("new"), "new");
 }
 

@@ -36,7 +36,7 @@ RawSocket Connect(uint16_t port) {
 
 }  // namespace
 
-TEST(CrowdTest, Item121_FourThousandThatAllKnockBeforeAnyIsLetInAreServedInTime) {
+TEST(CrowdTest, Item121_FourThousandThatConnectBeforeAnyIsAcceptedAreServedInTime) {
   constexpr int kClients = 4096;
   ASSERT_GE(RaiseDescriptorLimit(), rlim_t{kClients + 200});
   ServerProcess server({.host = "127.0.0.1", .threads = 2});

@@ -119,7 +119,7 @@ class Shares(Processes, unittest.TestCase):
     def test_a_store_client_of_another_address_is_served(self):
         self.assert_served(asks=True)
 
-    def test_and_where_the_others_have_asked_for_nothing(self):
+    def test_also_if_the_others_have_sent_no_request(self):
         self.assert_served(asks=False)
 
     def test_no_stranger_ends_a_parked_wait(self):
@@ -202,7 +202,7 @@ class Shares(Processes, unittest.TestCase):
             self.assertEqual(status.returncode, 0, status.stderr)
         self.assertIsNone(self.served(HOME))
 
-    def test_a_store_client_of_the_same_address_is_served_if_others_have_asked_for_nothing(self):
+    def test_a_store_client_of_the_same_address_is_served_if_others_have_sent_no_request(self):
         self.flood(HOME, False)
         clients = []
         for number in range(1, 61):
@@ -218,7 +218,7 @@ class Shares(Processes, unittest.TestCase):
         self.assertEqual(status.returncode, 0, status.stderr)
         self.assertFalse(any(peer.is_closed() for peer in flood))
 
-    def test_a_parked_wait_and_who_asked_last_stay(self):
+    def test_a_parked_wait_and_the_most_recent_client_stay(self):
         waiter = self.peer(STRANGER, VALIDATE + WAIT + struct.pack("<Q", 1) + blob(b"/gate"))
         flood = self.flood(STRANGER, True)
         self.assertTrue(flood[0].ping())  # it is the youngest now
@@ -238,7 +238,7 @@ class Shares(Processes, unittest.TestCase):
         named = [line for line in self.logged().splitlines() if f"{STRANGER} holds" in line]
         self.assertEqual(len(named), 1, self.logged())
 
-    def test_it_ends_with_0_whoever_is_there(self):
+    def test_it_ends_with_0_whichever_clients_are_connected(self):
         self.flood(STRANGER, False)
         self.assertTrue(self.peer(HOME).ping())
         self.server.send_signal(signal.SIGTERM)

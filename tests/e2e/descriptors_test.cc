@@ -129,7 +129,7 @@ TEST_F(DescriptorsTest, Item106_AClientWithoutADescriptorWaitsForOne) {
   std::_Exit(1);
 }
 
-TEST(DescriptorsAtStartTest, AServerThatCannotHaveItsLoopsSaysSo) {
+TEST(DescriptorsAtStartTest, AServerThatCannotMakeItsLoopsReportsIt) {
   ASSERT_EXIT(StartWithFewDescriptors(), ::testing::ExitedWithCode(7),
               "no event loop: too many open files");
 }

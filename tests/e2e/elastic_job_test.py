@@ -67,7 +67,7 @@ class ElasticJob(unittest.TestCase):
         self.assertEqual(sorted(set(steps)), list(range(1, 25)), "each step is told")
         self.nothing_is_left()
 
-    def test_whoever_interrupts_it_finds_nothing_left_either(self):
+    def test_nothing_is_left_after_an_interruption_either(self):
         job = self.start(BUILD)
         said = ""
         for line in job.stdout:
@@ -79,7 +79,7 @@ class ElasticJob(unittest.TestCase):
         self.assertEqual(job.returncode, 130, said)
         self.nothing_is_left()
 
-    def test_without_the_programs_it_says_so(self):
+    def test_missing_programs_are_reported(self):
         job = self.start(self.folder)
         said, _ = job.communicate(timeout=PATIENCE)
         self.assertEqual(job.returncode, 2)

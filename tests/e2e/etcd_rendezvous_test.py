@@ -46,7 +46,7 @@ class Deaths(OnEtcd):
         self.report("member killed while running: " + self.kill_while_running(nodes, others[0]))
         self.assertIs(self.leader_among(nodes)[0], leader)
 
-    def test_status_says_for_whom_they_wait(self):
+    def test_status_names_the_missing_nodes(self):
         node = self.node(nodes="2")
         node.error("1 of 2 nodes are here")
 
@@ -163,7 +163,7 @@ class Standstill(OnEtcd):
         self.report("leader stopped: " + self.sleep_past_the_lease(nodes, leader))
         self.assertIn(self.leader_among(nodes)[0], others)
 
-    def test_who_was_told_of_a_loss_while_it_stood_still_knows_first_that_it_is_out_itself(self):
+    def test_a_node_that_stood_still_reports_its_own_lost_place_before_the_loss_of_another(self):
         nodes = [self.node(nodes="2:4") for _ in range(4)]
         number, _ = self.agree(*nodes)
         _, (sleeper, victim, *_) = self.leader_among(nodes)
@@ -245,11 +245,11 @@ class BadInput(OnEtcd):
         if status == 2:
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
 
-    def test_endpoints_where_nobody_is_are_named(self):
+    def test_endpoints_without_a_server_are_named(self):
         there = [f"127.0.0.1:{free_port()}" for _ in range(2)]
         self.refused("--endpoint", "etcd://" + ",".join(there), "--timeout", "2", status=4, says=there)
 
-    def test_endpoints_that_cannot_be_meant(self):
+    def test_invalid_endpoints(self):
         self.refused("--endpoint", "ftp://127.0.0.1:1", status=2, says=["ftp", "etcd, http or https"])
         self.refused("--endpoint", "etcd://127.0.0.1:99999", status=2, says=["99999", "65535"])
         self.refused("--endpoint", "etcd://127.0.0.1:1,,127.0.0.1:2", status=2, says=["empty"])
@@ -278,7 +278,7 @@ class BadInput(OnEtcd):
         self.assertEqual(status, 1, errors)
         self.assertIn(key, errors.splitlines()[-1])
 
-    def test_what_others_wrote_beside_members_is_passed_over(self):
+    def test_foreign_records_among_members_are_skipped(self):
         self.etcd.put(self.key("members/somebody"), "else")
         node = self.node(nodes="1")
         self.agree(node)
@@ -325,7 +325,7 @@ class Permissions(OnEtcd):
         self.refused("--endpoint", self.endpoint(who), "--conf", self.password(word), status=4,
                      says=[self.etcd.address(0), says])
 
-    def test_who_may_not_write_there_is_told_so(self):
+    def test_missing_permission_to_write_is_reported(self):
         self.refused_as("stranger", "word", "permission denied")
 
     def test_a_password_on_the_command_line_is_refused_and_not_shown(self):
@@ -342,13 +342,13 @@ class Permissions(OnEtcd):
                                 timeout=PATIENCE, check=False, env=os.environ | {"MUSTER_ETCD_PASSWORD": "word"})
         self.assertEqual(status.returncode, 0, status.stderr)
 
-    def test_who_gives_no_name_is_told_so(self):
+    def test_a_missing_user_is_reported(self):
         self.refused("--endpoint", self.etcd.endpoint, status=4, says=[self.etcd.address(0), "no user was given"])
 
     def test_a_wrong_password_is_called_so(self):
         self.refused_as("member", "sword", "password")
 
-    def test_who_may_meets(self):
+    def test_users_with_permission_meet(self):
         nodes = [self.node(nodes="2", endpoint=self.endpoint("member"), conf=self.password("word")) for _ in range(2)]
         self.agree(*nodes)
 

@@ -82,7 +82,7 @@ class JobsInEtcd(Fleet):
     def test_the_launcher_that_leads_the_rendezvous_is_killed(self):
         print(f"\n    launcher that leads the rendezvous killed: {self.lose(0)}")
 
-    def test_a_launcher_is_told_to_end(self):
+    def test_a_launcher_is_signalled(self):
         print(f"\n    launcher told to end: {self.lose(1, signal.SIGTERM)}")
 
     def test_etcd_is_started_again_while_a_job_runs(self):

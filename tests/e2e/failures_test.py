@@ -175,7 +175,7 @@ class Deaths(Failures):
             node.error(rf"round 0 has lost 127\.0\.0\.1_{victim.pid}_\d+: its connection ended, and it did not come back")
         return survivors, max(node.result(rounds_above(0))[0] for node in survivors) - died
 
-    def test_the_others_go_on_without_a_node_that_was_killed(self):
+    def test_the_others_continue_without_a_killed_node(self):
         _, seconds = self.three_of_four_survive()
         said = f"kill -9: the last survivor was in a new round after {seconds:.2f} s, {LAST_CALL_S} s of it last call"
         self.report(said)
@@ -210,7 +210,7 @@ class Deaths(Failures):
         self.report(said)
         self.assertLess(seconds, PROMISE_S + BUSY_S, said)
 
-    def test_a_node_that_stands_still_is_given_up_in_time_and_finds_that_out(self):
+    def test_a_node_that_stands_still_is_declared_lost_in_time_and_notices_it(self):
         self.serve()
         nodes = [self.node(nodes="2:3") for _ in range(3)]
         self.agree(*nodes)
@@ -247,7 +247,7 @@ class Servers(Failures):
         self.later_round_of(*nodes)
         self.once(lambda run: run["phase"] == "complete" and run["round"] > 0)
 
-    def test_who_comes_before_the_server_says_so_and_waits_for_it(self):
+    def test_a_node_that_comes_before_the_server_reports_it_and_waits(self):
         self.free_port()
         nodes = [self.node(nodes="2") for _ in range(2)]
         for node in nodes:
@@ -352,7 +352,7 @@ class Networks(Failures):
                                    "ping"], capture_output=True, text=True, timeout=PATIENCE, check=False)
             self.assertEqual(done.returncode, 0, f"from {place[-1]}: {told}: {done.stderr}")
 
-    def test_a_machine_without_network_is_given_up_and_comes_back(self):
+    def test_a_machine_without_network_is_declared_lost_and_comes_back(self):
         self.serve(f"{self.network.NEAR}:0", place=self.near)
         at = {"host": self.network.NEAR, "nodes": "2:3"}
         here = [self.node(place=self.near, **at) for _ in range(2)]
@@ -369,7 +369,7 @@ class Networks(Failures):
         _, told = there.result(rounds_above(0, 3))
         self.assert_workers_can_meet(told)
 
-    def test_who_comes_through_loopback_can_be_met_from_elsewhere(self):
+    def test_a_node_that_connects_through_loopback_can_be_reached_from_elsewhere(self):
         self.serve(":0", place=self.near)
         for first in ("here", "there"):
             with self.subTest(rank_0=first):

@@ -61,7 +61,7 @@ class Refusals(unittest.TestCase):
         for value in ("-1", "1025", "all"):
             self.refused("serve", "--threads", value, says=["--threads", f"'{value}'", "0 to 1024"])
 
-    def test_times_of_a_server_are_told_in_seconds(self):
+    def test_times_of_a_server_are_given_in_seconds(self):
         for flag in ("--handshake-seconds", "--stall-seconds"):
             for value in ("0", "-1", "0.0001", "nan", "inf", "1e300", "5000000", "soon"):
                 with self.subTest(flag=flag, value=value):

@@ -139,7 +139,7 @@ class FuzzRunner(unittest.TestCase):
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         self.assertEqual(self.ends_its_fuzzer(signal.SIGINT, before=ignore), 130)
 
-    def test_a_fuzzer_that_does_not_end_when_it_is_told_to_is_killed(self):
+    def test_a_fuzzer_that_ignores_sigterm_is_killed(self):
         self.assertEqual(self.ends_its_fuzzer(signal.SIGTERM, script="trap '' TERM"), 130)
 
     def test_a_fuzzer_does_not_outlive_a_runner_that_is_killed(self):

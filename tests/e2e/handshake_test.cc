@@ -55,7 +55,7 @@ TEST_P(HandshakeTest, Item004_EverythingMayComeInOneSegment) {
   EXPECT_EQ(client.SaidSoFar(), "");
 }
 
-TEST_P(HandshakeTest, Item005_AWrongMagicNumberIsClosedWithoutAWord) {
+TEST_P(HandshakeTest, Item005_AWrongMagicNumberIsClosedWithoutAReply) {
   for (const char* wrong :
        {"00 ce f7 85 3d", "00 3c 85 f7 ce", "00 00 00 00 00", "00 cf f7 85 3c"}) {
     RawClient client(port());
@@ -121,7 +121,7 @@ TEST_P(HandshakeTest, Item008_ASecondValidateIsClosed) {
   EXPECT_EQ(Client().AskBlob(GetBytes("/k")), "v");  // what came before it counted
 }
 
-TEST_P(HandshakeTest, Item009_UndefinedOpcodesAreClosedAndDisturbNobody) {
+TEST_P(HandshakeTest, Item009_UndefinedOpcodesAreClosedAndDisturbNoOtherClient) {
   RawClient bystander = Client();
   for (int opcode = 0x13; opcode < 256; ++opcode) {
     if (opcode == wire::kSessionOpcode) continue;  // muster's own

@@ -29,7 +29,7 @@ class InterruptionTest : public ClientPeersTest {
   Wish wish_;
 };
 
-TEST_F(InterruptionTest, AConnectionThatIsNotAnsweredIsGivenUp) {
+TEST_F(InterruptionTest, AnUnansweredConnectionAttemptIsAbandoned) {
   Void connecting(wish_.Within([&] { Connect(kPatience); }));
   wish_.Make();
   EXPECT_THAT(
@@ -37,7 +37,7 @@ TEST_F(InterruptionTest, AConnectionThatIsNotAnsweredIsGivenUp) {
       AllOf(StartsWith("interrupted after "), HasSubstr("trying to connect to (127.0.0.1")));
 }
 
-TEST_F(InterruptionTest, AReplyThatIsUnderWayIsTheResultAndTheWishIsKept) {
+TEST_F(InterruptionTest, AReplyThatIsUnderWayIsTheResultAndTheRequestIsKept) {
   const StorePtr store = Connected();
   wish_.Make();
   Void caller([&] {
@@ -90,7 +90,7 @@ TEST_F(InterruptionTest, AnAnswerThatCrossesTheCancelIsTheResult) {
   caller.Result();
 }
 
-TEST_F(InterruptionTest, ASignalIsAReasonToAskAtOnce) {
+TEST_F(InterruptionTest, ASignalMakesTheWaitCheckForARequestAtOnce) {
   struct sigaction old {};
   struct sigaction noop {};
   noop.sa_handler = [](int) {};

@@ -77,7 +77,7 @@ TEST(JoinTest, Item109_TheOwnerWaitsForTheOthers) {
   EXPECT_TRUE(owner.Result()->is_server());
 }
 
-TEST(JoinTest, Item109_TheOwnerGivesUpWhenTheOthersDoNotCome) {
+TEST(JoinTest, Item109_TheOwnerTimesOutWhenTheOthersDoNotCome) {
   const Stopwatch watch;
   const std::string text = ErrorOf<StoreTimeoutError>(
       [] { const TcpStore store("127.0.0.1", Owner(2, milliseconds(2'000))); });

@@ -31,7 +31,7 @@ StorePtr Connect(uint16_t port) {
 
 }  // namespace
 
-TEST(ServerEndTest, Item056_BlockedClientsAreToldAtOnce) {
+TEST(ServerEndTest, Item056_BlockedClientsAreNotifiedAtOnce) {
   for (const int threads : {1, 2}) {
     auto server = MakeServer(threads);
     std::vector<std::unique_ptr<Background<void>>> blocked;
@@ -130,7 +130,7 @@ TEST(ServerEndTest, Item112_AServerMayEndWhileClientsConnect) {
   }
 }
 
-TEST(ServerEndTest, Item102_ThreadsThatAskForTheSharedServerGetTheSame) {
+TEST(ServerEndTest, Item102_ThreadsThatRequestTheSharedServerGetTheSame) {
   const auto first = StoreServer::Shared({.host = "127.0.0.1", .threads = 1});
   InParallel(8, [&](int) {
     for (int i = 0; i < 100; ++i) EXPECT_EQ(StoreServer::Shared({.port = first->port()}), first);

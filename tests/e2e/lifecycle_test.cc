@@ -57,7 +57,7 @@ TEST(ServerLifecycleTest, Item100_PortZeroBecomesARealPort) {
   EXPECT_EQ(store->Get("k"), "v");
 }
 
-TEST(ServerLifecycleTest, Item100_AStoreWithItsOwnServerTellsTheRealPort) {
+TEST(ServerLifecycleTest, Item100_AStoreWithItsOwnServerReturnsTheRealPort) {
   const StorePtr store = Serve(0);
   EXPECT_NE(store->port(), 0);
   EXPECT_TRUE(store->is_server());
@@ -118,7 +118,7 @@ TEST(ServerLifecycleTest, Item102_SharedServersOnPortZeroAreDifferent) {
   EXPECT_EQ(StoreServer::Shared(OnLoopback(one->port())), one);
 }
 
-TEST(ServerLifecycleTest, Item102_ASharedServerThatEndedIsStartedAnew) {
+TEST(ServerLifecycleTest, Item102_ASharedServerThatEndedIsRestarted) {
   StoreServerOptions options{.host = kQuietAddress, .threads = 1};
   auto server = StoreServer::Shared(options);
   options.port = server->port();
@@ -185,7 +185,7 @@ TEST(ServerLifecycleTest, Item105_AServerOnIpv6Only) {
   EXPECT_EQ(Connect(server.port(), "::1")->Add("n", 1), 1);
 }
 
-TEST(ServerLifecycleTest, Item105_AServerToldAnAddressListensThereOnly) {
+TEST(ServerLifecycleTest, Item105_AServerWithAnAddressListensOnlyThere) {
   MUSTER_REQUIRE(Ipv6Need());
   const StoreServer server(OnLoopback());
   EXPECT_THROW(RawClient client(server.port(), Family::kIpv6), std::runtime_error);
@@ -200,7 +200,7 @@ TEST(ServerLifecycleTest, Item106_AClientWaitsForItsServer) {
   EXPECT_EQ(connecting.Result()->Add("n", 1), 1);
 }
 
-TEST(ServerLifecycleTest, Item107_NobodyListeningIsAnErrorInTime) {
+TEST(ServerLifecycleTest, Item107_NoListenerIsAnErrorInTime) {
   constexpr milliseconds kTimeout(4'000);
   const BoundSocket bound = BindLoopback();
   const Stopwatch watch;
@@ -226,7 +226,7 @@ TEST(ServerLifecycleTest, Item108_ANameThatCannotBeResolvedIsAnErrorInTime) {
   EXPECT_LT(watch.Elapsed(), milliseconds(10'000));
 }
 
-TEST(ServerLifecycleTest, Item112_ClientsThatComeAndGoDisturbNobody) {
+TEST(ServerLifecycleTest, Item112_ClientsThatComeAndGoDisturbNoOthers) {
   const StoreServer server({.host = "127.0.0.1", .threads = 2});
   RawClient bystander = RawClient::Validated(server.port());
   bystander.Send(WaitBytes({"/never"}));
@@ -246,7 +246,7 @@ TEST(ServerLifecycleTest, Item112_ClientsThatComeAndGoDisturbNobody) {
   EXPECT_EQ(bystander.AskNumber(NumKeysBytes()), 0);
 }
 
-TEST(ServerLifecycleTest, Item100_OptionsThatCannotBeMeantAreNamed) {
+TEST(ServerLifecycleTest, Item100_InvalidOptionsAreNamed) {
   const auto text = [](const StoreServerOptions& options) {
     return ErrorOf<std::invalid_argument>([&] { const StoreServer server(options); });
   };
@@ -261,7 +261,7 @@ TEST(ServerLifecycleTest, Item100_OptionsThatCannotBeMeantAreNamed) {
   EXPECT_THAT(text({.stall_max = milliseconds(-1)}), HasSubstr("stall_max"));
 }
 
-TEST(ServerLifecycleTest, Item107_AClientCannotAskForPortZero) {
+TEST(ServerLifecycleTest, Item107_AClientCannotConnectToPortZero) {
   EXPECT_THROW(const TcpStore store("127.0.0.1", {.port = 0}), std::invalid_argument);
 }
 
@@ -289,7 +289,7 @@ TEST_F(AgentStoreTest, Item103_TheAgentsStoreIsUsedInsteadOfAServerOfOnesOwn) {
   EXPECT_EQ(Connect(agent_.port())->Get("k"), "v");
 }
 
-TEST_F(AgentStoreTest, Item103_NobodyWaitsForWorkersThen) {
+TEST_F(AgentStoreTest, Item103_TheClientDoesNotWaitForWorkers) {
   const TcpStore store("127.0.0.1", {.port = agent_.port(),
                                      .world_size = 5,
                                      .is_server = true,
@@ -321,6 +321,6 @@ TEST_F(AgentStoreTest, Item103_AConflictOnAnotherEndpointIsAnError) {
   EXPECT_THROW(Serve(agent_.port()), NetworkError);
 }
 
-TEST_F(AgentStoreTest, Item103_AFreePortIsServedAllTheSame) { EXPECT_TRUE(Serve(0)->is_server()); }
+TEST_F(AgentStoreTest, Item103_AFreePortIsServedAnyway) { EXPECT_TRUE(Serve(0)->is_server()); }
 
 }  // namespace muster::test

@@ -160,7 +160,7 @@ TEST_F(RacesTest, Item073_TwoBlockingPoppersShareWhatIsPushedAndNeverMissATurn) 
   EXPECT_EQ(pusher.AskNumber(QueueLenBytes("/q")), 0);
 }
 
-TEST_F(RacesTest, Item084_TwoWhoArriveAtTheSameMomentBothPass) {
+TEST_F(RacesTest, Item084_TwoThatArriveAtTheSameMomentBothPass) {
   RawClient one = Client();
   RawClient other = Client();
   const auto arrive = [](RawClient& client) {

@@ -40,7 +40,7 @@ TEST_P(RawQueuesTest, Item069_APopFromNothingIsEightZeros) {
   EXPECT_EQ(client.SaidSoFar(), "");
 }
 
-TEST_P(RawQueuesTest, Item070_APopTellsTheLengthBeforeIt) {
+TEST_P(RawQueuesTest, Item070_APopReturnsTheLengthBeforeIt) {
   RawClient client = Client();
   client.Send(PushBytes("/q", "a") + PushBytes("/q", "b"));
   EXPECT_EQ(Pop(client, "/q"), std::pair(int64_t{2}, std::string("a")));

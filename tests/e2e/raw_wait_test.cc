@@ -60,7 +60,7 @@ TEST_P(RawWaitTest, Item037_AFailedCompareSetDoesNotRelease) {
   EXPECT_EQ(waiter.SaidSoFar(), kStop);
 }
 
-TEST_P(RawWaitTest, Item045_OneWriteReleasesAllAndOnlyThoseWhoWaitForIt) {
+TEST_P(RawWaitTest, Item045_OneWriteReleasesAllWaitersOfTheKeyAndNoOthers) {
   std::vector<RawClient> waiters;
   for (int i = 0; i < 20; ++i) waiters.push_back(Waiter({i % 2 == 0 ? "/even" : "/odd"}));
   Do(SetBytes("/even", ""));

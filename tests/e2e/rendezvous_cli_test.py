@@ -75,7 +75,7 @@ class Scenarios:
             self.assertEqual(list(one), ["rank", "world_size", "round", "master_addr", "master_port", "store_prefix"])
         self.assertEqual(told[0]["master_port"], told[1]["master_port"])
 
-    def test_a_waiting_node_says_for_whom_in_plain_lines(self):
+    def test_a_waiting_node_names_missing_nodes_in_plain_lines(self):
         first = self.node()
         line = self.line_with(first, "1 of 2 nodes are here (")  # names may be known a moment later
         self.assertRegex(line, r"^muster: round 0: 1 of 2 nodes are here \(127\.0\.0\.1_\d+_\d+\), 1 more is needed; "
@@ -122,7 +122,7 @@ class Scenarios:
         for node in (first, second):
             self.assertIn("of 2 in round 0", self.outcome(node)[0])
 
-    def test_who_holds_reports_those_who_wait_and_follows_them(self):
+    def test_a_member_reports_waiting_nodes_and_joins_them(self):
         hold = ("--hold", "60", "--follow", "--last-call", "1")
         members = [self.node(*hold, nodes="2:3") for _ in range(2)]
         for member in members:
@@ -154,18 +154,18 @@ class Scenarios:
         self.assertEqual(json.loads(self.outcome(members[1])[0].splitlines()[-1]), {"event": "left"})
         self.outcome(members[0])
 
-    def test_leaving_lets_the_others_go_on_and_closing_does_not(self):
+    def test_leaving_lets_the_others_continue_and_closing_does_not(self):
         self.outcome(self.node(nodes="1"))
         self.outcome(self.node("--close", nodes="1"))
         _, errors = self.outcome(self.node(nodes="1"), status=5)
         self.assertRegex(errors, r"closed by 127\.0\.0\.1_\d+_\d+: muster rendezvous --close")
 
-    def test_nobody_comes_status_3_and_who_was_missing(self):
+    def test_no_other_node_comes_status_3_and_which_were_missing(self):
         _, errors = self.outcome(self.node("--timeout", "1"), status=3)
         self.assertIn("1 of 2 nodes are here", errors.splitlines()[-1])
         self.assertIn("1 more is needed", errors.splitlines()[-1])
 
-    def test_a_signal_ends_the_wait_and_says_what_for(self):
+    def test_a_signal_ends_the_wait_with_a_report_of_it(self):
         node = self.node()
         self.line_with(node, "1 more is needed")
         node.send_signal(signal.SIGTERM)
@@ -201,7 +201,7 @@ class WithTheCoordinator(Scenarios, Command):
     HOLD = ("--hold", "0.1")  # the others are told at once
     STANDSTILL_S = 4  # longer than either side may be silent
 
-    def test_a_journal_names_who_is_lost_and_who_closed(self):
+    def test_a_journal_names_lost_nodes_and_the_one_that_closed(self):
         nodes = [self.node("--hold", "60", "--follow", "--journal", "--close", "--last-call", "1", nodes="2:3")
                  for _ in range(3)]
 
@@ -233,7 +233,7 @@ class WithTheCoordinator(Scenarios, Command):
         self.assertEqual((joining["event"], closed["event"]), ("joining", "closed"))
         self.assertIn("muster rendezvous --close", closed["why"])
 
-    def test_a_spare_says_nothing_twice(self):
+    def test_a_spare_prints_nothing_twice(self):
         members = [self.node("--hold", "60") for _ in range(2)]
         for member in members:
             member.stdout.readline()
@@ -289,7 +289,7 @@ class WithASharedState(Scenarios, Command):
 class WithRanksGiven(Command):
     BACKEND = "static"
 
-    def test_static_nodes_have_the_ranks_they_were_told(self):
+    def test_static_nodes_have_their_configured_ranks(self):
         with subprocess.Popen([MUSTER, "serve", "--listen", "127.0.0.1:0", "--json"], stdout=subprocess.PIPE,
                               text=True) as probe:
             port = json.loads(probe.stdout.readline())["port"]

@@ -46,7 +46,7 @@ class RunAgain(unittest.TestCase):
         self.assertEqual(len(self.asked()), 1)
         self.assertIn("9 tests", (self.folder / "log").read_text(encoding="ascii"))
 
-    def test_what_fails_is_run_once_more_each_alone_and_that_is_said(self):
+    def test_failed_tests_run_once_more_alone_and_this_is_reported(self):
         done = self.run_it(TWO_FAIL, PASSES)
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertEqual([line.split()[-1] for line in self.asked()[1:]],

@@ -71,7 +71,7 @@ class BadInput(Launching, unittest.TestCase):
             self.refused(f"--nnodes={nodes}", "--no-python", self.worker, status=1, says=["--nnodes", f"'{nodes}'"])
         self.refused("--standalone", "--nnodes=2", "--no-python", self.worker, status=1, says="--standalone")
 
-    def test_what_is_wrong_in_a_variable_is_told_with_its_name(self):
+    def test_an_error_in_a_variable_is_reported_with_its_name(self):
         self.refused("--no-python", self.worker, env={"PET_NNODES": ""}, status=1, says="PET_NNODES")
 
     def test_hostile_text_is_shown_as_text(self):
@@ -90,7 +90,7 @@ class BadInput(Launching, unittest.TestCase):
                 with self.subTest(options):
                     self.refused(*options, "--no-python", self.worker, status=1, says=[str(port), "already in use"])
 
-    def test_an_endpoint_that_nobody_knows(self):
+    def test_an_unknown_endpoint(self):
         for backend in ("static", "c10d", "muster"):
             self.refused(f"--rdzv-backend={backend}", "--rdzv-endpoint=name.invalid:1234", "--no-python", self.worker,
                          status=1, says=["--rdzv-endpoint", "'name.invalid'"])
@@ -130,7 +130,7 @@ class BadInput(Launching, unittest.TestCase):
             # What writes nothing there has nothing to fear.
             self.assertEqual(self.run_job("--log-dir", disk / "logs", "--no-python", self.worker).out, "worker ran\n")
 
-    def test_a_disk_that_fills_up_is_named_beside_the_failure(self):
+    def test_a_full_disk_is_named_next_to_the_failure(self):
         with small_disk(self.folder / "disk", "size=64k") as disk:
             worker = self.script("head -c 100000 /dev/zero")  # fails, and cannot say so: its words go there as well
             outcome = self.run_job("--log-dir", disk / "logs", "-r", "3", "--no-python", worker, status=1)

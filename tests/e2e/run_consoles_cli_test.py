@@ -20,7 +20,7 @@ class Readers(Launching, unittest.TestCase):
         self.assertEqual(self.ended(job).status, 0)
         self.assertTrue((self.seen / "second").exists())
 
-    def test_a_console_that_nobody_reads_does_not_hold_a_launcher_that_is_told_to_end(self):
+    def test_an_unread_console_does_not_delay_a_signalled_launcher(self):
         worker = self.script(f'{FLOOD}\ntouch "$SEEN/done"')
         job = self.launch("--tee=3", "--no-python", worker)
         self.wait_for_seen("done")
@@ -31,7 +31,7 @@ class Readers(Launching, unittest.TestCase):
 
         eventually(told, "the launcher ends")
 
-    def test_a_launcher_whose_messages_nobody_reads_does_its_work(self):
+    def test_a_launcher_with_unread_messages_does_its_work(self):
         reading, writing = os.pipe()
         self.addCleanup(os.close, reading)
         os.set_blocking(writing, False)
@@ -76,7 +76,7 @@ class System(Launching, unittest.TestCase):
         self.run_job("--failure-report", report, "--no-python", "true")
         self.assertFalse(report.exists())
 
-    def test_a_worker_that_opens_its_output_anew_is_still_heard(self):
+    def test_a_worker_that_reopens_its_output_is_still_followed(self):
         worker = self.script('echo one, and more\necho two > /dev/stdout\necho three')
         outcome = self.run_job("--redirects=3", "--log-dir", self.folder / "logs", "--no-python", worker)
         self.assertEqual(outcome.out, "")

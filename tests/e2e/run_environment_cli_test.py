@@ -82,14 +82,14 @@ class Variables(Launching, unittest.TestCase):
     def test_launch052_a_run_without_a_name_is_none_and_its_role_is_default(self):
         self.assertEqual(self.pick(self.environments(), "TORCHELASTIC_RUN_ID", "ROLE_NAME"), ["none", "default"])
 
-    def test_launch053_workers_are_told_whose_store_it_is(self):
+    def test_launch053_workers_get_whose_store_it_is(self):
         name = "TORCHELASTIC_USE_AGENT_STORE"
         self.assertEqual(self.pick(self.environments(*static(free_port())), name), ["True"])
         self.assertEqual(self.pick(self.environments(*C10D), name), ["True"])
         alone = self.environments(*C10D, env={"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
         self.assertEqual(self.pick(alone, name), ["False"])
 
-    def test_launch054_error_handling_is_on_unless_the_parent_says_otherwise(self):
+    def test_launch054_error_handling_is_on_unless_the_parent_sets_it(self):
         name = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
         self.assertEqual(self.pick(self.environments(), name), ["1"])
         self.assertEqual(self.pick(self.environments(env={name: "0"}), name), ["0"])
@@ -140,7 +140,7 @@ class Variables(Launching, unittest.TestCase):
             seen = self.environments("--nproc-per-node=2", f"--master-addr={address}", f"--master-port={port}")
             self.assertEqual(self.pick(seen, "MASTER_ADDR", "MASTER_PORT"), [address, port] * 2)
 
-    def test_launch061_c10d_workers_have_a_store_beside_the_rendezvous(self):
+    def test_launch061_c10d_workers_have_a_store_separate_from_the_rendezvous(self):
         port = str(free_port())
         c10d = ("--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}")
         seen = self.environments(*c10d, "--local-addr=127.0.0.1")[0]
@@ -149,7 +149,7 @@ class Variables(Launching, unittest.TestCase):
         # Without domain, the machine's own name is taken, where torchrun may say "localhost".
         self.assertIn(self.environments(*c10d)[0]["MASTER_ADDR"], (socket.getfqdn(), socket.gethostname()))
 
-    def test_a_worker_can_reach_the_store_it_is_told_of(self):
+    def test_a_worker_can_reach_the_store_in_its_environment(self):
         worker = self.script(f'"{MUSTER}" store --server "$MASTER_ADDR:$MASTER_PORT" set key value &&\n'
                              f'"{MUSTER}" store --server "$MASTER_ADDR:$MASTER_PORT" get key')
         for backend in (("--standalone",), C10D + ("--local-addr=127.0.0.1",), static(free_port())):

@@ -56,13 +56,13 @@ class Failing(Launching, unittest.TestCase):
 
 class Reports(Failing):
 
-    def test_launch079_when_one_fails_the_others_are_told_to_stop(self):
+    def test_launch079_when_one_fails_the_others_are_stopped(self):
         self.job(self.first_fails_when_ready(3) + 'trap \'echo TERM > "$SEEN/$RANK"; exit 5\' TERM\n'
                  f': > "$SEEN/$RANK"\n{REST}', workers=3)
         self.assertEqual({path.name: path.read_text(encoding="utf-8") for path in self.seen.iterdir()},
                          {"1": "TERM\n", "2": "TERM\n"})
 
-    def test_launch080_the_report_names_who_failed_first_and_who_was_stopped(self):
+    def test_launch080_the_report_names_the_first_failure_and_the_stopped_workers(self):
         outcome = self.job("[ $RANK = 1 ] && exit 3; exec sleep 600", workers=3)
         self.assertIn("ChildFailedError", outcome.err)
         self.assertIn(f"\n{self.folder}/worker FAILED\n", outcome.err)
@@ -82,12 +82,12 @@ class Reports(Failing):
         self.assertIn("\ntrain.py FAILED\n", self.run_job("train.py", status=1).err)
         self.assertIn("\nmodule FAILED\n", self.run_job("-m", "module", status=1).err)
 
-    def test_launch081_a_worker_killed_by_a_signal_is_told_with_its_name(self):
+    def test_launch081_a_worker_killed_by_a_signal_is_reported_with_its_name(self):
         _, root = self.fields(self.job("ulimit -c 0; kill -s SEGV $$").err)
         self.assertRegex(root["exitcode"], r"^-11 ")
         self.assertRegex(root["traceback"], r"^Signal 11 \(SIGSEGV\) received by PID \d+$")
 
-    def test_launch082_who_ends_well_when_told_to_is_not_in_the_report(self):
+    def test_launch082_a_worker_that_ends_with_0_after_sigterm_is_not_in_the_report(self):
         outcome = self.job(f'{self.first_fails_when_ready(2)} trap "exit 0" TERM; touch "$SEEN/$RANK"\n{REST}',
                            workers=2)
         self.assertEqual(self.codes(outcome.err), ({0: 3}, 0))
@@ -129,7 +129,7 @@ class Reports(Failing):
         borders = re.findall(r"(?m)^(?:=+|-+)$", self.job("exit 3").err)
         self.assertEqual([len(border) for border in borders], [60] * 4)
 
-    def test_what_a_worker_said_last_is_in_the_report(self):
+    def test_the_last_output_of_a_worker_is_in_the_report(self):
         self.assertIn("the real reason", self.job("echo first; echo 'the real reason' >&2; exit 3", "-r", "3").err)
 
     def test_the_report_comes_once_and_last(self):
@@ -168,7 +168,7 @@ class Restarts(Failing):
         self.assertEqual(sorted(pids), ["0.0", "0.1", "1.0", "1.1", "2.0", "2.1"])
         self.assertEqual(len(set(pids.values())), 6, pids)
 
-    def test_launch097_who_is_done_early_does_not_end_the_others(self):
+    def test_launch097_a_node_that_is_done_early_does_not_end_the_others(self):
         worker = self.script('echo $$ > "$SEEN/$RANK.part"; mv "$SEEN/$RANK.part" "$SEEN/$RANK"\n'
                              '[ $RANK = 0 ] && exit 0\n'
                              'while [ ! -e "$SEEN/go" ]; do sleep 0.05; done; touch "$SEEN/end$RANK"')
@@ -256,7 +256,7 @@ class ErrorFileOfTheLauncher(Failing):
         self.assertIn("  traceback : one line\n  and another\n", outcome.err)
         self.assertEqual(self.content(), plain)
 
-    def test_launch105_a_launcher_that_was_stopped_tells_by_which_signal(self):
+    def test_launch105_a_stopped_launcher_names_the_signal(self):
         worker = self.script(f'touch "$SEEN/ready"\n{REST}')
         job = self.launch("--no-python", worker, env=self.told)
         self.wait_for_seen("ready")
@@ -303,7 +303,7 @@ class ReportsAsJson(Failing):
         self.job("exit 0", "--failure-report", self.path, status=0)
         self.assertFalse(self.path.exists())
 
-    def test_a_signal_to_the_launcher_is_told_too(self):
+    def test_a_signal_to_the_launcher_is_reported_too(self):
         worker = self.script(f'touch "$SEEN/ready"\n{REST}')
         job = self.launch("--failure-report", self.path, "--no-python", worker)
         self.wait_for_seen("ready")

@@ -104,7 +104,7 @@ class Logs(Launching, unittest.TestCase):
         self.assertEqual(self.files(), {"attempt_0/0/stdout.log": b"out 0\n", "attempt_0/1/stdout.log": b"out 1\n",
                                         "attempt_0/1/stderr.log": b"err 1\n"})
 
-    def test_launch114_a_filter_chooses_who_is_echoed_and_all_have_files(self):
+    def test_launch114_a_filter_chooses_the_shown_workers_and_all_have_files(self):
         outcome = self.job(self.script(TWO_STREAMS), "-t", "3", "--local-ranks-filter", "1", workers=3)
         self.assertEqual((outcome.out, outcome.err), ("[default1]:out 1\n", "[default1]:err 1\n"))
         self.assertEqual(len(self.files()), 6)

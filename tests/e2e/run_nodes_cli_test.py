@@ -153,7 +153,7 @@ class C10dNodes(SharedStateJob):
         self.assertEqual({node.worker()["MASTER_ADDR"] for node in nodes}, {"127.0.0.10"})
         self.finish(*nodes)
 
-    def test_launch076_a_node_rank_has_no_effect_and_a_warning_says_so(self):
+    def test_launch076_a_node_rank_has_no_effect_and_causes_a_warning(self):
         first = self.agent("--node-rank", "1", nodes="2")
         second = self.agent("--node-rank", "0", nodes="2")
         by_pid = sorted((first, second), key=lambda agent: agent.pid)
@@ -183,7 +183,7 @@ class C10dNodes(SharedStateJob):
         took = int(agent.await_word(r"round 0: 1 node, 1 worker, formed in (\d+) ms").group(1))
         self.assertGreaterEqual(took, 1900)
 
-    def test_launch078_when_all_are_here_nobody_waits_for_the_last_call(self):
+    def test_launch078_when_all_are_here_the_last_call_ends(self):
         nodes = [self.agent(nodes="2", conf={"last_call_timeout": "600"}) for _ in range(2)]
         self.assertEqual(sorted(self.ranks(*nodes)), [[0], [1]])
         self.finish(*nodes)
@@ -226,7 +226,7 @@ class Scenarios:
             node.await_word(r"round 1: 3 nodes, 3 workers, formed in \d+ ms, 0 restarts left")
         self.finish(*nodes)
 
-    def test_launch094_a_final_failure_closes_the_rendezvous_for_those_who_come_later(self):
+    def test_launch094_a_final_failure_closes_the_rendezvous_for_later_nodes(self):
         self.serve()
         failing, other = self.two()
         worker = failing.worker()
@@ -312,7 +312,7 @@ class Scenarios:
         worker.order("exit 0")
         late.end()
 
-    def test_who_is_missing_is_said_while_they_wait(self):
+    def test_missing_nodes_are_named_while_others_wait(self):
         self.serve()
         first = self.agent(nodes="2", host=False)
         first.await_word(r"muster: round 0: 1 of 2 nodes are here.*, 1 more is needed; gives up in \d+ s\n")
@@ -409,7 +409,7 @@ class WithTheCoordinator(Scenarios, Job):
         self.assertEqual(sorted(itertools.chain(*self.ranks(*nodes, count=2))), list(range(6)))
         self.finish(*nodes)
 
-    def test_a_restart_says_how_many_are_left(self):
+    def test_a_restart_reports_how_many_are_left(self):
         agent = self.agent("--max-restarts", "2", host=True)
         before = agent.worker()
         before.order("exit 3")
@@ -421,7 +421,7 @@ class WithTheCoordinator(Scenarios, Job):
 
 
 class WithASharedState(Scenarios, SharedStateJob):
-    def test_launch127_after_a_signal_others_go_on_and_the_node_may_come_back(self):
+    def test_launch127_after_a_signal_others_continue_and_the_node_may_come_back(self):
         self.serve()
         leaving, staying = self.two(nodes="1:2")
         before = self.one_world(leaving, staying)

@@ -59,7 +59,7 @@ class Options(Launching, unittest.TestCase):
         self.assertIn("muster run --standalone", shown.out, "an example says more than a table")
         self.assertEqual(os.listdir(self.temporary) + os.listdir(self.here), [])
 
-    def test_help_of_the_older_entry_tells_its_own_option(self):
+    def test_help_of_the_older_entry_names_its_own_option(self):
         self.assertIn("--use-env", self.run_job("--help", program=LEGACY).out)
         self.assertNotIn("--use-env", self.run_job("--help").out)
 
@@ -103,7 +103,7 @@ class Options(Launching, unittest.TestCase):
     def test_launch016_auto_without_accelerators_is_one_worker_for_each_cpu(self):
         self.assertEqual(self.workers_of("--nproc-per-node=auto"), os.sysconf("SC_NPROCESSORS_ONLN"))
 
-    def test_launch017_cpu_does_not_mind_the_launchers_affinity(self):
+    def test_launch017_cpu_ignores_the_launchers_affinity(self):
         one = min(os.sched_getaffinity(0))
         started = self.workers_of("--nproc-per-node=cpu", preexec_fn=lambda: os.sched_setaffinity(0, {one}))
         self.assertEqual(started, os.sysconf("SC_NPROCESSORS_ONLN"))
@@ -187,7 +187,7 @@ class Options(Launching, unittest.TestCase):
         self.assertRegex(run_id, r"^\d{30,39}$")
         self.assertIn("--rdzv-id", outcome.err)
 
-    def test_launch038_standalone_overrides_what_was_said_about_meeting(self):
+    def test_launch038_standalone_overrides_the_options_of_the_rendezvous(self):
         seen = self.environments("--standalone", "--rdzv-backend=c10d", "--rdzv-endpoint=name.invalid:1",
                                  "--rdzv-id=mine")[0]
         self.assertEqual(str(uuid.UUID(seen["TORCHELASTIC_RUN_ID"])), seen["TORCHELASTIC_RUN_ID"])
@@ -237,7 +237,7 @@ class Options(Launching, unittest.TestCase):
         self.assertEqual(outcome.err.count("SIGFOO"), 1, outcome.err)
         self.assertTrue((self.seen / "told").exists())
 
-    def test_launch039_a_signal_that_nobody_can_handle_is_refused(self):
+    def test_launch039_a_signal_that_cannot_be_handled_is_refused(self):
         self.refused("--signals-to-handle=SIGTERM,SIGKILL", "--no-python", self.witness(), status=1, says="SIGKILL")
 
     # --- the command ------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ class Options(Launching, unittest.TestCase):
         self.run_job("--no-python", self.witness(), "--", "x")
         self.assertEqual(self.seen_words(), ["x"])
 
-    def test_launch041_launch047_a_script_is_run_by_python_unbuffered_and_given_its_words_only(self):
+    def test_launch041_launch047_a_script_is_run_by_python_unbuffered_with_its_arguments_only(self):
         worker = self.python_script("import sys; print(sys.orig_argv[1:], sys.argv)")
         self.assertEqual(self.run_job(worker, "a", "b").out,
                          f"{['-u', str(worker), 'a', 'b']} {[str(worker), 'a', 'b']}\n")
@@ -285,7 +285,7 @@ class Options(Launching, unittest.TestCase):
             self.assertEqual(self.seen_words(rank),
                              [rank, rank, f"a{rank}b", "$local_rankx", "$1", "$", "$", "a$b"])
 
-    def test_launch048_the_older_entry_tells_the_local_rank_by_an_argument(self):
+    def test_launch048_the_older_entry_passes_the_local_rank_as_an_argument(self):
         worker = self.python_script("import sys; sys.stdout.write(' '.join(sys.argv[1:]) + '\\n')")  # in one piece
         told = self.run_job("--nproc-per-node=2", worker, "a", program=LEGACY)
         self.assertEqual(sorted(told.out.splitlines()), ["--local-rank=0 a", "--local-rank=1 a"])
@@ -313,7 +313,7 @@ class Options(Launching, unittest.TestCase):
                                env={"PATH": f"{self.folder}:{os.environ['PATH']}"}, executable=link)
         self.assertEqual(by_name.out, "found\n")
 
-    def test_launch149_the_interpreter_beside_the_program_goes_before_all_others(self):
+    def test_launch149_the_interpreter_next_to_the_program_goes_before_all_others(self):
         environment = self.folder / "environment" / "bin"
         environment.mkdir(parents=True)
         (environment / "torchrun").symlink_to(MUSTER)

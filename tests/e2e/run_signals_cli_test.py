@@ -155,7 +155,7 @@ class Insisted(Alone):
         self.assert_ends(1, agent)
         agent.await_word("worker 0 cannot be killed, and is left behind")
 
-    def test_a_stopped_worker_is_ended_all_the_same(self):
+    def test_a_stopped_worker_is_ended_too(self):
         agent = self.job("--shutdown-timeout", "1")
         worker = agent.worker()
         worker.kill(signal.SIGSTOP)

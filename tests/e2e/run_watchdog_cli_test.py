@@ -98,7 +98,7 @@ class Watchdog(Launching, unittest.TestCase):
         self.assertIn("watchdog's pipe", done.err)
         self.assertEqual(os.listdir(self.seen), [])
 
-    def test_rubbish_in_the_pipe_harms_nobody(self):
+    def test_malformed_messages_in_the_pipe_do_no_harm(self):
         done = self.run_job("--standalone", "--no-python", self.script(
             'head -c 100000 /dev/urandom > "$TORCHELASTIC_TIMER_FILE"; echo fine'), env=WATCHED)
         self.assertEqual(done.out, "fine\n")
@@ -113,7 +113,7 @@ class Watchdog(Launching, unittest.TestCase):
         told = json.loads(watch[1]["metadata"]["metadata"])
         self.assertEqual((told["scope_id"], told["signal"]), ("forward", "9"))
 
-    def test_a_killed_launcher_leaves_a_pipe_and_nobody_who_waits_at_it(self):
+    def test_a_killed_launcher_leaves_a_pipe_and_no_process_that_waits_at_it(self):
         job = self.launch("--standalone", self.python_script(TIMERS + "(seen / 'here').touch()\n" + HANGS), env=WATCHED)
         self.wait_for_seen("here")
         pipe, = self.temporary.glob("watchdog_timer_*")

@@ -48,7 +48,7 @@ constexpr size_t kMebibyte = 1 << 20;
 
 }  // namespace
 
-TEST(SessionFloodTest, ANodeThatAsksAndDoesNotReadIsNoLongerReadEither) {
+TEST(SessionFloodTest, TheServerStopsReadingFromANodeThatDoesNotReadItsAnswers) {
   ServerProcess server({.host = "127.0.0.1", .threads = 1});
   Populate(server.port(), 100, 4'000);  // 400 KB for each status
   SessionTalker other(server.port(), HelloOf("other", Patient(2, 2)));
@@ -75,7 +75,7 @@ TEST(SessionFloodTest, ANodeThatAsksAndDoesNotReadIsNoLongerReadEither) {
   EXPECT_EQ(server.Stop(), 0);
 }
 
-TEST(SessionFloodTest, WhoReadsAtLastGetsEveryAnswerInOrder) {
+TEST(SessionFloodTest, ANodeThatFinallyReadsGetsEveryAnswerInOrder) {
   const StoreServer server({.host = "127.0.0.1", .threads = 1});
   Populate(server.port(), 50, 1'000);
   SessionTalker other(server.port());

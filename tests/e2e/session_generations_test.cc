@@ -162,7 +162,7 @@ TEST_P(SessionGenerationsTest, ANodeOfC10dIsClosedWhereTheRunIsOneOfBackendMuste
 
 // --- What a stranger may claim
 
-TEST_P(SessionGenerationsTest, AForgedRoundLocksNobodyOut) {
+TEST_P(SessionGenerationsTest, AForgedRoundLocksNoNodeOut) {
   Hello forged = HelloOf("10.0.0.9", Brief());
   forged.round = int64_t{1} << 53;
   SessionTalker forger(port(), forged);

@@ -135,7 +135,7 @@ TEST_P(SessionHostileTest, AFrameAtTheLimitIsReadAndThenRefused) {
   }
 }
 
-TEST_P(SessionHostileTest, AFrameWhoseRestDoesNotComeHoldsUpNobody) {
+TEST_P(SessionHostileTest, AnIncompleteFrameDelaysNoOtherNode) {
   RawClient client = Client();
   client.Send(Framed(std::string(16 * 1024, '\0')).substr(0, 10'000));
   Settle();
@@ -187,7 +187,7 @@ TEST_P(SessionHostileTest, WhatCameBeforeTheMistakeIsAnswered) {
   EXPECT_EQ(Client().AskNumber(NumKeysBytes()), 0);
 }
 
-TEST_P(SessionHostileTest, NothingIsHeardBeforeValidate) {
+TEST_P(SessionHostileTest, NothingIsAcceptedBeforeValidate) {
   for (const std::string& frame : OneOfEach(pair_->a)) {
     RawClient client(port());
     client.Send(frame + ValidateBytes() + frame);
@@ -196,7 +196,7 @@ TEST_P(SessionHostileTest, NothingIsHeardBeforeValidate) {
   EXPECT_THAT(SessionTalker(port()).Status("bad"), IsEmpty());
 }
 
-TEST_P(SessionHostileTest, ANodeWithoutACommonVersionIsRefusedAndToldBoth) {
+TEST_P(SessionHostileTest, ANodeWithoutACommonVersionIsRefusedWithBothRanges) {
   const int ours = wire::kSessionVersion;
   for (int version = 0; version < 256; ++version) {
     const int oldest = version < ours ? version : ours + 1;
@@ -264,7 +264,7 @@ TEST_P(SessionHostileTest, ARunWithoutANameIsRefused) {
   ExpectRefused(FrameOf({.kind = Said::kOpen, .hello = HelloOf("n", {}, "")}), "run id is empty");
 }
 
-TEST_P(SessionHostileTest, LongAndStrangeTextsComeBackWhole) {
+TEST_P(SessionHostileTest, LongAndUnusualTextsComeBackWhole) {
   using namespace std::string_literals;
   Hello hello = HelloOf("gr\u00fc\u00dfe", {}, "\0\n\x1b"s + std::string(4'000, 'r'));
   hello.label = "\x01\u20ac" + std::string(4'000, 'l');
@@ -277,7 +277,7 @@ TEST_P(SessionHostileTest, LongAndStrangeTextsComeBackWhole) {
 
 // --- Numbers
 
-TEST_P(SessionHostileTest, TimesThatNobodyWaitsForAreClosed) {
+TEST_P(SessionHostileTest, InvalidTimesAreClosed) {
   const std::string join = FrameOf({.kind = Said::kJoin});
   for (const int64_t time : {int64_t{-1}, kLeast, kCentury + 1, kMost / 1'000'000 + 1, kMost}) {
     ExpectClosed(With(join, kTimeoutAt, time), "join timeout " + std::to_string(time));
@@ -287,7 +287,7 @@ TEST_P(SessionHostileTest, TimesThatNobodyWaitsForAreClosed) {
   }
 }
 
-TEST_P(SessionHostileTest, RoundsThatNobodyCountsToAreClosed) {
+TEST_P(SessionHostileTest, InvalidRoundsAreClosed) {
   for (const int64_t round : {int64_t{-2}, kLeast, (int64_t{1} << 60) + 1, kMost}) {
     for (const std::string& frame : OneOfEach(pair_->a))
       ExpectClosed(With(frame, kRoundAt, round), "round " + std::to_string(round));
@@ -342,7 +342,7 @@ TEST_P(SessionHostileTest, TheLargestNumbersThatCanBeMeantOverflowNothing) {
   EXPECT_EQ(run.members.at(0).node, (Node{"n", kLeast, kMost}));
 }
 
-TEST_P(SessionHostileTest, TheSmallestNumbersThatCanBeMeantBusyNobody) {
+TEST_P(SessionHostileTest, TheSmallestValidNumbersKeepNoProcessBusy) {
   std::string open = With(With(AnOpen(), kLastCallAt, 0), kIntervalAt, 1);
   open = With(With(open, kAttemptsAt, 1), kGraceAt, 0);
   SessionTalker node(port());
@@ -352,7 +352,7 @@ TEST_P(SessionHostileTest, TheSmallestNumbersThatCanBeMeantBusyNobody) {
   EXPECT_EQ(node.ReceiveUntilClosed(), "");
 }
 
-TEST_P(SessionHostileTest, ARoundThatTheServerGivesMayBeSaid) {
+TEST_P(SessionHostileTest, ARoundThatTheServerGaveMayBeSent) {
   Hello hello = HelloOf("n", Patient(1, 1), "bad");
   hello.round = int64_t{1} << 53;
   SessionTalker node(port(), hello);
@@ -386,7 +386,7 @@ std::string Damaged(std::string frame) {
 
 }  // namespace
 
-TEST_P(SessionHostileTest, DamagedFramesHurtNobodyElse) {
+TEST_P(SessionHostileTest, DamagedFramesHarmNoOtherNode) {
   int runs = 0;
   EXPECT_TRUE(rc::check("damaged frames beside a round", [&] {
     const std::string suffix = std::to_string(++runs);

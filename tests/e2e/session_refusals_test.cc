@@ -85,7 +85,7 @@ TEST_P(SessionRefusalTest, LeavingAnotherRoundIsOfThePast) {
   ExpectUndisturbed(pair);
 }
 
-TEST_P(SessionRefusalTest, AJoinByWhoHasNotHeardOfItsRoundDoesNotLeaveIt) {
+TEST_P(SessionRefusalTest, AJoinFromANodeThatHasNotReceivedItsRoundDoesNotLeaveIt) {
   Pair pair = PairInARound();
   wire::SessionRequest join = pair.b.Message(Said::kJoin);
   join.round = -1;
@@ -95,7 +95,7 @@ TEST_P(SessionRefusalTest, AJoinByWhoHasNotHeardOfItsRoundDoesNotLeaveIt) {
   ExpectUndisturbed(pair);
 }
 
-TEST_P(SessionRefusalTest, BeforeAnOpenThereIsNothingToBeSaid) {
+TEST_P(SessionRefusalTest, NoMessageIsAcceptedBeforeAnOpen) {
   Pair pair = PairInARound();
   SessionTalker nobody(port());
   for (const Said kind : kOfASession) {
@@ -129,7 +129,7 @@ TEST_P(SessionRefusalTest, TheSameNodeInTwoRunsIsTwo) {
   ExpectUndisturbed(pair);
 }
 
-TEST_P(SessionRefusalTest, WhoWasToldSomethingElseHearsWhatAndWhoElse) {
+TEST_P(SessionRefusalTest, ANodeWithOtherSettingsReceivesBothValuesAndTheOtherNode) {
   Pair pair = PairInARound();
   const auto refused = [&](const RunSettings& settings) {
     SessionTalker node(port());
@@ -219,7 +219,7 @@ TEST_P(SessionRefusalTest, JoiningTwiceIsAnsweredTwiceAndCountsOnce) {
   }
 }
 
-TEST_P(SessionRefusalTest, AfterACloseEverybodyHearsWhoAndWhy) {
+TEST_P(SessionRefusalTest, AfterACloseAllNodesReceiveWhichNodeClosedItAndWhy) {
   auto [a, b] = PairInARound();
   SessionTalker spare(port(), HelloOf("10.0.0.3", Patient(2, 2)));
   spare.Join();
@@ -250,7 +250,7 @@ TEST_P(SessionRefusalTest, WhatAReasonMayNotShowIsShownOtherwise) {
 
 // --- How runs stand
 
-TEST_P(SessionRefusalTest, AStatusOfAllRunsNamesNobody) {
+TEST_P(SessionRefusalTest, AStatusOfAllRunsNamesNoNodes) {
   SessionTalker asker(port());
   EXPECT_THAT(asker.Status(), IsEmpty());
   Pair pair = PairInARound();
@@ -303,7 +303,7 @@ TEST_P(SessionRefusalTest, AStatusOfAnUnknownRunIsEmptyAndMakesNone) {
   EXPECT_THAT(asker.Status(), IsEmpty());
 }
 
-TEST_P(SessionRefusalTest, AStatusNamesSoManyOfEachRoleAsWereAskedFor) {
+TEST_P(SessionRefusalTest, AStatusNamesTheRequestedNumberOfEachRole) {
   Pair pair = PairInARound();
   std::vector<SessionTalker> idle;
   for (int i = 0; i < 5; ++i)
@@ -324,7 +324,7 @@ TEST_P(SessionRefusalTest, AStatusNamesSoManyOfEachRoleAsWereAskedFor) {
   EXPECT_EQ(asker.Status("run", 0).at(0).idle, 5) << "they are counted all the same";
 }
 
-TEST_P(SessionRefusalTest, AStatusOfALastCallSaysHowLongItLasts) {
+TEST_P(SessionRefusalTest, AStatusOfALastCallHasTheTimeLeft) {
   SessionTalker node(port(), HelloOf("n", Patient(1, 2)));
   node.Join();
   node.Hear(Kind::kAdmitted);

@@ -23,7 +23,7 @@ MUSTER_ON_ONE_AND_TWO_LOOPS(SessionTest);
 
 // --- Discovery
 
-TEST_P(SessionTest, CheckFindsTheKeyThatSaysSo) {
+TEST_P(SessionTest, CheckFindsTheKeyThatShowsACoordinator) {
   const std::string key(wire::kSessionKey);
   RawClient client = Client();
   EXPECT_EQ(client.Ask(CheckBytes({key}), 1), kReady);
@@ -170,7 +170,7 @@ TEST_P(SessionTest, TheLastCallCompletesARoundWithEnough) {
   EXPECT_GE(watch.Elapsed(), milliseconds(50));
 }
 
-TEST_P(SessionTest, WhoComesLateWaitsAndIsAnnouncedAndWhoFindsNoPlaceIsASpare) {
+TEST_P(SessionTest, ALateNodeWaitsAndIsReportedAndOneWithoutAPlaceIsASpare) {
   RunSettings settings = Patient(1, 2);
   settings.last_call = 1ms;
   SessionTalker first(port(), HelloOf("a", settings));
@@ -191,7 +191,7 @@ TEST_P(SessionTest, WhoComesLateWaitsAndIsAnnouncedAndWhoFindsNoPlaceIsASpare) {
   EXPECT_THAT(first.HeardSoFar(), IsEmpty());
 }
 
-TEST_P(SessionTest, AJoinThatComesToNothingSaysWhoWasMissing) {
+TEST_P(SessionTest, AJoinThatTimesOutReportsWhichNodesWereThere) {
   SessionTalker node(port(), HelloOf("n", Patient(2, 2)));
   const Stopwatch watch;
   node.Join(50ms);
@@ -344,7 +344,7 @@ TEST_P(SessionTest, AResetEndsAConnectionAsWell) {
   EXPECT_EQ(a.Hear(Kind::kLost).who, "10.0.0.2_4711_0");
 }
 
-TEST_P(SessionTest, AMemberThatFallsSilentIsLostAndToldSo) {
+TEST_P(SessionTest, AMemberThatFallsSilentIsLostAndNotified) {
   RunSettings settings = Patient(2, 2);
   settings.keep_alive_interval = 250ms;
   settings.keep_alive_max_attempt = 2;
@@ -358,7 +358,7 @@ TEST_P(SessionTest, AMemberThatFallsSilentIsLostAndToldSo) {
   EXPECT_EQ(b.ReceiveUntilClosed(), "");
 }
 
-TEST_P(SessionTest, WhoComesBackInTimeHasLostNothingAndNobodyHearsOfIt) {
+TEST_P(SessionTest, ANodeThatReconnectsInTimeHasLostNothingAndNoOtherIsNotified) {
   Pair pair = PairInARound();
   const uint64_t token = pair.b.token;
   pair.b.Close();
@@ -376,7 +376,7 @@ TEST_P(SessionTest, WhoComesBackInTimeHasLostNothingAndNobodyHearsOfIt) {
   ExpectUndisturbed(pair);
 }
 
-TEST_P(SessionTest, TheOldConnectionOfASessionThatGoesOnElsewhereEnds) {
+TEST_P(SessionTest, TheOldConnectionOfAResumedSessionEnds) {
   Pair pair = PairInARound();
   SessionTalker old = std::move(pair.b);
   pair.b = SessionTalker(port());

@@ -68,7 +68,7 @@ TEST(SessionTimeTest, ALastCallAndAJoinThatEndTogetherDoNotEndTheServer) {
 
 // Loops read the clock before they wait for each other. It takes a busy machine to show: with three
 // busy loops beside it, within 5 seconds.
-TEST(SessionTimeTest, NobodyWasHeardInTheFuture) {
+TEST(SessionTimeTest, NoNodeWasLastSeenInTheFuture) {
   const StoreServer server({.host = "127.0.0.1", .threads = 2});
   SessionTalker node(server.port(), HelloOf("a", Patient(1, 1)));
   SessionTalker asker(server.port());
@@ -92,7 +92,7 @@ TEST(SessionTimeTest, NobodyWasHeardInTheFuture) {
   EXPECT_EQ(wrong, "");
 }
 
-TEST(SessionTimeTest, AServerThatStoodStillExcusesTheSilentAndTakesOutTheLate) {
+TEST(SessionTimeTest, AServerThatStoodStillForgivesSilenceAndEvictsLateNodes) {
   ChildProcess server = Server();
   const uint16_t port = PortOf(server);
   RunSettings settings = Patient(2, 2);

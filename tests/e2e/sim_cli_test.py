@@ -26,7 +26,7 @@ class SimCommand(Processes, unittest.TestCase):
     def start_sim(self, *options, **popen):
         return self.start("sim", *options, program=LAB, **popen)
 
-    def test_of_muster_it_is_a_command_no_more_and_where_it_went_is_said(self):
+    def test_it_is_no_command_of_muster_any_more_and_the_new_one_is_named(self):
         for command in ("sim", "bench"):
             done = subprocess.run([MUSTER, command, "--help"], text=True, capture_output=True, timeout=60)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
@@ -37,7 +37,7 @@ class SimCommand(Processes, unittest.TestCase):
         for option in ("seed=57", "driver=", "nodes=", "min=", "max=", "grace=", "loss=", "faults="):
             self.assertIn(option, first)
 
-    def test_draws_a_seed_where_none_is_given_and_says_which(self):
+    def test_draws_a_seed_where_none_is_given_and_prints_it(self):
         seeds = {re.match(r"seed=(\d+) ", sim().stdout)[1] for _ in range(3)}
         self.assertGreater(len(seeds), 1)
 
@@ -47,7 +47,7 @@ class SimCommand(Processes, unittest.TestCase):
         self.assertEqual(told("57"), told("57"))
         self.assertNotEqual(told("57"), told("58"))
 
-    def test_a_campaign_says_the_same_again_whichever_thread_was_first(self):
+    def test_a_campaign_prints_the_same_again_whichever_thread_was_first(self):
         def told(jobs, *options):
             return sim("--seed", "1", "--runs", "200", "--jobs", jobs, *options).stdout.replace(f"{jobs} at a time", "")
         self.assertEqual(told("1"), told("3"))
@@ -56,7 +56,7 @@ class SimCommand(Processes, unittest.TestCase):
         for _ in range(3):
             self.assertEqual(told("3", "--no-faults"), calm)
 
-    def test_what_the_machine_needed_is_told_beside_it(self):
+    def test_what_the_machine_needed_is_printed_separately(self):
         # At the end: a sanitizer may have had something to say before.
         self.assertRegex(sim("--seed", "1").stderr, r"(^|\n)[\d.]+ s of real time, \d+ MiB\n$")
         self.assertRegex(sim("--seed", "1", "--runs", "2").stderr, r"(^|\n)2 runs in [\d.]+ s\n$")
@@ -71,7 +71,7 @@ class SimCommand(Processes, unittest.TestCase):
         self.assertEqual(json.loads(sim(*options, "--json").stdout)["equal_hashes"], 20)
         self.assertNotIn("equal hashes", sim(*options[:-1]).stdout)
 
-    def test_a_campaign_counts_its_runs_and_tells_them_as_json(self):
+    def test_a_campaign_counts_its_runs_and_prints_them_as_json(self):
         done = sim("--seed", "1", "--runs", "100", "--jobs", "2", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         report = json.loads(done.stdout)
@@ -79,7 +79,7 @@ class SimCommand(Processes, unittest.TestCase):
         self.assertEqual(report["findings"], [])
         self.assertEqual(sum(driver["runs"] for driver in report["drivers"].values()), 100)
 
-    def test_a_violation_is_told_with_the_command_that_repeats_it_and_fails(self):
+    def test_a_violation_is_printed_with_the_command_that_repeats_it_and_fails(self):
         done = sim("--seed", "1", "--runs", "200", "--driver", "coordinator", "--plant", "rank-by-arrival")
         self.assertEqual(done.returncode, 1)
         self.assertIn("VIOLATION", done.stdout)
@@ -97,7 +97,7 @@ class SimCommand(Processes, unittest.TestCase):
             self.assertEqual(again.returncode, 1)
             self.assertIn("VIOLATION", again.stdout)
 
-    def test_a_hunt_tells_its_seed_first_and_how_each_bug_is_seen_again(self):
+    def test_a_hunt_prints_its_seed_first_and_how_to_repeat_each_bug(self):
         done = sim("--seed", "7", "--runs", "1", "--hunt")
         first, *rest = done.stdout.splitlines()
         self.assertEqual(first, "seed 7: for each bug up to 1 runs")
@@ -107,7 +107,7 @@ class SimCommand(Processes, unittest.TestCase):
         self.assertEqual(again.returncode, 1)
         self.assertIn(rest[found].split("(run 1): ")[1], again.stdout)
 
-    def test_a_drawn_hunt_tells_its_seed(self):
+    def test_a_drawn_hunt_prints_its_seed(self):
         hunt = self.start_sim("--hunt")
         self.assertRegex(hunt.stdout.readline(), r"^seed \d+: for each bug up to 1000 runs")
 
@@ -119,7 +119,7 @@ class SimCommand(Processes, unittest.TestCase):
         self.assertGreater(point["real_us_per_node"], 0)
         self.assertGreater(point["messages"], 0)
 
-    def test_a_curve_ends_at_the_nodes_asked_for(self):
+    def test_a_curve_ends_at_the_requested_nodes(self):
         def sizes(nodes):
             done = sim("--seed", "1", "--curve", "--nodes", nodes, "--json")
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -142,7 +142,7 @@ class SimCommand(Processes, unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr),
                          (2, "muster-lab: --side-by-side: launchers do not take turns to the end\n"))
 
-    def test_a_curve_tells_every_plan_first_and_each_row_as_it_comes(self):
+    def test_a_curve_prints_every_plan_first_and_each_row_as_it_comes(self):
         # Each write of the program is a message of its own here.
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
@@ -184,7 +184,7 @@ class SimCommand(Processes, unittest.TestCase):
         _, told = run.communicate(timeout=120)
         self.assertIn(f"muster-lab sim --seed {seed} --nodes 50000 --story\n", told)
 
-    def test_what_cannot_be_meant_is_refused_by_name(self):
+    def test_invalid_input_is_refused_by_name(self):
         for options, said in ((["--driver", "zookeeper"], "coordinator, document, mixed"),
                               (["--nodes", "1"], "--nodes"),
                               (["--runs", "0"], "--runs"),
@@ -244,7 +244,7 @@ class SimScript(unittest.TestCase):
         self.assertRegex(calls[-2], r"^--seed 1 --runs 40000 .*--driver etcd --require-probes$")
         self.assertRegex(calls[-1], r"^--seed 1 --runs 40000 .*--driver launcher --require-probes$")
 
-    def test_a_short_one_does_not_and_says_so(self):
+    def test_a_short_one_does_not_and_reports_it(self):
         told, calls = self.calls(SIM_RUNS="199999", SIM_SEED="3")
         self.assertIn("sim: 199999 runs are fewer than 200,000: ", told)
         self.assertIn("--seed 3 --curve --driver coordinator --nodes 10000", calls)

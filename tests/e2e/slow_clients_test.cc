@@ -184,7 +184,7 @@ TEST(SlowClientsTest, Item120_ALargeReplyArrivesWholeBehindAndBeforeSmallOnes) {
   }
 }
 
-TEST(SlowClientsTest, Item120_WhoReadsAtLastGetsEverythingInOrder) {
+TEST(SlowClientsTest, Item120_AClientThatFinallyReadsGetsEverythingInOrder) {
   const StoreServer server(OneLoop());
   RawClient other = RawClient::Validated(server.port());
   RawClient late = StingyClient(server.port());

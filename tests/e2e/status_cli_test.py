@@ -69,11 +69,11 @@ class Status(Processes, unittest.TestCase):
 
 
 class Once(Status):
-    def test_a_server_without_runs_says_so(self):
+    def test_a_server_without_runs_reports_it(self):
         self.assertEqual(self.text(), f"no runs at {self.address}\n")
         self.assertEqual(self.runs(), {})
 
-    def test_a_round_that_forms_says_who_is_there_and_how_many_are_not(self):
+    def test_a_round_that_forms_names_present_nodes_and_counts_missing_ones(self):
         node = self.node(nodes="2:3")
         stands = self.once(lambda run: run["participants"])
         name, = self.names(node)
@@ -88,7 +88,7 @@ class Once(Status):
         self.assertRegex(self.text(), rf"^run 'run', round 0, forming: {re.escape(summary)}\n"
                                       rf"  in  +{name} +{HEARD}\n$")
 
-    def test_a_last_call_says_how_long_it_lasts(self):
+    def test_a_last_call_shows_the_time_left(self):
         nodes = [self.node(nodes="2:3", last_call="600") for _ in range(2)]
         stands = self.once(lambda run: run["phase"] == "last call")
         self.assertEqual({member["node"] for member in stands["participants"]}, set(self.names(*nodes)))
@@ -97,7 +97,7 @@ class Once(Status):
         self.assertRegex(self.text(), rf"^run 'run', round 0, last call: round 0: 2 of 3 nodes are here "
                                       rf"\({NODE}, {NODE}\), enough to start; last call for the others, \d+ s left\n")
 
-    def test_a_complete_round_has_ranks_and_says_when_each_was_heard(self):
+    def test_a_complete_round_has_ranks_and_the_time_of_each_nodes_last_message(self):
         nodes = [self.node("--json", conf=f",rank_policy=label,label=host-{number}") for number in range(2)]
         ranks = dict(zip(self.names(*nodes), [json.loads(node.stdout.readline())["rank"] for node in nodes]))
         stands = self.once(lambda run: run["phase"] == "complete")
@@ -113,7 +113,7 @@ class Once(Status):
                                       rf"  rank 0  +{first} +{HEARD}, label host-0\n"
                                       rf"  rank 1  +{second} +{HEARD}, label host-1\n$")
 
-    def test_who_comes_too_late_waits_and_is_heard_all_the_time(self):
+    def test_a_late_node_waits_and_its_messages_are_received_all_the_time(self):
         nodes = [self.node(nodes="2:3", interval=1) for _ in range(2)]
         self.complete(*nodes)
         late = self.node(nodes="2:3", interval=1)
@@ -129,7 +129,7 @@ class Once(Status):
         before = heard(self.once(lambda run: heard(run) >= 0.05))
         self.once(lambda run: heard(run) < before)
 
-    def test_who_finds_the_round_full_is_a_spare(self):
+    def test_a_node_that_finds_the_round_full_is_a_spare(self):
         nodes = [self.node() for _ in range(2)]
         self.complete(*nodes)
         name, = self.names(self.node())
@@ -138,7 +138,7 @@ class Once(Status):
         self.assertEqual((len(stands["participants"]), stands["waiting"]), (2, []))
         self.assertRegex(self.text(), rf"\n  spare  +{name} +{HEARD}\n$")
 
-    def test_a_closed_run_says_by_whom_and_why(self):
+    def test_a_closed_run_shows_which_node_closed_it_and_why(self):
         node = self.start("rendezvous", "--backend", "muster", "--endpoint", self.address, "--id", "run", "--hold", "0",
                           "--close", "--conf", "is_host=false,grace=600")
         self.assertEqual(node.wait(PATIENCE), 0)
@@ -173,7 +173,7 @@ class Once(Status):
         self.assertEqual(stands["summary"], "no nodes: waiting for the first to come")
         self.assertEqual(self.text(), f"run 'run', round {stands['round']}, empty: {stands['summary']}\n")
 
-    def test_several_runs_are_told_apart_and_one_can_be_chosen(self):
+    def test_several_runs_are_separate_and_one_can_be_chosen(self):
         here, there = self.node(run="here"), [self.node(run="there") for _ in range(2)]
         self.complete(*there, run="there")
         self.once(lambda run: run["participants"], "here")
@@ -189,7 +189,7 @@ class Once(Status):
         self.assertEqual(missing.stdout, "")
         self.assertRegex(missing.stderr, rf"^muster: no run 'nowhere' at {self.address}: .*\n$")
 
-    def test_nobody_there_status_4_and_where(self):
+    def test_no_server_status_4_and_where(self):
         self.server.terminate()
         self.server.wait()
         missing = self.status("--timeout", "1", status=4)

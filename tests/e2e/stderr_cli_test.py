@@ -74,7 +74,7 @@ class Serve(Processes, unittest.TestCase):
         self.addCleanup(made.close)
         return made
 
-    def test_service_goes_on_and_sigterm_ends_it_with_0(self):
+    def test_service_continues_and_sigterm_ends_it_with_0(self):
         before = [self.client() for _ in range(4)]
         for turn in range(1, 20):
             offend(self.port)
@@ -84,7 +84,7 @@ class Serve(Processes, unittest.TestCase):
         self.server.send_signal(signal.SIGTERM)
         self.assertEqual(self.server.wait(PATIENCE), 0)
 
-    def test_its_lines_come_once_somebody_reads(self):
+    def test_its_lines_come_once_a_reader_reads(self):
         offend(self.port)
         heard = b""
         while b"starts with byte" not in heard:

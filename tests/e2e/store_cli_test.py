@@ -79,7 +79,7 @@ class Words(StoreCommand):
     def test_an_unknown_flag_is_named_and_two_dashes_are_offered(self):
         self.fails(USAGE, "set", self.key, "--flag", says=["'--flag'", "'--'", "muster store --help"])
 
-    def test_the_help_says_how_values_with_dashes_are_given(self):
+    def test_the_help_shows_how_values_with_dashes_are_given(self):
         self.assertIn("set KEY -- --flag", self.muster("--help").stdout)
 
     def test_a_single_dash_reads_standard_input(self):
@@ -92,7 +92,7 @@ class PromptAndPipe(StoreCommand):
         self.assertEqual(self.done(stdin=f"set {self.key} -\nget {self.key}\nappend {self.key} -\nget {self.key}\n"),
                          "ok\n-\nok\n--")
 
-    def test_words_in_a_pipe_arrive_as_they_are(self):
+    def test_arguments_in_a_pipe_arrive_unchanged(self):
         self.assertEqual(self.done(stdin=f"set {self.key} [1,2]\nget {self.key}\nset {self.key} --json\nget {self.key}"),
                          "ok\n[1,2]\nok\n--json")
 
@@ -104,7 +104,7 @@ class PromptAndPipe(StoreCommand):
         for lines, status in (("nonsense\nget never\n", TIMED_OUT), ("get never\nnonsense\n", USAGE)):
             self.assertEqual(self.muster(*pipe, stdin=lines).returncode, status)
 
-    def test_the_help_says_what_a_pipe_ends_with(self):
+    def test_the_help_states_the_status_of_a_pipe(self):
         self.assertIn("last operation that failed", self.muster("--help").stdout)
 
     def test_a_server_that_hangs_up_on_one_line_serves_the_next(self):
@@ -126,7 +126,7 @@ class PromptAndPipe(StoreCommand):
 
 
 class Failures(StoreCommand):
-    def test_adding_to_a_text_says_what_may_be_wrong(self):
+    def test_adding_to_a_text_reports_what_may_be_wrong(self):
         self.done("set", self.key, "hello")
         self.fails(FAILED, "add", self.key, "1", says=[self.address, "closed the connection", "not a number"])
         self.fails(FAILED, "barrier", self.key, "1", says=["closed the connection", "not a number"])
@@ -146,7 +146,7 @@ class Failures(StoreCommand):
         two = self.fails(TIMED_OUT, "--timeout", "0.1", "wait", f"{self.key}/a", f"{self.key}/there", f"{self.key}/b")
         self.assertIn(f"keys '{self.key}/a', '{self.key}/b' did not come", two.stderr)
 
-    def test_times_that_cannot_be_meant_name_flag_and_range(self):
+    def test_invalid_times_name_flag_and_range(self):
         for flag in ("--timeout", "--connect-timeout"):
             for value in ("inf", "nan", "1e300", "-inf", "0", "-1", "0.0001", "soon", ""):
                 with self.subTest(flag=flag, value=value):
@@ -155,7 +155,7 @@ class Failures(StoreCommand):
         self.assertEqual(self.done("--timeout", "0.5", "--connect-timeout", "1e9", "ping"), "ok")
         self.assertEqual(self.done("--timeout", "1e9", "ping"), "ok")
 
-    def test_a_server_that_cannot_be_meant_names_the_flag(self):
+    def test_an_invalid_server_names_the_flag(self):
         for server in ("h:0", "h", "h:x", "h:70000", "::1:5"):
             with self.subTest(server=server):
                 result = self.fails(USAGE, "ping", server=server, says=["--server", f"'{server}'"])
@@ -199,11 +199,11 @@ class ForPrograms(StoreCommand):
         self.assertEqual([line.get("status", 0) for line in lines], [0, TIMED_OUT, USAGE, 0])
         self.assertEqual(result.returncode, USAGE)
 
-    def test_a_value_that_reads_json_asks_for_no_json(self):
+    def test_a_value_that_looks_like_the_flag_json_is_not_it(self):
         result = self.fails(USAGE, "count", "--", "--json")
         self.assertEqual(result.stdout, "")
 
-    def test_the_help_tells_programs_what_to_expect(self):
+    def test_the_help_states_what_programs_can_expect(self):
         for text in (self.muster("--help").stdout, subprocess.run([MUSTER, "--help"], capture_output=True, text=True,
                                                                   check=True).stdout):
             self.assertIn('{"error": ', text)

@@ -110,7 +110,7 @@ class Order(StoryTest):
         self.round("node-0", 2, 0)
         self.assertIn("a node was in this round, or a later one, before", self.found())
 
-    def test_another_process_in_its_place_begins_anew(self):
+    def test_another_process_in_its_place_begins_again(self):
         self.round("node-0", 4, 0)
         self.tell("server", "started")
         self.round("node-0", 0, 0, life=2)
@@ -418,7 +418,7 @@ class Processes(StoryTest):
         self.measured("node-0", 1, most + 1)
         self.assertTrue(invariants.violations(self.story(in_etcd)))
 
-    def test_another_process_is_measured_anew(self):
+    def test_another_process_is_measured_separately(self):
         self.measured("node-0", 1, 10)
         self.measured("node-0", 1 << 30, 1000, life=2)
         self.assert_clean()
@@ -530,7 +530,7 @@ class Jobs(JobStoryTest):
         self.worker("agent-0", 1, 0)
         self.assert_found("outside of any round")
 
-    def test_rounds_of_a_launcher_only_grow_but_another_process_begins_anew(self):
+    def test_rounds_of_a_launcher_only_grow_but_another_process_begins_again(self):
         self.formed("agent-0", 1)
         self.formed("agent-0", 0, life=2)
         self.assert_clean()

@@ -213,7 +213,7 @@ TEST_F(EtcdUserTest, AWrongPasswordIsRefused) {
   EXPECT_EQ(watcher.end()->code, Code::kInvalid);
 }
 
-TEST_F(EtcdUserTest, NobodyIsRefused) {
+TEST_F(EtcdUserTest, AnAccessWithoutAUserIsRefused) {
   access_.user.clear();
   TestClient test_client(access_);
   const auto put = test_client.Put("free/k", "v");

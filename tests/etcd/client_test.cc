@@ -101,7 +101,7 @@ TEST_F(EtcdClientTest, KeysGoWithTheirLease) {
   EXPECT_EQ(test_client.Value("k"), "(none)");
 }
 
-TEST_F(EtcdClientTest, ALeaseThatNobodyKeepsAliveExpires) {
+TEST_F(EtcdClientTest, ALeaseWithoutKeepAliveExpires) {
   const EtcdCluster cluster;
   TestClient test_client(cluster.access());
   const auto lease = test_client.Grant(1s);
@@ -150,7 +150,7 @@ TEST_F(EtcdClientTest, LargeAnswersArrive) {
   EXPECT_EQ(read->results.at(0).pairs.size(), 8u);
 }
 
-TEST_F(EtcdClientTest, NobodyThereIsUnavailableWithinItsPatience) {
+TEST_F(EtcdClientTest, AnAbsentServerIsUnavailableWithinTheTimeout) {
   const Endpoint nobody{"127.0.0.1", QuietPort()};
   TestClient test_client({.endpoints = {nobody, {"127.0.0.1", QuietPort()}}});
   const Stopwatch watch;

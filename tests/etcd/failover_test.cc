@@ -92,7 +92,7 @@ TEST_F(EtcdFailoverTest, ALeaseIsKeptAliveAcrossMembers) {
   EXPECT_EQ(test_client.Value("k"), "v");
 }
 
-TEST_F(EtcdFailoverTest, ReadsGoOnWhenTheMemberStops) {
+TEST_F(EtcdFailoverTest, ReadsContinueWhenTheMemberStops) {
   EtcdCluster cluster({.members = 3});
   TestClient test_client(cluster.access());
   ASSERT_TRUE(test_client.Put("k", "v"));

@@ -139,7 +139,7 @@ TEST_F(EtcdRendezvousTest, ALateNodeIsWaitedFor) {
   EXPECT_EQ(next->Result().round, 1);
 }
 
-TEST_F(EtcdRendezvousTest, WhoGoesIsMissedAndTheLeaderReplaced) {
+TEST_F(EtcdRendezvousTest, ALostNodeIsNoticedAndTheLeaderReplaced) {
   auto nodes = Nodes(3, 2, 3);
   NextOfAll(nodes);
   nodes.erase(nodes.begin() + static_cast<std::ptrdiff_t>(LeaderOf(nodes)));
@@ -149,7 +149,7 @@ TEST_F(EtcdRendezvousTest, WhoGoesIsMissedAndTheLeaderReplaced) {
   EXPECT_EQ(infos[0].round, 1);
 }
 
-TEST_F(EtcdRendezvousTest, ClosingIsToldAndEndsWithItsNodes) {
+TEST_F(EtcdRendezvousTest, ClosingIsReportedAndEndsWithItsNodes) {
   {
     const auto nodes = Nodes(2, 2, 2);
     NextOfAll(nodes);
@@ -167,7 +167,7 @@ TEST_F(EtcdRendezvousTest, ClosingIsToldAndEndsWithItsNodes) {
   EXPECT_EQ(infos[0].round, 1);
 }
 
-TEST_F(EtcdRendezvousTest, SpareTakesThePlaceOfWhoGoes) {
+TEST_F(EtcdRendezvousTest, ASpareTakesThePlaceOfANodeThatLeaves) {
   auto nodes = Nodes(2, 2, 2);
   NextOfAll(nodes);
   EtcdRendezvousHandler spare(Options(2, 2));
@@ -181,7 +181,7 @@ TEST_F(EtcdRendezvousTest, SpareTakesThePlaceOfWhoGoes) {
   EXPECT_EQ(next->Result().world_size, 2);
 }
 
-TEST_F(EtcdRendezvousTest, WhoWaitsSaysForWhom) {
+TEST_F(EtcdRendezvousTest, AWaitingNodeReportsWhichNodesAreMissing) {
   EtcdRendezvousHandler node(Options(2, 2));
   const auto next = Next(node);
   EXPECT_TRUE(EventuallyTrue([&] {
@@ -192,7 +192,7 @@ TEST_F(EtcdRendezvousTest, WhoWaitsSaysForWhom) {
   EXPECT_THROW(next->Result(), RendezvousClosedError);
 }
 
-TEST_F(EtcdRendezvousTest, EtcdIsStartedAnewWhileTheyWaitAndWhileTheyWork) {
+TEST_F(EtcdRendezvousTest, EtcdIsRestartedWhileNodesWaitAndWhileTheyWork) {
   keep_alive_max_attempt = 10;  // a busy machine takes seconds to start etcd
   auto nodes = Nodes(3, 3, 3);
   const auto first = Next(*nodes[0]);
@@ -214,7 +214,7 @@ TEST_F(EtcdRendezvousTest, EtcdIsStartedAnewWhileTheyWaitAndWhileTheyWork) {
   }
 }
 
-TEST_F(EtcdRendezvousTest, NobodyAnswers) {
+TEST_F(EtcdRendezvousTest, NoServerAnswers) {
   EtcdRendezvousOptions options = Options(1, 1);
   cluster.reset();
   options.join_timeout = milliseconds(500);

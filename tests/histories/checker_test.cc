@@ -196,14 +196,14 @@ TEST(CheckerTest, Append_KeepsEverythingInOneOrder) {
   }
 }
 
-TEST(CheckerTest, Delete_TellsWhetherThereWasOne) {
+TEST(CheckerTest, Delete_ReturnsWhetherThereWasOne) {
   EXPECT_TRUE(IsLinearizable({Set("a").At(0, 1), Delete(true).At(2, 3), Delete(false).At(4, 5),
                               CheckSaw(false).At(6, 7)}));
   EXPECT_FALSE(IsLinearizable({Delete(true).At(0, 1)}));
   EXPECT_FALSE(IsLinearizable({Set("a").At(0, 1), Delete(false).At(2, 3)}));
 }
 
-TEST(CheckerTest, Delete_OneThatOnlySaysSoIsFound) {
+TEST(CheckerTest, Delete_AFalseSuccessIsFound) {
   EXPECT_FALSE(IsLinearizable({Set("a").At(0, 1), Delete(true).At(2, 3), Get("a").At(4, 5)}));
 }
 
@@ -267,7 +267,7 @@ TEST(CheckerTest, Queue_ALostElementIsFound) {
   EXPECT_FALSE(IsLinearizable({Push("a").At(0, 1), QueueLen(0).At(2, 3)}));
 }
 
-TEST(CheckerTest, Queue_AnElementThatNobodyPoppedIsInTheWay) {
+TEST(CheckerTest, Queue_AnElementThatWasNotPoppedIsInTheWay) {
   const auto pops = [](bool with_unknown_pop) {
     History history = {Push("a").At(0, 1), Push("b").At(2, 3), TryPop("b").At(8, 9)};
     if (with_unknown_pop) history.push_back(Pop("").Unknown(4));
@@ -290,7 +290,7 @@ TEST(CheckerTest, Queue_APopWaitsForAnElement) {
 
 // The element of (3, 4) is kept for the pop that waits since 0; who looks sees it, who pops at (5,
 // 6) does not get it.
-TEST(CheckerTest, Queue_AnElementMayBeKeptForWhoWaits) {
+TEST(CheckerTest, Queue_AnElementMayBeReservedForAWaiter) {
   const History kept = {Push("a").At(3, 4), PopFoundNothing().At(5, 6), QueueLen(1).At(7, 8)};
   EXPECT_FALSE(IsLinearizable(kept));
   History with_waiter = kept;
@@ -301,7 +301,7 @@ TEST(CheckerTest, Queue_AnElementMayBeKeptForWhoWaits) {
   EXPECT_FALSE(IsLinearizable(with_late_waiter));
 }
 
-TEST(CheckerTest, Queue_WhatWasKeptIsFreeOnceItsClientAsksForSomethingElse) {
+TEST(CheckerTest, Queue_AReservedElementIsFreeOnceItsClientSendsAnotherRequest) {
   const auto waited = [](int64_t next) -> History {
     return {Push("a").At(0, 1), Wait().At(2, 3).By(1, 0), QueueLen(1).At(next, next + 1).By(1, 1),
             PopFoundNothing().At(10, 11)};
@@ -355,7 +355,7 @@ TEST(CheckerTest, Check_OfSeveralKeysIsOneLook) {
   }
 }
 
-TEST(CheckerTest, ASearchThatIsGivenUpSaysSo) {
+TEST(CheckerTest, ASearchThatReachedItsLimitReportsIt) {
   History history;
   for (int i = 0; i < 12; ++i) history.push_back(Append(std::to_string(i)).At(kBegin, kEnd));
   history.push_back(Get("nothing like it").At(200, 201));

@@ -31,14 +31,14 @@ TEST(ShrinkTest, TheOrderOfASessionIsPartOfTheContradiction) {
   EXPECT_LE(shrunk.size(), 3u) << Describe(shrunk);
 }
 
-TEST(ShrinkTest, WhoWroteWhatWasSeenIsKept) {
+TEST(ShrinkTest, TheWriteOfASeenValueIsKept) {
   // The session alone says that the delete was between the two.
   const History history = {Set("a").At(0, 9).By(1, 0), Delete(true).At(0, 9).By(1, 1),
                            Get("a").At(0, 9).By(1, 2)};
   EXPECT_EQ(Shrink(history).size(), 3u);
 }
 
-TEST(ShrinkTest, WhatNobodyWroteStandsAlone) {
+TEST(ShrinkTest, AnUnwrittenValueStandsAlone) {
   const Operation doubled = Get("aa").At(4, 5);
   EXPECT_EQ(Shrink({Append("a").At(0, 1), CheckSaw(true).At(2, 3), doubled}), History{doubled});
 }

@@ -136,7 +136,7 @@ TEST_F(LauncherTest, AWorkerThatIgnoresTheSignalIsKilled) {
   EXPECT_EQ(launcher.failures()[1].code, -SIGKILL);
 }
 
-TEST_F(LauncherTest, TheWatchdogEndsWhoeverIsLateWhileOthersSetTimers) {
+TEST_F(LauncherTest, TheWatchdogEndsALateWorkerWhileOthersSetTimers) {
   Serve();
   LauncherOptions options = Options(R"sh(
     timer() {
@@ -171,7 +171,7 @@ TEST_F(LauncherTest, TwoLaunchersBeginAgainAfterAFailureAndEndTogether) {
   EXPECT_EQ(WorkersSeen(), 8);
 }
 
-TEST_F(LauncherTest, ALauncherGoesOnAloneWhenTheOtherIsKilled) {
+TEST_F(LauncherTest, ALauncherContinuesAloneWhenTheOtherIsKilled) {
   LauncherOptions options = Options("await 6");
   options.nodes_max = 2;
   ChildProcess second = Second(options);
@@ -187,7 +187,7 @@ TEST_F(LauncherTest, ALauncherGoesOnAloneWhenTheOtherIsKilled) {
   EXPECT_THAT(first.said(), HasSubstr("has lost"));
 }
 
-TEST_F(LauncherTest, AFailureForGoodEndsBoth) {
+TEST_F(LauncherTest, AFinalFailureEndsBoth) {
   LauncherOptions options = Options(R"sh(await 4; [ "$RANK" = 3 ] && exit 5; await 99)sh");
   options.nodes_min = options.nodes_max = 2;
   ChildProcess second = Second(options);

@@ -32,7 +32,7 @@ void LetWait(Cell& cell, int waiting) {
   });
 }
 
-TEST_F(AwaitEventTest, TellsOfWaitingNodesWhereThereIsRoom) {
+TEST_F(AwaitEventTest, ReportsWaitingNodesWhereThereIsRoom) {
   const auto node = Alone(QuickSettings(1, 2));
   node->NextRendezvous();
   EXPECT_EQ(node->AwaitEvent(milliseconds(0)), std::nullopt);
@@ -44,7 +44,7 @@ TEST_F(AwaitEventTest, TellsOfWaitingNodesWhereThereIsRoom) {
   EXPECT_EQ(node->AwaitEvent(milliseconds(0)), std::nullopt) << "it knows";
 }
 
-TEST_F(AwaitEventTest, IsSilentAboutThoseWhoWaitBesideAFullRound) {
+TEST_F(AwaitEventTest, DoesNotReportNodesThatWaitForAFullRound) {
   const auto node = Alone(QuickSettings(1, 1));
   node->NextRendezvous();
   LetWait(cell(), 2);
@@ -52,7 +52,7 @@ TEST_F(AwaitEventTest, IsSilentAboutThoseWhoWaitBesideAFullRound) {
   EXPECT_EQ(node->AwaitEvent(milliseconds(0)), std::nullopt);
 }
 
-TEST_F(AwaitEventTest, TellsAgainInTheNextRound) {
+TEST_F(AwaitEventTest, ReportsAgainInTheNextRound) {
   const auto node = Alone(QuickSettings(1, 3));
   node->NextRendezvous();
   LetWait(cell(), 1);
@@ -65,7 +65,7 @@ TEST_F(AwaitEventTest, TellsAgainInTheNextRound) {
 
 // Found by torture, seed 8123, episode 13: the store had been started anew, and with it the
 // document.
-TEST_F(AwaitEventTest, TellsThatOthersHaveBegunAnew) {
+TEST_F(AwaitEventTest, ReportsThatOthersHaveBegunAnotherDocument) {
   const auto node = Alone(QuickSettings(1, 2));
   node->NextRendezvous();
   ASSERT_EQ(node->NextRendezvous().round, 1);
@@ -82,7 +82,7 @@ TEST_F(AwaitEventTest, TellsThatOthersHaveBegunAnew) {
   EXPECT_EQ(event->kind, MembershipEvent::Kind::kNodesWaiting);
 }
 
-TEST_F(AwaitEventTest, WhoComesToAnotherDocumentDoesNotComeToAnEarlierRound) {
+TEST_F(AwaitEventTest, ANodeThatJoinsAnotherDocumentDoesNotJoinAnEarlierRound) {
   const auto node = Alone(QuickSettings(1, 2));
   node->NextRendezvous();
   ASSERT_EQ(node->NextRendezvous().round, 1);

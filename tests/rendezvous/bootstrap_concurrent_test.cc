@@ -97,7 +97,7 @@ TEST_F(BootstrapTest, Rdzv132ThePortIsTheServersAndItsStoreIsNotTheOneOfTheRende
             std::to_string(info.bootstrap_store_info.master_port));
 }
 
-TEST_F(BootstrapTest, Rdzv133WithoutSharingEveryRoundIsPublishedAnewAndNothingIsServed) {
+TEST_F(BootstrapTest, Rdzv133WithoutSharingEveryRoundIsPublishedAgainAndNothingIsServed) {
   const ScopedVariable disabled(kVariable, "1");
   const auto first = Join(2, "127.0.0.1");
   const auto second = Join(2, "127.0.0.2");
@@ -159,7 +159,7 @@ TEST_F(BootstrapTest, Rdzv136ANodeThatBecomesRank0ServesAndAllFollow) {
   EXPECT_NO_THROW(Visit(promoted.bootstrap_store_info)->Ping());
 }
 
-TEST_F(BootstrapTest, Rdzv136AnOldRank0FollowsANewcomerWhoSortsFirst) {
+TEST_F(BootstrapTest, Rdzv136AnOldRank0FollowsANewNodeThatSortsFirst) {
   auto leaver = Join(2, "127.0.0.3");
   const auto old = Join(2, "127.0.0.2");
   const auto call = Next(leaver);
@@ -209,7 +209,7 @@ TEST_F(BootstrapTest, Rdzv137WhatOthersPublishedEarlierIsNotTakenForIt) {
   close(nobody.fd);
 }
 
-TEST_F(BootstrapTest, WhoWaitsForRank0SaysSo) {
+TEST_F(BootstrapTest, AWaitForRank0IsReported) {
   AwaitOneMore(0, "127.0.0.1");
   const auto node = Join(2, "127.0.0.2");
   const auto call = Next(node);

@@ -123,7 +123,7 @@ TEST_P(C10dCellTest, Rdzv140TheSameBytesAgainAreAWriteLikeAnyOther) {
   EXPECT_EQ(Text(again->token), Text(token));
 }
 
-TEST_P(C10dCellTest, Rdzv140WhoseBytesAreThereAnywayHasWrittenThem) {
+TEST_P(C10dCellTest, Rdzv140AWriteOfTheStoredBytesSucceeds) {
   auto backend = Backend();
   const std::any old = backend->SetState("first")->token;
   backend->SetState("second", old);
@@ -146,7 +146,7 @@ TEST_P(C10dCellTest, Rdzv142TheValueIsPaddedBase64UnderTheRunsKey) {
   EXPECT_EQ(backend->GetState()->bytes, bytes);
 }
 
-TEST_P(C10dCellTest, ALostCellIsCreatedAnewByTheNextWrite) {
+TEST_P(C10dCellTest, ALostCellIsCreatedAgainByTheNextWrite) {
   auto backend = Backend();
   const std::any token = backend->SetState("state")->token;
   store_->DeleteKey(kKey);
@@ -301,7 +301,7 @@ TEST(C10dBackendTest, AHandlerOnALostCellFailsInTimeAndOnANewBackendWorks) {
   EXPECT_EQ(join()->NextRendezvous().world_size, 1);
 }
 
-TEST(C10dBackendTest, AStateOfAnOldPyTorchIsToldFromGarbage) {
+TEST(C10dBackendTest, AStateOfAnOldPyTorchIsDistinguishedFromGarbage) {
   const auto store = HashStore::Create();
   const auto join = [&] {
     return CreateDynamicHandler(QuickSettings(1, 1), store, CreateC10dBackend(store, "run"),
@@ -406,13 +406,13 @@ TEST(C10dStoreTest, Rdzv150AnEndpointHereIsServedOrElseReached) {
   EXPECT_EQ(outside.Get(kKey), kSentinel);
 }
 
-TEST(C10dStoreTest, Rdzv150WhoSaysNothingOfBeingHostIsAsFreeAsWhoNeverDid) {
+TEST(C10dStoreTest, Rdzv150AnEmptyHostOptionMeansTheSameAsNone) {
   const StoreServer other({.host = "127.0.0.1", .threads = 1});
   EXPECT_NO_THROW(
       CreateC10dBackend(Parameters(Loopback(other.port()), {{"is_host", std::monostate()}})));
 }
 
-TEST(C10dStoreTest, Rdzv151WhoIsToldToHostDoesNotConnectInstead) {
+TEST(C10dStoreTest, Rdzv151ANodeThatMustHostDoesNotConnectInstead) {
   const StoreServer other({.host = "127.0.0.1", .threads = 1});
   EXPECT_THAT(ErrorOf<RendezvousConnectionError>([&] {
                 CreateC10dBackend(
@@ -471,7 +471,7 @@ TEST(C10dStoreTest, AFileThatCannotBeOpenedIsAConnectionError) {
                RendezvousConnectionError);
 }
 
-TEST(C10dStoreTest, TheBackendDoesNotWaitForWhoBlocksInTheStore) {
+TEST(C10dStoreTest, TheBackendDoesNotWaitForABlockedCallOfTheStore) {
   auto made = CreateC10dBackend(Parameters("localhost:0"));
   Background<std::string> blocked([&] { return made.second->Get("late"); });
   EXPECT_TRUE(blocked.UntilBlocked());

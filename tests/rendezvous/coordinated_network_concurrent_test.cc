@@ -73,7 +73,7 @@ TEST_F(CoordinatedNetworkTest, AJoinSurvivesACut) {
   EXPECT_EQ(waits->Result().world_size, 2);
 }
 
-TEST_F(CoordinatedNetworkTest, ALeaveWhoseConnectionBreaksIsSaidAgainWithTheNext) {
+TEST_F(CoordinatedNetworkTest, ALeaveWhoseConnectionBreaksIsSentAgainOnTheNext) {
   const auto nodes = TwoNodes(kPatience);
   ExpectAgreement(NextOfAll(nodes));
   proxy_.Block(true);
@@ -94,7 +94,7 @@ TEST_F(CoordinatedNetworkTest, LeavingTwiceOrAPlaceThatIsLostIsAnsweredAtOnce) {
   EXPECT_EQ(node->NextRendezvous().round, 1);
 }
 
-TEST_F(CoordinatedTest, WhoWasRefusedMayTryAgain) {
+TEST_F(CoordinatedTest, ARefusedNodeMayTryAgain) {
   auto first = Node(1, 2);
   EXPECT_EQ(first->NextRendezvous().world_size, 1);
   const auto other = Node(1, 3);
@@ -109,7 +109,7 @@ TEST_F(CoordinatedTest, WhoWasRefusedMayTryAgain) {
   }));
 }
 
-TEST_F(CoordinatedTest, NodesComeBackToAServerThatWasStartedAnew) {
+TEST_F(CoordinatedTest, NodesComeBackToARestartedServer) {
   const auto nodes = Nodes(3, 3, 3);
   ExpectAgreement(NextOfAll(nodes));
   server_.reset();
@@ -167,7 +167,7 @@ TEST_F(CoordinatedTest, OfSeveralNodesOnTheMachineOneHosts) {
   ExpectAgreement(NextOfAll(nodes));
 }
 
-TEST_F(CoordinatedTest, WhoIsToldToHostAndCannotSaysSo) {
+TEST_F(CoordinatedTest, ANodeThatMustHostAndCannotReportsIt) {
   CoordinatedRendezvousOptions options = Options(1, 1);
   options.is_host = true;
   EXPECT_THAT(ErrorOf<RendezvousConnectionError>([&] { Node(options); }),

@@ -17,7 +17,7 @@ milliseconds Took(auto delay) {
   return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - began);
 }
 
-TEST(DelayTest, LastsAtLeastAsLongAsAsked) {
+TEST(DelayTest, LastsAtLeastAsLongAsRequested) {
   EXPECT_GE(Took([] { Delay(milliseconds(30)); }), milliseconds(30));
 }
 

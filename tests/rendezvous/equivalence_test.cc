@@ -590,7 +590,8 @@ RC_GTEST_PROP(RendezvousEquivalenceTest, ServerAndDocumentComeToTheSameEnd, ()) 
   for (int stories = 0; stories < 2; ++stories) PlayBoth(AnySetup(false));
 }
 
-RC_GTEST_PROP(RendezvousEquivalenceTest, ServerAndDocumentAgreeOnWhoDiesWithItsConnection, ()) {
+RC_GTEST_PROP(RendezvousEquivalenceTest, ServerAndDocumentAgreeOnNodesThatDieWithTheirConnections,
+              ()) {
   for (int stories = 0; stories < 2; ++stories) PlayBoth(AnySetup(true));
 }
 

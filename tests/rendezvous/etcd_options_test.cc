@@ -160,7 +160,7 @@ TEST(EtcdOptionsTest, APasswordMayStandInAFileOrAVariable) {
   ASSERT_EQ(unsetenv("MUSTER_ETCD_PASSWORD"), 0);
 }
 
-TEST(EtcdOptionsTest, OptionsThatCannotBeMeantTogetherAreRefused) {
+TEST(EtcdOptionsTest, ContradictoryOptionsAreRefused) {
   EXPECT_THAT(Refusal(Parameters("https://h1", {{"cacert", "/a"}, {"ca_cert", "/b"}})),
               AllOf(HasSubstr("'cacert'"), HasSubstr("'ca_cert'")));
   EXPECT_THAT(Refusal(Parameters("h1", {{"cacert", "/a"}})), HasSubstr("protocol=https"));

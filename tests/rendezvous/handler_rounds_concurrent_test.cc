@@ -199,7 +199,7 @@ TEST_F(RoundsTest, AMemberThatLeavesMakesRoomAtOnce) {
   EXPECT_EQ(third->Result().rank, 1);
 }
 
-TEST_F(RoundsTest, WhatIsWaitedForIsToldToOtherThreadsMeanwhile) {
+TEST_F(RoundsTest, OtherThreadsCanReadWhatACallWaitsFor) {
   const auto nodes = Nodes(3, QuickSettings(3, 3));
   EXPECT_EQ(nodes[0]->DescribeWait(), WaitReport());
   const auto first = Next(nodes[0]);
@@ -225,7 +225,7 @@ TEST_F(RoundsTest, WhatIsWaitedForIsToldToOtherThreadsMeanwhile) {
   EXPECT_EQ(report.time_left, std::nullopt);
 }
 
-TEST_F(RoundsTest, ABackendThatStandsStillCostsNobodyItsPlace) {
+TEST_F(RoundsTest, ABackendThatStandsStillCostsNoNodeItsPlace) {
   const auto nodes = Nodes(3, Mortal(3, 3));
   InParallel(3, [&](int index) { nodes[static_cast<size_t>(index)]->NextRendezvous(); });
   std::atomic<bool> stalled = true;
@@ -300,7 +300,7 @@ TEST(RoundsOnStoresTest, TwoNodesMeetInAFile) {
   EXPECT_THROW(nodes[1]->NextRendezvous(), RendezvousClosedError);
 }
 
-TEST(RoundsOnStoresTest, HeartbeatsGoOnWhileSomebodyBlocksInTheStoreOfTheRound) {
+TEST(RoundsOnStoresTest, HeartbeatsContinueWhileACallBlocksInTheStoreOfTheRound) {
   const RendezvousParameters parameters("c10d", "localhost:0", "run", 1, 1, "127.0.0.1",
                                         {{"is_host", true}, {"read_timeout", int64_t{20}}});
   auto [backend, store] = CreateC10dBackend(parameters);
@@ -323,7 +323,7 @@ TEST(RoundsOnStoresTest, HeartbeatsGoOnWhileSomebodyBlocksInTheStoreOfTheRound) 
   EXPECT_EQ(blocked.Result(), "now");
 }
 
-TEST(RoundsOnStoresTest, OldNewsDoNotMakeAWaiterSpin) {
+TEST(RoundsOnStoresTest, AnOldNoticeDoesNotMakeAWaiterSpin) {
   const auto store = HashStore::Create();
   // What a rendezvous of the same name has left, whose state somebody has removed.
   store->Set("torch.rendezvous.run.0/MUSTER_COMPLETE", "1");

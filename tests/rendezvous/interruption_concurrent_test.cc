@@ -80,7 +80,7 @@ TEST_P(InterruptedHandlerTest, ANodeThatWasInterruptedIsNotCountedIn) {
   ExpectAgreement({joining->Result(), again->Result()});
 }
 
-TEST_P(InterruptedHandlerTest, AMemberThatWaitsForNewsStaysOne) {
+TEST_P(InterruptedHandlerTest, AMemberThatWaitsForAnEventStaysAMember) {
   std::vector<RendezvousHandlerPtr> nodes;
   nodes.push_back(Node());
   nodes.push_back(Node());
@@ -90,7 +90,7 @@ TEST_P(InterruptedHandlerTest, AMemberThatWaitsForNewsStaysOne) {
   EXPECT_EQ(nodes[0]->NumNodesWaiting(), 0);
 }
 
-TEST_P(InterruptedHandlerTest, AHandlerIsDestroyedInOrderWhateverIsWished) {
+TEST_P(InterruptedHandlerTest, AHandlerIsDestroyedInOrderDespiteARequest) {
   Wish wish;
   wish.Make();
   auto node = Node();

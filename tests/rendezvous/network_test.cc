@@ -224,7 +224,7 @@ TEST(ThisMachineTest, TheFullNameHasADomainOrIsTheHostName) {
   EXPECT_TRUE(name == OwnName() || name.find('.') != std::string::npos) << name;
 }
 
-TEST(FreePortTest, APortThatIsHeldIsFreeForNobodyElseOnAnyAddress) {
+TEST(FreePortTest, APortThatIsHeldIsFreeForNoOtherOnAnyAddress) {
   const SocketWithPort socket;
   EXPECT_NE(socket.port(), 0);
   EXPECT_FALSE(CanBind("127.0.0.1", socket.port()));

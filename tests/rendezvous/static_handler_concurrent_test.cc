@@ -55,7 +55,7 @@ TEST_F(StaticNodesTest, Rdzv172_EveryNodeHasItsRankTwiceInARow) {
   });
 }
 
-TEST_F(StaticNodesTest, Rank0SaysThatItWaitsForTheOthers) {
+TEST_F(StaticNodesTest, Rank0ReportsThatItWaitsForTheOthers) {
   const auto first = Node(port(), 0, 2);
   Background<RendezvousInfo> waiting([&] { return first->NextRendezvous(); });
   EXPECT_TRUE(
@@ -74,7 +74,7 @@ TEST_F(StaticNodesTest, Rank0SaysThatItWaitsForTheOthers) {
   EXPECT_EQ(first->DescribeWait().phase, WaitReport::Phase::kComplete);
 }
 
-TEST_F(StaticNodesTest, Rank0GivesUpWithTheStoresErrorWhenTheOthersDoNotCome) {
+TEST_F(StaticNodesTest, Rank0FailsWithTheStoresErrorWhenTheOthersDoNotCome) {
   const auto alone = Node(port(), 0, 3, "1");
   const std::string text = ErrorOf<StoreTimeoutError>([&] { alone->NextRendezvous(); });
   EXPECT_THAT(text, AllOf(HasSubstr("'run-1'"), HasSubstr("rank 0 of 3"),

@@ -51,7 +51,7 @@ TEST(WaitReportTest, TooFewNodes) {
             "588 s");
 }
 
-TEST(WaitReportTest, NobodyYet) {
+TEST(WaitReportTest, NoNodeYet) {
   EXPECT_EQ(Report(With({}), MinMax(2, 4)).ToString(),
             "round 0: 0 of 4 nodes are here, 2 more are needed; gives up in 588 s");
   EXPECT_EQ(Report(With({}), MinMax(1, 1)).ToString(),
@@ -65,7 +65,7 @@ TEST(WaitReportTest, ManyNamesAreCutShort) {
       "h_1_0 and 2 more), 10 more are needed; gives up in 588 s");
 }
 
-TEST(WaitReportTest, WhoIsSilentIsNamed) {
+TEST(WaitReportTest, ASilentNodeIsNamed) {
   WaitReport report = Report(With({"a", "b"}), MinMax(3, 3));
   report.silent = {"b_1_0"};
   report.time_left.reset();

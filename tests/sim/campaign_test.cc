@@ -36,12 +36,12 @@ TEST(CampaignTest, OneRunInAHundredMayBeSlowAndTwoMayNot) {
                   "are 3400 ms"));
 }
 
-TEST(CampaignTest, FewRunsSayNothing) {
+TEST(CampaignTest, FewRunsGiveNoResult) {
   const DriverFigures figures{.runs = 999, .healed_ms = {{30'000, 999}}, .excused = 900};
   EXPECT_THAT(Judge(Report(Driver::kMixed, figures)), IsEmpty());
 }
 
-TEST(CampaignTest, MixedRunsAreExcusedRarely) {
+TEST(CampaignTest, MixedRunsAreExemptRarely) {
   DriverFigures figures{.runs = 10'000, .healed_ms = {{100, 9'986}}, .excused = 14};
   EXPECT_THAT(Judge(Report(Driver::kMixed, figures)), IsEmpty());
   figures.excused = 15;
@@ -52,7 +52,7 @@ TEST(CampaignTest, MixedRunsAreExcusedRarely) {
 
 constexpr uint64_t kExcused = 11'002'993;
 
-TEST(CampaignTest, AnExcusedRunIsCountedAndNotTakenForHealed) {
+TEST(CampaignTest, AnExemptRunIsCountedAndNotAsHealed) {
   const RunOutcome outcome = World(Draw(kExcused, {.driver = Driver::kMixed})).Run();
   EXPECT_TRUE(outcome.excused);
   EXPECT_EQ(outcome.violation, "");

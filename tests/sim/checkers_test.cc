@@ -55,7 +55,7 @@ TEST_F(CheckersTest, ClosedStaysClosed) {
   EXPECT_THAT(checkers.violation(), HasSubstr("open again"));
 }
 
-TEST_F(CheckersTest, WhoKnowsThatItIsClosedDoesNotForget) {
+TEST_F(CheckersTest, ANodeThatKnowsThatItIsClosedDoesNotForget) {
   bool knew = false;
   checkers.SeeClosed("node", true, knew);
   EXPECT_EQ(checkers.violation(), "");
@@ -63,7 +63,7 @@ TEST_F(CheckersTest, WhoKnowsThatItIsClosedDoesNotForget) {
   EXPECT_THAT(checkers.violation(), HasSubstr("forgotten"));
 }
 
-TEST_F(CheckersTest, WhoKnowsThatItIsClosedHasNoPlaceAnyMore) {
+TEST_F(CheckersTest, ANodeThatKnowsThatItIsClosedHasNoPlaceAnyMore) {
   checkers.SeePlace("node", 3, false);
   EXPECT_EQ(checkers.violation(), "");
   checkers.SeePlace("node", 3, true);
@@ -92,7 +92,7 @@ TEST_F(CheckersTest, RanksFollowTheNames) {
   EXPECT_THAT(checkers.violation(), HasSubstr("out of order"));
 }
 
-TEST_F(CheckersTest, NobodyComesIntoACompleteRound) {
+TEST_F(CheckersTest, NoNodeJoinsACompleteRound) {
   checkers.SeeState(1, Complete(0, 2));
   checkers.SeeState(1, Complete(0, 3));
   EXPECT_THAT(checkers.violation(), HasSubstr("after it was completed"));
@@ -127,7 +127,7 @@ TEST_F(CheckersTest, AllAgreeOnWhereWorkersMeet) {
   EXPECT_THAT(checkers.violation(), HasSubstr(":99, others at"));
 }
 
-TEST_F(CheckersTest, OfARoundThatNobodyCompleted) {
+TEST_F(CheckersTest, ARoundThatWasNotCompleted) {
   checkers.SeeJoined(Joined(0, 7, 3));
   EXPECT_THAT(checkers.violation(), HasSubstr("nobody has completed"));
 }
@@ -140,7 +140,7 @@ TEST_F(CheckersTest, ANodesRoundsOnlyGrow) {
   EXPECT_THAT(checkers.violation(), HasSubstr("was in round 0 before"));
 }
 
-TEST_F(CheckersTest, WhoIsOutAndToldDoesNotGoOn) {
+TEST_F(CheckersTest, AnEvictedAndNotifiedNodeDoesNotContinue) {
   checkers.SeeWork("node", 3, 100us);
   EXPECT_EQ(checkers.violation(), "");
   checkers.SeeWork("node", 3, 200ms);
@@ -154,7 +154,7 @@ TEST_F(CheckersTest, WhatIsOfThePastChangesNothing) {
   EXPECT_THAT(checkers.violation(), HasSubstr("earlier session"));
 }
 
-TEST_F(CheckersTest, WhatIsOfThePastKeepsNobodyAlive) {
+TEST_F(CheckersTest, AnOutdatedMessageKeepsNoNodeAlive) {
   checkers.SeeStale({.members = "a seen 1"}, {.members = "a seen 1"});
   EXPECT_EQ(checkers.violation(), "");
   checkers.SeeStale({.members = "a seen 1"}, {.members = "a seen 2"});

@@ -131,7 +131,7 @@ class Office final : public EtcdLeader::Owner {
   std::vector<std::string> troubles;
 };
 
-TEST(EtcdLeaderTest, WhoDoesNotLeadReadsNothing) {
+TEST(EtcdLeaderTest, ANodeThatDoesNotLeadReadsNothing) {
   Office office;
   office.Join(1);
   office.Elect(1);
@@ -154,7 +154,7 @@ TEST(EtcdLeaderTest, AReadThatIsLostIsMadeAgain) {
 
 // Says whether nobody is told of a round before it is written down: first who is in it, then that
 // it is the last one.
-bool NobodyIsToldOfARoundThatMayBeLost() {
+bool NoNodeIsNotifiedOfARoundThatMayBeLost() {
   Office office;
   office.Join(1);
   office.Join(2);
@@ -181,11 +181,11 @@ bool NobodyIsToldOfARoundThatMayBeLost() {
   return office.NoticeOf(1).round == 0 && office.NoticeOf(2).round == 0;
 }
 
-TEST(EtcdLeaderTest, NobodyIsToldOfARoundThatMayBeLost) {
-  EXPECT_TRUE(NobodyIsToldOfARoundThatMayBeLost());
+TEST(EtcdLeaderTest, NoNodeIsNotifiedOfARoundThatMayBeLost) {
+  EXPECT_TRUE(NoNodeIsNotifiedOfARoundThatMayBeLost());
 }
 
-TEST(EtcdLeaderTest, ARoundWhosePlanWasLostIsWrittenAgainAndToldOnce) {
+TEST(EtcdLeaderTest, ARoundWhosePlanWasLostIsWrittenAgainAndReportedOnce) {
   Office office;
   office.Join(1);
   office.Join(2);
@@ -219,7 +219,7 @@ TEST(EtcdLeaderTest, ARoundOfWhichOnlyTheAnswerWasLostIsNotCompletedTwice) {
   EXPECT_EQ(office.deposed, 0);
 }
 
-TEST(EtcdLeaderTest, APlanThatNobodyWasToldOfIsNotTheNextLeaders) {
+TEST(EtcdLeaderTest, APlanThatWasNotReportedIsNotTheNextLeaders) {
   Office office;
   office.Join(1);
   office.Join(2);
@@ -241,7 +241,7 @@ TEST(EtcdLeaderTest, APlanThatNobodyWasToldOfIsNotTheNextLeaders) {
   EXPECT_THAT(plans, ElementsAre(office.keys.Plan(plan, 0))) << "and its plan is cleared away";
 }
 
-TEST(EtcdLeaderTest, TheNextLeaderTellsWhatTheLastOneHadPromised) {
+TEST(EtcdLeaderTest, TheNextLeaderReportsWhatTheLastOneHadPromised) {
   Office office;
   office.Join(1);
   office.Join(2);
@@ -301,7 +301,7 @@ TEST(EtcdLeaderTest, AnOldWriteDoesNotBringBackAnOldRun) {
   EXPECT_TRUE(AnOldWriteDoesNotBringBackAnOldRun());
 }
 
-TEST(EtcdLeaderTest, WhoIsOvertakenReadsEverythingAnewAndGoesOn) {
+TEST(EtcdLeaderTest, AnOvertakenLeaderReadsEverythingAgainAndContinues) {
   Office office;
   office.Join(1);
   office.TakeOver(1);
@@ -317,7 +317,7 @@ TEST(EtcdLeaderTest, WhoIsOvertakenReadsEverythingAnewAndGoesOn) {
   EXPECT_EQ(office.NoticeOf(2).round, 1);
 }
 
-TEST(EtcdLeaderTest, AfterALostConnectionItFindsWhoCameAndWhoIsGone) {
+TEST(EtcdLeaderTest, AfterALostConnectionItFindsNodesThatCameAndWent) {
   Office office;
   office.Join(1);
   office.Join(3);
@@ -372,9 +372,9 @@ TEST_F(EtcdLeaderBugTest, WithoutTheTurnAnOldWriteBringsBackAnOldRun) {
   EXPECT_TRUE(ALeaderThatWasFollowedWritesNothing());
 }
 
-TEST_F(EtcdLeaderBugTest, WithoutTheRecordNodesAreToldOfWhatMayBeLost) {
+TEST_F(EtcdLeaderBugTest, WithoutTheRecordNodesAreNotifiedOfWhatMayBeLost) {
   planted_bug = Bug::kUncommittedRound;
-  EXPECT_FALSE(NobodyIsToldOfARoundThatMayBeLost());
+  EXPECT_FALSE(NoNodeIsNotifiedOfARoundThatMayBeLost());
 }
 
 #endif

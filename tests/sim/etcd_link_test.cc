@@ -66,7 +66,7 @@ TEST_F(EtcdLinkTest, TheLeaderDiesWhileTheRoundRuns) {
   EXPECT_EQ(Ranks(1), (std::multiset<int64_t>{0, 1, 2}));
 }
 
-TEST_F(EtcdLinkTest, ANewLeaderDoesNotTellAgainWhatWasTold) {
+TEST_F(EtcdLinkTest, ANewLeaderDoesNotRepeatNotices) {
   for (int i = 0; i < 4; ++i) Joining();
   Run(1s);
   LinkNode* leader = Leader();
@@ -88,7 +88,7 @@ TEST_F(EtcdLinkTest, ANewLeaderDoesNotTellAgainWhatWasTold) {
   EXPECT_FALSE(survivor->place_lost);
 }
 
-TEST_F(EtcdLinkTest, ANewLeaderTellsOfAllWhoWaitAndNotOfTheFirstAlone) {
+TEST_F(EtcdLinkTest, ANewLeaderReportsAllWaitingNodesAndNotOnlyTheFirst) {
   settings.max_nodes = 8;
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);
@@ -109,7 +109,7 @@ TEST_F(EtcdLinkTest, ANewLeaderTellsOfAllWhoWaitAndNotOfTheFirstAlone) {
   }
 }
 
-TEST_F(EtcdLinkTest, ANewLeaderTellsThatNobodyWaitsAnyMore) {
+TEST_F(EtcdLinkTest, ANewLeaderReportsThatNoNodeWaitsAnyMore) {
   settings.max_nodes = 8;
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);
@@ -126,7 +126,7 @@ TEST_F(EtcdLinkTest, ANewLeaderTellsThatNobodyWaitsAnyMore) {
   EXPECT_EQ(member->Last(Kind::kNodesWaiting)->count, 0);
 }
 
-TEST_F(EtcdLinkTest, WhoClosedTheLastRunDoesNotCloseTheNextOne) {
+TEST_F(EtcdLinkTest, ANodeThatClosedTheLastRunDoesNotCloseTheNextOne) {
   settings.min_nodes = settings.max_nodes = 2;
   LinkNode& closer = Joining();
   LinkNode& other = Joining();
@@ -147,7 +147,7 @@ TEST_F(EtcdLinkTest, WhoClosedTheLastRunDoesNotCloseTheNextOne) {
   EXPECT_EQ(next.Count(Kind::kClosed), 0u);
 }
 
-TEST_F(EtcdLinkTest, WhoIsPausedForTooLongLearnsThatItIsOut) {
+TEST_F(EtcdLinkTest, ANodeThatIsPausedForTooLongLearnsThatItIsOut) {
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);
   LinkNode* paused = Others(Leader()).front();
@@ -182,7 +182,7 @@ TEST_F(EtcdLinkTest, APausedLeaderWritesNothingWhenItWakes) {
   EXPECT_EQ(ValueOf(keys.Leader()), by_next);
 }
 
-TEST_F(EtcdLinkTest, ClosingIsForThoseWhoWereThere) {
+TEST_F(EtcdLinkTest, ClosingAppliesToTheNodesThatWereThere) {
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);
   nodes[100]->link->Close("done");
@@ -209,7 +209,7 @@ TEST_F(EtcdLinkTest, ClosingIsForThoseWhoWereThere) {
   EXPECT_EQ(Ranks(1), (std::multiset<int64_t>{0, 1, 2}));
 }
 
-TEST_F(EtcdLinkTest, WhoComesBackToAClosedRunIsTold) {
+TEST_F(EtcdLinkTest, ANodeThatComesBackToAClosedRunIsNotified) {
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);
   LinkNode* paused = Others(Leader()).front();
@@ -222,7 +222,7 @@ TEST_F(EtcdLinkTest, WhoComesBackToAClosedRunIsTold) {
   EXPECT_EQ(paused->Count(Kind::kClosed), 1u);
 }
 
-TEST_F(EtcdLinkTest, WhoHadLeftIsNotBroughtBackByTheNextLeader) {
+TEST_F(EtcdLinkTest, ANodeThatHadLeftIsNotBroughtBackByTheNextLeader) {
   settings = {.min_nodes = 2, .max_nodes = 3, .last_call = 500ms, .grace = 0s};
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);
@@ -314,7 +314,7 @@ TEST_F(EtcdLinkTest, APlanThatCannotBeIsNamed) {
   EXPECT_THAT(node.failure->message, HasSubstr("plans/3-1"));
 }
 
-TEST_F(EtcdLinkTest, WhoFindsItsOwnOldRecordGoesOn) {
+TEST_F(EtcdLinkTest, ANodeThatFindsItsOwnOldRecordContinues) {
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);
   cluster().Kill(Network::Ending::kSilent);
@@ -339,7 +339,7 @@ TEST_F(EtcdLinkTest, ACrashedRunIsOutlived) {
   EXPECT_EQ(Ranks(1), (std::multiset<int64_t>{0, 1, 2}));
 }
 
-TEST_F(EtcdLinkTest, WhoWasToldOtherwiseIsRefusedAtOnce) {
+TEST_F(EtcdLinkTest, ANodeWithOtherSettingsIsRefusedAtOnce) {
   Joining();
   Run(1s);
   settings.max_nodes = 5;
@@ -349,7 +349,7 @@ TEST_F(EtcdLinkTest, WhoWasToldOtherwiseIsRefusedAtOnce) {
   EXPECT_THAT(other.Last(Kind::kRefused)->why, HasSubstr("max_nodes 5 against 4"));
 }
 
-TEST_F(EtcdLinkTest, WhoIsHeldUpByTheDeadKnowsWhy) {
+TEST_F(EtcdLinkTest, ANodeThatWaitsForDeadNodesLeasesKnowsWhy) {
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);
   LinkNode* leader = Leader();
@@ -417,7 +417,7 @@ TEST_F(EtcdLinkTest, ElectionsOfEtcdCostNothing) {
   for (LinkNode* node : Others(nullptr)) EXPECT_FALSE(node->place_lost);
 }
 
-TEST_F(EtcdLinkTest, WhoWaitsCanAskForWhom) {
+TEST_F(EtcdLinkTest, AWaitingNodeCanQueryWhichNodesAreMissing) {
   LinkNode& node = Joining();
   Run(2s);
   node.link->RequestReport(8);
@@ -429,7 +429,7 @@ TEST_F(EtcdLinkTest, WhoWaitsCanAskForWhom) {
   EXPECT_EQ(node.report->members[0].node.addr, "10.1.0.100");
 }
 
-TEST_F(EtcdLinkTest, AJoinThatIsNotAnsweredIsGivenUp) {
+TEST_F(EtcdLinkTest, AnUnansweredJoinTimesOut) {
   LinkNode& node = Node();
   node.link->Join(2s);
   Run(4s);

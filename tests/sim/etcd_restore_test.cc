@@ -47,7 +47,7 @@ class EtcdRestoreTest : public EtcdLinkTest {
   }
 };
 
-TEST_F(EtcdRestoreTest, EveryMemberHearsThatItsRoundIsGoneAndAllMeetAgain) {
+TEST_F(EtcdRestoreTest, EveryMemberIsNotifiedThatItsRoundIsGoneAndAllMeetAgain) {
   settings.min_nodes = settings.max_nodes = 3;
   for (int i = 0; i < 3; ++i) Node();
   const std::vector<LinkNode*> all = Others(nullptr);
@@ -94,7 +94,7 @@ TEST_F(EtcdRestoreTest, ARevisionThatHasCaughtUpHidesNothing) {
   EXPECT_EQ(Meet(all), 2);
 }
 
-TEST_F(EtcdRestoreTest, AWishThatIsGoneIsSaidAgain) {
+TEST_F(EtcdRestoreTest, ALostRequestIsSentAgain) {
   settings.min_nodes = settings.max_nodes = 4;
   Joining();
   Joining();
@@ -111,7 +111,7 @@ TEST_F(EtcdRestoreTest, AWishThatIsGoneIsSaidAgain) {
   EXPECT_EQ(RoundOf(Others(nullptr)), 0);
 }
 
-TEST_F(EtcdRestoreTest, WhoWaitsForTheNextRoundGetsIntoIt) {
+TEST_F(EtcdRestoreTest, ANodeThatWaitsForTheNextRoundGetsIntoIt) {
   settings.min_nodes = 3;
   settings.max_nodes = 4;
   for (int i = 0; i < 3; ++i) Node();
@@ -149,7 +149,7 @@ TEST_F(EtcdRestoreTest, ARoundOfTheSameNumberHasKeysOfItsOwn) {
 
 // In the backup its wish is not granted yet: the restored etcd grants it once more, with others,
 // and has overtaken every revision that the node knew when it is heard again.
-TEST_F(EtcdRestoreTest, AWishThatIsGrantedTwiceShowsThatTheFirstPlaceIsGone) {
+TEST_F(EtcdRestoreTest, ARequestThatIsGrantedTwiceShowsThatTheFirstPlaceIsGone) {
   settings.min_nodes = settings.max_nodes = 3;
   settings.keep_alive_max_attempt = 8;  // its lease outlives all of this
   Joining();
@@ -178,7 +178,7 @@ TEST_F(EtcdRestoreTest, AWishThatIsGrantedTwiceShowsThatTheFirstPlaceIsGone) {
 }
 
 // By chance, its notice was written at the same revision in both histories.
-TEST_F(EtcdRestoreTest, ANoticeOfTheSameRevisionAndOtherWordsShowsIt) {
+TEST_F(EtcdRestoreTest, ANoticeOfTheSameRevisionWithAnotherTextShowsIt) {
   settings.min_nodes = settings.max_nodes = 3;
   settings.keep_alive_max_attempt = 8;
   Joining();
@@ -238,7 +238,7 @@ TEST_F(EtcdRestoreTest, ALeaderWhoseKeyIsBackLeads) {
 }
 
 // Those who came after the backup are not there any more, and nobody tells the leader.
-TEST_F(EtcdRestoreTest, ALeaderDoesNotWaitForWhoIsGoneWithTheBackup) {
+TEST_F(EtcdRestoreTest, ALeaderDoesNotWaitForNodesThatTheBackupLacks) {
   settings.min_nodes = settings.max_nodes = 3;
   LinkNode& leader = Joining();
   Run(1s);
@@ -264,7 +264,7 @@ TEST_F(EtcdRestoreTest, ALeaderDoesNotWaitForWhoIsGoneWithTheBackup) {
 
 // An own record under a lease that has long been over comes back with the backup: it is no other
 // node's.
-TEST_F(EtcdRestoreTest, WhoFindsARecordOfItsPastGoesOn) {
+TEST_F(EtcdRestoreTest, ANodeThatFindsARecordOfItsPastContinues) {
   settings.min_nodes = settings.max_nodes = 3;
   for (int i = 0; i < 3; ++i) Node();
   const std::vector<LinkNode*> all = Others(nullptr);

@@ -38,7 +38,7 @@ TEST_F(LastWordsTest, AFailedAssertionIsFollowedByThem) {
       "holds does not hold(.|\n)*repeat 7");
 }
 
-TEST_F(LastWordsTest, AnExceptionThatNobodyCatchesIsFollowedByThem) {
+TEST_F(LastWordsTest, AnUncaughtExceptionIsFollowedByThem) {
   EXPECT_DEATH(
       {
         InstallCrashReport();
@@ -97,7 +97,7 @@ TEST_F(LastWordsTest, ASignalThatWasSentStillEndsTheProgram) {
       testing::KilledBySignal(SIGABRT), "repeat 7");
 }
 
-TEST_F(LastWordsTest, OnlyTheThreadThatDiesSpeaks) {
+TEST_F(LastWordsTest, OnlyTheDyingThreadPrints) {
   EXPECT_DEATH(
       {
         InstallCrashReport();

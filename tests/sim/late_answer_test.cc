@@ -68,7 +68,7 @@ class LateAnswerTest : public testing::Test {
 
 // Found by seed 10752127: the assignment to a round that was over was taken for the answer to the
 // next call, and its node worked on in that round alone, for ever.
-TEST_F(LateAnswerTest, AnAnswerThatComesTooLateIsNotTakenForThatToTheNextCall) {
+TEST_F(LateAnswerTest, AnAnswerThatComesTooLateIsNotUsedForTheNextCall) {
   StartNode(a, joined_a);
   scheduler.RunUntil(100ms);
   network.Clog(server_host, host_a, 4s);
@@ -84,7 +84,7 @@ TEST_F(LateAnswerTest, AnAnswerThatComesTooLateIsNotTakenForThatToTheNextCall) {
 
 // Seeds 29 and 57 find it since the simulator reads that, too: the node worked on until it reached
 // a server again.
-TEST_F(LateAnswerTest, WhoReadsThatItIsOutDoesNotWorkOnThoughTheServerIsGone) {
+TEST_F(LateAnswerTest, AnEvictedNodeDoesNotContinueAlthoughTheServerIsGone) {
   StartNode(a, joined_a);
   StartNode(b, joined_b);
   scheduler.RunUntil(1s);

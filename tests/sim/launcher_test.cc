@@ -95,11 +95,11 @@ TEST(LauncherTest, TheLauncherIsNeverDrawn) {
 
 // Each of these seeds has found it.
 
-TEST(LauncherStoryTest, AJobThatHasFailedIsToldBeforeTheStoreIsAskedWhy) {
+TEST(LauncherStoryTest, AJobFailureIsReportedBeforeTheStoreIsRead) {
   for (const uint64_t seed : {7, 114, 253}) EXPECT_EQ(PlaySeed(seed).violation, "") << seed;
 }
 
-TEST(LauncherStoryTest, WhoFailedFirstIsGivenItsGraceToComeAgain) {
+TEST(LauncherStoryTest, TheNodeThatFailedFirstHasItsGraceToJoinAgain) {
   for (const uint64_t seed : {847, 906, 1190}) EXPECT_EQ(PlaySeed(seed).violation, "") << seed;
 }
 

@@ -50,7 +50,7 @@ class MemberWatchTest : public testing::Test {
   WorldTime now{};
 };
 
-TEST_F(MemberWatchTest, AMemberThatDoesNotHearOfALossInTimeIsFound) {
+TEST_F(MemberWatchTest, AMemberThatIsNotNotifiedOfALossInTimeIsFound) {
   Lose(2);
   Pass(0ms);
   HearLoss(0, "n2_1_0");
@@ -61,7 +61,7 @@ TEST_F(MemberWatchTest, AMemberThatDoesNotHearOfALossInTimeIsFound) {
       << checkers.violation();
 }
 
-TEST_F(MemberWatchTest, EveryLossIsToBeHeardOf) {
+TEST_F(MemberWatchTest, EveryLossMustBeReported) {
   Lose(1);
   Pass(0ms);
   Lose(2);
@@ -79,7 +79,7 @@ TEST_F(MemberWatchTest, ANodeThatLeftIsNoLoss) {
   EXPECT_EQ(checkers.violation(), "");
 }
 
-TEST_F(MemberWatchTest, ANodeThatStartedAnewWasLost) {
+TEST_F(MemberWatchTest, ARestartedNodeWasLost) {
   run.state.participants.erase(NodeOf(2));
   run.members[NodeOf(2)].serial = 99;
   Pass(0ms);
@@ -87,7 +87,7 @@ TEST_F(MemberWatchTest, ANodeThatStartedAnewWasLost) {
   EXPECT_NE(checkers.violation(), "");
 }
 
-TEST_F(MemberWatchTest, TheTimeBeginsAnewForWhoCouldNotHear) {
+TEST_F(MemberWatchTest, TheTimeStartsAgainForAMemberThatWasUnreachable) {
   Lose(2);
   Pass(0ms);
   const Inbox ear = ears[NodeOf(0)];
@@ -107,7 +107,7 @@ TEST_F(MemberWatchTest, TheTimeBeginsAnewForWhoCouldNotHear) {
   EXPECT_NE(checkers.violation(), "");
 }
 
-TEST_F(MemberWatchTest, NobodyOwesAnythingOfARoundThatIsOver) {
+TEST_F(MemberWatchTest, NothingIsRequiredForARoundThatIsOver) {
   Lose(2);
   Pass(0ms);
   run.state.round = 4;
@@ -117,7 +117,7 @@ TEST_F(MemberWatchTest, NobodyOwesAnythingOfARoundThatIsOver) {
   EXPECT_EQ(checkers.violation(), "");
 }
 
-TEST_F(MemberWatchTest, WhoWaitsIsTrueWhenTheFirstComesAndWhenTheLastHasGone) {
+TEST_F(MemberWatchTest, TheWaitingCountIsCorrectWhenTheFirstComesAndWhenTheLastHasGone) {
   run.state.wait_list.insert(NodeOf(7));
   Pass(0ms);
   Pass(watch.within());

@@ -115,7 +115,7 @@ class SessionLinkTest : public testing::Test, public RendezvousLinkListener {
   uint32_t incarnation_ = 0;
 };
 
-TEST_F(SessionLinkTest, ALeaveThatWasNotAnsweredIsSaidAgain) {
+TEST_F(SessionLinkTest, ALeaveThatWasNotAnsweredIsSentAgain) {
   link->Leave();
   Break();
   EXPECT_TRUE(HasSaid(Said::kLeave));
@@ -137,7 +137,7 @@ TEST_F(SessionLinkTest, ALeaveThatWasNotAnsweredIsNotRepeatedInTheNextRound) {
 
 // Found by seed 22537: the node had given up, and was handed the round of before as the answer to
 // its next call.
-TEST_F(SessionLinkTest, ARoundThatIsToldAgainIsNotHandedOn) {
+TEST_F(SessionLinkTest, ARoundThatIsSentAgainIsNotPassedOn) {
   link->Join(10s);
   Pass();
   TellRound(1);

@@ -133,7 +133,7 @@ TEST(HuntTest, ATimeLimitIsASignOnlyWithAReason) {
   }
 }
 
-TEST(ProbesTest, AreListedAlsoWhereNobodyWent) {
+TEST(ProbesTest, AreListedAlsoIfNeverHit) {
   EXPECT_GT(AllProbes().size(), 20u);
   const auto is_named = [](const Probe& probe) {
     return std::string(probe.name) == "a spare was promoted";
