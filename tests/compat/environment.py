@@ -1,4 +1,4 @@
-"""A worker that tells its environment, for who compares launchers: a line of JSON in a file."""
+"""A worker that writes its environment as a line of JSON to a file, so that tests can compare launchers."""
 
 import json
 import os

@@ -57,7 +57,7 @@ def test_item085_without_a_timeout_of_its_own_a_barrier_takes_that_of_the_store(
 def test_item085_the_cancelled_participant_is_not_released_later(store, other, client):
     with pytest.raises(dist.DistStoreError):
         store.barrier("gate", 2, timeout=ms(1))
-    other.barrier("gate", 2)  # the one who gave up stays counted
+    other.barrier("gate", 2)  # the client that timed out stays counted
     assert store.num_keys() == 1
     with pytest.raises(dist.DistStoreError, match=r"^wait timeout after 1ms, keys: /missing$"):
         store.wait(["missing"], ms(1))
@@ -70,7 +70,7 @@ def test_item086_the_key_counts_the_arrived_clients(client, other):
         call.result()
     assert other.get("gate") == b"5"
     assert other.list_keys() == ["gate"]
-    other.barrier("gate", 5)  # a key serves once: whoever comes later passes
+    other.barrier("gate", 5)  # a key works once: a client that comes later passes
     assert other.get("gate") == b"6"
 
 

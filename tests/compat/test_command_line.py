@@ -1,4 +1,4 @@
-"""`muster store` as client of PyTorch's server, every operation; torch's client is the witness."""
+"""`muster store` as a client of PyTorch's server, every operation; torch's client checks the results."""
 
 import itertools
 import json
@@ -74,7 +74,7 @@ def muster(server, *words, options=(), stdin: bytes = b"") -> Result:
 
 
 def done(server, *words, **more) -> str:
-    """What it printed, having succeeded without a complaint."""
+    """Its output, after it succeeded without a message on stderr."""
     result = muster(server, *words, **more)
     assert result.status == 0 and not result.errors, result
     return result.text
@@ -160,7 +160,7 @@ def test_count_and_keys_agree_with_torch(peer, witness, key):
 def test_append_agrees_with_torch(peer, witness, key):
     assert done(peer, "append", key, "po") == "ok"
     witness.append(key, "ta")
-    witness.num_keys()  # an answer: what was sent before it has been done
+    witness.num_keys()  # an answer: what was sent before has been executed
     witness.num_keys()
     assert done(peer, "append", key, "to") == "ok"
     assert witness.get(key) == b"potato"
@@ -170,7 +170,7 @@ def test_queues_agree_with_torch(peer, witness, key):
     assert done(peer, "len", key) == "0"
     assert done(peer, "push", key, "1") == "ok"
     witness.queue_push(key, "2")
-    witness.num_keys()  # an answer: what was sent before it has been done
+    witness.num_keys()  # an answer: what was sent before has been executed
     assert witness.queue_len(key) == 2
     assert done(peer, "len", key) == "2"
     assert witness.queue_pop(key) == b"1"
@@ -196,7 +196,7 @@ def test_wait_waits_for_all_keys(peer, witness, key):
 def test_pop_waits_for_what_torch_pushes(peer, witness, key):
     popping = Background(done, peer, "pop", key)
     witness.queue_push(key, "element")
-    witness.num_keys()  # an answer: what was sent before it has been done
+    witness.num_keys()  # an answer: what was sent before has been executed
     assert popping.result() == "element"
     assert witness.queue_len(key) == 0
 
@@ -345,7 +345,7 @@ def test_a_usage_error_is_distinguished_from_a_failure(peer, words):
 
 @pytest.fixture
 def nobody():
-    """An address that nobody listens on, and nobody else gets."""
+    """An address without a listener, which no other process gets."""
 
     class Nobody:
         host = "127.0.0.1"
@@ -360,7 +360,7 @@ def nobody():
 def test_item107_no_server_is_reported_in_time(nobody):
     started = time.monotonic()
     result = muster(nobody, "ping", options=["--connect-timeout", "5"])
-    # A second for starting the program, too.
+    # with a second for starting the program
     assert 5 <= time.monotonic() - started < 1.2 * 5
     assert result.status == NO_SERVER
     assert nobody.host in result.errors and str(nobody.port) in result.errors
@@ -370,7 +370,7 @@ def test_item108_a_host_without_an_address_is_reported_in_time(nobody):
     nobody.address = f"no-such-host.invalid:{nobody.port}"
     started = time.monotonic()
     result = muster(nobody, "ping", options=["--connect-timeout", "1"])
-    assert time.monotonic() - started < 10  # the system's resolver may take its time
+    assert time.monotonic() - started < 10  # the system's resolver may be slow
     assert result.status == NO_SERVER
     assert "no-such-host.invalid" in result.errors
 
@@ -407,7 +407,7 @@ def test_the_older_server_of_torch_serves_all_but_queues():
     waiting = Background(done, server, "wait", "late")
     witness.set("late", "")
     assert waiting.result() == "ok"
-    refused = muster(server, "push", "queue", "1")  # it hangs up on the opcode
+    refused = muster(server, "push", "queue", "1")  # it disconnects on the opcode
     assert refused.status == FAILED and "no queues" in refused.errors, refused
     assert witness.get("key") == b"newer"
 

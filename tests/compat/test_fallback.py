@@ -1,6 +1,6 @@
 """Nodes that expect muster's coordinator, and find PyTorch's own server.
 
-They go on with the c10d backend, say so once, and meet PyTorch's rendezvous handlers there.
+They continue with the c10d backend, report that once, and meet PyTorch's rendezvous handlers there.
 """
 
 import json
@@ -32,7 +32,7 @@ FAILED = 1
 
 
 class CommandLineNode:
-    """`muster rendezvous` with the default backend. Follows the others into every round."""
+    """`muster rendezvous` with the default backend. Joins every round of the others."""
 
     kind = "muster"
 
@@ -93,7 +93,7 @@ class Meeting:
 
 @pytest.fixture
 def kind():
-    """Of PyTorch's two servers."""
+    """The kinds of PyTorch's server."""
     return "libuv"
 
 
@@ -140,7 +140,7 @@ def test_late_nodes_are_followed_into_the_next_round_without_another_message(mee
     assert_same_master(results, first)
 
     late = [meeting.muster(3), meeting.torch(4)]
-    # The member of muster's sees them, and goes; PyTorch's has to be told.
+    # muster's member sees them and leaves; PyTorch's needs a command.
     until_waiting(members[1:], 1)
     members[1].say("next")
     nodes = [*members, *late]

@@ -1,4 +1,4 @@
-"""Sizes: what just fits works, what does not costs one connection. Items 113 to 119."""
+"""Sizes: the largest valid size works, and a larger one closes the connection. Items 113 to 119."""
 
 import time
 
@@ -52,7 +52,7 @@ CALLS_WITH_A_KEY = {
 def test_item113_a_longer_key_ends_the_connection_that_sent_it(store, other, call):
     with pytest.raises(dist.DistNetworkError):
         call(store)
-        store.num_keys()  # writes have no answer: the next call tells
+        store.num_keys()  # writes have no answer: the next call fails
     with pytest.raises(dist.DistNetworkError):
         store.num_keys()
     assert "k" not in "".join(other.list_keys())
@@ -138,7 +138,7 @@ def test_item116_a_value_grown_by_append_beyond_the_limit_can_be_read(store, oth
     store.set("key", piece)
     store.append("key", piece)
     store.append("key", b"and a little more")
-    store.num_keys()  # an answer: the appends before it have been done
+    store.num_keys()  # an answer: the appends before it have been executed
     value = other.get("key")
     assert len(value) == 2 * VALUE_MAX + 17
     assert value == piece + piece + b"and a little more"

@@ -40,7 +40,7 @@ def test_item059_appends_of_many_clients_are_neither_lost_nor_torn(client, other
     def append(store, name):
         for number in range(times):
             store.append("key", f"<{name}:{number}>")
-        store.num_keys()  # an answer: everything before it has been done
+        store.num_keys()  # an answer: everything before it has been executed
 
     calls = [Background(append, client(), name) for name in range(clients)]
     for call in calls:
@@ -120,7 +120,7 @@ def test_item064_a_multi_set_of_which_half_has_arrived_cannot_be_seen(server, st
     seen = []
 
     def look():
-        with RawClient(server) as raw:  # the half is with the server when this one has its answer
+        with RawClient(server) as raw:  # the server has the half when it answers this
             raw.ping()
         with pytest.raises(dist.DistStoreError):
             store.wait(["a"], ms(100))

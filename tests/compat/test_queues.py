@@ -92,7 +92,7 @@ def test_item074_a_push_does_not_release_a_client_that_has_stopped_waiting(serve
     other.queue_push("queue", "2")
     assert other.queue_len("queue") == 1
     with pytest.raises(dist.DistStoreError, match="^wait timeout after 3000ms, keys: /unrelated$"):
-        waiter.result()  # after a false release: an empty value
+        waiter.result()  # after a wrong release: an empty value
 
 
 @pytest.mark.parametrize("leave", ["close", "reset", "cancel"])
@@ -192,7 +192,7 @@ def test_every_element_is_popped_once_however_many_pop(client, other):
             try:
                 element = store.queue_pop("queue")
             except dist.QueueEmptyError:
-                continue  # somebody else was faster: torch's pop is a wait and then a try
+                continue  # another client was faster: torch's pop is a wait and then an attempt
             if element == b"stop":
                 return popped
             popped.append(element.decode())

@@ -1,5 +1,4 @@
-"""`muster run` starts training scripts of real PyTorch: DDP with Gloo, and what is told when they
-fail."""
+"""`muster run` starts training scripts of real PyTorch: DDP with Gloo, and the reports of failures."""
 
 import json
 import re
@@ -12,7 +11,7 @@ pytestmark = pytest.mark.muster_only
 
 
 def failure_report(agent) -> dict:
-    """Rank to block of the agent's report; the key "root" is the block of the root cause."""
+    """Maps each rank to its block of the agent's report; the key "root" is the block of the root cause."""
     output = agent.output()
     assert output.count("ChildFailedError") == 1, output
     _, report = output.split("ChildFailedError")
@@ -28,7 +27,7 @@ def rank_of(block: str) -> int:
 
 @pytest.mark.parametrize("workers, method", [(1, "env"), (4, "env"), (2, "tcp")])
 def test_launch062_launch063_launch064_ddp_trains_on_one_node(job, workers, method):
-    """The workers meet in the launcher's own store, whether told by `env://` or by `tcp://`."""
+    """The workers meet in the launcher's own store, through `env://` or `tcp://`."""
     agent = job.muster(
         "alone",
         "--standalone",
@@ -80,7 +79,7 @@ def test_launch085_launch102_the_trace_of_a_recorded_failure_is_reported_and_han
 
 
 def test_launch085_both_nodes_report_the_recorded_failure_of_one(job):
-    """Rank 2 is on the second node. The first has it from the second, trace and all."""
+    """Rank 2 is on the second node. The first node receives its failure with the trace."""
     agents = [
         job.muster(
             f"node{node}",

@@ -1,5 +1,5 @@
-"""Nodes of `muster run` come and go while real PyTorch trains: the job goes on with those who are
-there, and each attempt begins with an empty store."""
+"""Nodes of `muster run` come and go while real PyTorch trains. The job continues with the present nodes, and each
+attempt begins with an empty store."""
 
 import pytest
 
@@ -7,7 +7,7 @@ pytestmark = pytest.mark.muster_only
 
 
 def start_node(job, number: int, *options: str, hosts: bool, training: list):
-    """A node that is found at 127.0.0.<number>: the ranks of nodes are in that order."""
+    """Starts a node at 127.0.0.<number>: the ranks of nodes are in that order."""
     return job.muster(
         f"node{number}",
         f"--rdzv-endpoint={job.endpoint}",
@@ -19,7 +19,8 @@ def start_node(job, number: int, *options: str, hosts: bool, training: list):
 
 
 def kill_one_of_two(job, victim: int, *options: str, loss_is_told: bool) -> list[dict]:
-    """SIGKILL of an agent while all train. What the other's workers say once they train again."""
+    """SIGKILL of an agent while all workers train. Returns what the other node's workers write once they train again.
+    """
     survivor = 3 - victim
     enough = job.directory / "enough"
     agents = {
@@ -59,7 +60,7 @@ def kill_one_of_two(job, victim: int, *options: str, loss_is_told: bool) -> list
 def test_launch093_launch099_launch154_the_surviving_nodes_train_on_without_a_killed_node(
     job, victim, workers
 ):
-    """Their workers fail with their peers'. That is no failure of theirs, and costs no restart."""
+    """Their workers fail because their peers fail. That failure is not theirs, and costs no restart."""
     after = kill_one_of_two(
         job, victim, f"--nproc-per-node={workers}", "--max-restarts=0", loss_is_told=True
     )
@@ -67,7 +68,7 @@ def test_launch093_launch099_launch154_the_surviving_nodes_train_on_without_a_ki
 
 
 def test_launch099_with_c10d_the_loss_of_node_0_costs_a_restart(job):
-    """There nobody is told of it before the heartbeats stop. The workers' failure comes first."""
+    """On c10d no node is notified before the heartbeats stop. The failure of workers comes first."""
     after = kill_one_of_two(
         job, 1, "--rdzv-backend=c10d", "--max-restarts=1", loss_is_told=False
     )
@@ -87,7 +88,7 @@ def test_launch098_a_job_grows_from_one_node_to_three_while_it_trains(job):
             training=job.training("--until", enough),
         )
 
-    agents = [start(3)]  # will be the last in rank, and serves the others
+    agents = [start(3)]  # is the last in rank, and serves the others
     job.until_training_with({"node3"})
     agents += [start(1), start(2)]
     grown = job.until_training_with({"node1", "node2", "node3"})

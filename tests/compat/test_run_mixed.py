@@ -1,5 +1,5 @@
-"""One job, two launchers: nodes of `muster run` and of torchrun train together, whoever serves the
-store, and give their workers the same environment."""
+"""One job, two launchers: nodes of `muster run` and of torchrun train together, whichever serves the store, and give
+their workers the same environment."""
 
 import json
 import pathlib
@@ -14,7 +14,7 @@ ENVIRONMENT = peers.HERE / "environment.py"
 
 # These depend on chance: the kernel's choice, and a random name.
 BY_CHANCE = {"TORCHELASTIC_ERROR_FILE", "MASTER_PORT"}
-# By this muster knows the processes that its workers have started.
+# muster recognises the processes of its workers by this variable.
 OF_MUSTER = {"MUSTER_AGENT"}
 
 
@@ -27,8 +27,8 @@ def start(job, launcher: str, *words):
 
 
 def start_both(job, host: str, first: str, *words) -> list:
-    """With c10d: `host` serves the rendezvous. The order of addresses makes `first` node 0, which
-    serves the workers' store."""
+    """With c10d: `host` serves the rendezvous. The order of addresses makes `first` node 0, which serves the workers'
+    store."""
     return [
         start(
             job,
@@ -47,7 +47,7 @@ def start_both(job, host: str, first: str, *words) -> list:
 
 @pytest.mark.parametrize("host", LAUNCHERS)
 def test_a_torchrun_node_and_a_muster_node_are_one_job(job, host):
-    """Each serves something. Where one serves everything is told with fixed nodes, below."""
+    """Each launcher serves something. The tests with fixed nodes below have one that serves everything."""
     first = other(host)
     agents = start_both(job, host, first, *job.training())
     job.assert_all_ended_well(*agents)
@@ -57,7 +57,7 @@ def test_a_torchrun_node_and_a_muster_node_are_one_job(job, host):
 
 
 def test_workers_that_fail_on_torchruns_node_are_started_again_on_both(job):
-    """muster is node 0. torchrun would give the next attempt the store with the last one's keys."""
+    """muster is node 0. With torchrun there, the next attempt would get the store with the old keys."""
     agents = start_both(
         job, "torchrun", "muster", "--max-restarts=1", *job.training("--fail-rank", "1")
     )

@@ -1,4 +1,4 @@
-"""PyTorch's own timers, in a worker of `muster run`: its client speaks to our watchdog."""
+"""PyTorch's own timers in a worker of `muster run`: its client uses our watchdog."""
 
 import re
 

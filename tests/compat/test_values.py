@@ -5,7 +5,7 @@ import torch.distributed as dist
 
 from peers import Background, connect
 
-# Bytes that a careless server would take for an end, for a length or for an encoding error.
+# Bytes that a careless server would read as an end, a length or an encoding error.
 AWKWARD_VALUES = [
     b"",
     b"\0",
@@ -256,7 +256,7 @@ def test_item037_a_compare_set_that_stores_nothing_releases_no_waiter(server, cl
     assert other.compare_set("key", "something else", "made") == b"something else"
     assert other.num_keys() == 0
     with pytest.raises(dist.DistStoreError, match="^wait timeout after 3000ms, keys: /key$"):
-        waiter.result()  # after a false release: an empty value
+        waiter.result()  # after a wrong release: an empty value
 
 
 def test_item038_no_update_is_lost_between_clients_that_compare_and_set(server, client):
@@ -265,7 +265,7 @@ def test_item038_no_update_is_lost_between_clients_that_compare_and_set(server, 
     def count_up(store):
         done, current = 0, store.compare_set("n", "", "0")
         while done < increments:
-            # The value says who wrote it: success differs from somebody else's equal number.
+            # The value names its writer, so a success differs from another client's equal number.
             mine = f"{int(current.split(b' ')[0]) + 1} by {id(store)}".encode()
             after = store.compare_set("n", current, mine)
             done += after == mine

@@ -120,7 +120,7 @@ def test_item048_after_a_timeout_the_connection_is_as_good_as_new(store, timeout
 def test_item048_the_cancelled_wait_is_forgotten(store, other):
     with pytest.raises(dist.DistStoreError):
         store.wait(["key"], ms(1))
-    other.set("key", "late")  # must not send a byte to the one that gave up
+    other.set("key", "late")  # must not send a byte to the client that timed out
     assert other.get("key") == b"late"
     assert store.num_keys() == 1
     assert store.get("key") == b"late"
@@ -149,7 +149,7 @@ def test_item054_a_key_once_seen_stays_seen(server, store, other):
 
 
 def interrupt_main_thread(is_enough) -> None:
-    """Signals until `is_enough()`. One alone could come before the call that it is meant for."""
+    """Sends signals until `is_enough()`. A single one could come before the call under test."""
     while not is_enough():
         signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
         time.sleep(0.005)  # a signal that meets a pending one is lost
@@ -196,7 +196,7 @@ def test_item055_a_signal_ends_a_wait_without_limit_and_leaves_the_stream_in_ste
     is_over = threading.Event()
     interrupter = Background(interrupt_main_thread, is_over.is_set)
     with pytest.raises(dist.DistStoreError, match=r"^wait timeout after -1ms, keys: /key$"):
-        store.wait(["key"], ms(-1))  # torch's negative timeouts: for ever, until a signal
+        store.wait(["key"], ms(-1))  # torch's negative timeouts: no limit, until a signal
     is_over.set()
     interrupter.result()
     other.set("key", "value")

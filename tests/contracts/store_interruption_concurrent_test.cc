@@ -1,4 +1,4 @@
-// Callers who no longer want what they wait for, on every store: the call ends, the store works on.
+// Callers that end their own wait, on every store: the call ends, and the store works afterwards.
 #include "contracts/store_contract.h"
 #include "muster/interruption.h"
 #include "support/wish.h"
@@ -11,7 +11,8 @@ using Void = Background<void>;
 
 class InterruptionContract : public StoreContract {
  protected:
-  /// Lets `call` wait until it has asked, then makes the wish. The error's message.
+  /// Lets `call` wait until it has checked for a request, then requests the end. Returns the
+  /// error's message.
   std::string Interrupt(const std::function<void()>& call) {
     Wish wish;
     Void waiter(wish.Within(call));

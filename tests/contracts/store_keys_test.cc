@@ -1,4 +1,4 @@
-// Listing, barriers and clones as one thread sees them.
+// Listing, barriers and clones in one thread.
 #include <algorithm>
 
 #include "contracts/store_contract.h"

@@ -1,4 +1,4 @@
-// Append, MultiGet, MultiSet: native or not, they do the same.
+// Append, MultiGet, MultiSet: native or not, they behave the same.
 #include <stdexcept>
 
 #include "contracts/store_contract.h"

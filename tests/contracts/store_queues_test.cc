@@ -1,4 +1,4 @@
-// Queues as one thread sees them.
+// Queues in one thread.
 #include "contracts/store_contract.h"
 
 namespace muster::test {
@@ -98,7 +98,7 @@ TEST_P(QueuesContract, Item076_QueuesAreNotValues) {
   EXPECT_THAT(store->ListKeys(), IsEmpty());
   EXPECT_FALSE(store->DeleteKey(q));
   EXPECT_EQ(store->QueueLen(q), 1);
-  EXPECT_EQ(store->Add(q, 5), 5);  // a counter of the same name, apart from the queue
+  EXPECT_EQ(store->Add(q, 5), 5);  // a counter of the same name, separate from the queue
   EXPECT_EQ(store->Get(q), "5");
   EXPECT_EQ(store->QueuePop(q), "element");
   EXPECT_EQ(store->Get(q), "5");

@@ -1,4 +1,4 @@
-// Many at once: nothing is lost, nothing is torn, barriers hold, clones help.
+// Many threads: nothing is lost, nothing is torn, barriers hold, clones help.
 #include <atomic>
 #include <mutex>
 #include <set>
@@ -73,7 +73,7 @@ TEST_P(ThreadsContract, Item058_NoAppendIsLostOrTorn) {
 }
 
 TEST_P(ThreadsContract, Item060_AMultiSetIsSeenWholeWhereItIsOneOperation) {
-  if (!facts().has_extended_api) return;  // there it is several, and says so
+  if (!facts().has_extended_api) return;  // there it is several operations, as the facts state
   const auto writer = Open();
   const auto reader = Open();
   std::atomic<bool> stop = false;
@@ -140,7 +140,8 @@ TEST_P(ThreadsContract, Item057_ANewTimeoutDoesNotChangeTheCallUnderWay) {
   store->SetTimeout(milliseconds(200));
   Background<std::string> blocked([&] { return store->Get("never"); });
   ASSERT_TRUE(blocked.UntilBlocked());
-  store->SetTimeout(kDefaultStoreTimeout);  // some stores do this after the call, none may deadlock
+  store->SetTimeout(kDefaultStoreTimeout);  // some stores apply this after the call; none may
+                                            // deadlock
   EXPECT_EQ(store->Timeout(), kDefaultStoreTimeout);
   EXPECT_THROW(blocked.Result(), StoreTimeoutError);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster-lab bench` on tiny inputs: it builds, tells what it promises, and is not taken in by a wrong server."""
+"""`muster-lab bench` on tiny inputs: it builds, reports what it promises, and detects a wrong server."""
 
 import json
 import os
@@ -143,7 +143,7 @@ class Refusals(unittest.TestCase):
         self.assertIn(words, done.stderr)
 
     def test_no_server_is_status_4(self):
-        # A port that was free a moment ago, and that nobody is told about.
+        # A port that was free a moment ago, and that no other process gets.
         with socketserver.TCPServer(("127.0.0.1", 0), None) as closed:
             port = closed.server_address[1]
         self.expect(4, f"127.0.0.1:{port}", "store", "--server", f"127.0.0.1:{port}", *TINY)
@@ -163,7 +163,7 @@ class Refusals(unittest.TestCase):
 
 
 class WrongServer(unittest.TestCase):
-    """A server that answers in form, with values that nobody stored."""
+    """A server that answers in the right form, with values that were never stored."""
 
     def test_wrong_values_are_errors(self):
         with LyingServer() as address:
@@ -211,11 +211,11 @@ def is_running(pid):
         status = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
     except FileNotFoundError:
         return False
-    return status.rsplit(")", 1)[1].split()[0] != "Z"  # Whoever inherited it may be slow to bury it.
+    return status.rsplit(")", 1)[1].split()[0] != "Z"  # Its parent may be slow to reap it.
 
 
 class running_server:
-    """A server of muster's, started apart from the benchmark."""
+    """A muster server that the benchmark did not start."""
 
     def __enter__(self):
         self.process = subprocess.Popen([MUSTER, "serve", "--listen", "127.0.0.1:0", "--json"],
@@ -240,10 +240,10 @@ class LyingHandler(socketserver.StreamRequestHandler):
             return b"" if len(self.rfile.read(4)) == 4 else None
         if opcode == 13:  # PING
             return self.rfile.read(4)
-        if opcode == 5:  # CHECK: nothing is ever there
+        if opcode == 5:  # CHECK: no key is ever there
             self.rfile.read(8)
         self.blob()
-        if opcode == 1:  # SET: the value's size is remembered, for a well-formed lie
+        if opcode == 1:  # SET: the size of the value is kept, for a false answer of the right form
             self.server.size = max(self.server.size, len(self.blob()))
             return b""
         if opcode == 3:  # GET
@@ -264,7 +264,7 @@ class LyingServer(socketserver.ThreadingTCPServer):
         self.size = 0
 
     def handle_error(self, request, client_address):
-        pass  # A client that hangs up in the middle is nothing to write about.
+        pass  # A client that disconnects in the middle is not reported.
 
     def __enter__(self):
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -317,7 +317,7 @@ class Rendezvous(unittest.TestCase):
 
 class Soak(unittest.TestCase):
     def test_a_fleet_that_comes_and_goes_is_whole_in_the_end_and_leaves_nothing(self):
-        # The tolerance: sanitizers keep what was freed for a while.
+        # The tolerance: sanitizers keep freed memory for a while.
         told = bench("soak", "--nodes", 300, "--minutes", 0.07, "--churn", 10, "--sample", 0.3, "--last-call", 0.3,
                      "--seed", 7, "--tolerance", 100)
         self.assertTrue(told["clean"])

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Idle connections of one address do not use up the descriptors of `muster serve`: others, and sessions, get in."""
+"""Idle connections of one address do not use up the descriptors of `muster serve`: other addresses, and sessions, get
+in."""
 
 import json
 import resource
@@ -25,7 +26,7 @@ def blob(data):
 
 
 class Peer:
-    """A client of the store that comes from an address of its own, with a deadline for each answer."""
+    """A client of the store with an address of its own and a deadline for each answer."""
 
     def __init__(self, port, address, says=VALIDATE):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE, source_address=(address, 0))
@@ -79,7 +80,7 @@ class Shares(Processes, unittest.TestCase):
         return made
 
     def served(self, address):
-        """A peer that has been answered; nothing if it was turned away."""
+        """A peer that was answered; nothing if it was refused."""
         try:
             made = self.peer(address)
             return made if made.ping() else None
@@ -87,7 +88,7 @@ class Shares(Processes, unittest.TestCase):
             return None
 
     def flood(self, address, asks, parks=False):
-        """Connections until the server has no descriptor left. Without `asks` they have sent nothing but VALIDATE; with
+        """Opens connections until the server has no descriptor left. Without `asks` they have sent only VALIDATE; with
         `parks` each waits for a key of its own."""
         if not asks:
             held = [self.peer(address) for _ in range(DESCRIPTORS)]
@@ -123,7 +124,7 @@ class Shares(Processes, unittest.TestCase):
         self.assert_served(asks=False)
 
     def test_no_stranger_ends_a_parked_wait(self):
-        """Workers of a large job wait behind one address; connections of another one do not end them."""
+        """Workers of a large job wait at one address; connections of another one do not end them."""
         session = self.peer(STRANGER, VALIDATE + raw.session_open(b"run", patience_ms=3_600_000))
         session.receive(struct.unpack("<I", session.receive(5)[1:])[0])
         flood = self.flood(STRANGER, True, parks=True)
@@ -138,7 +139,8 @@ class Shares(Processes, unittest.TestCase):
         self.assertFalse(any(peer.is_closed() for peer in flood))
 
     def test_one_address_leaves_a_quarter_to_others_whatever_it_does(self):
-        """Also if all that it holds waits, or is a session; and nodes get in when two addresses hold all they can."""
+        """Also if all of its connections wait, or are sessions. Nodes get in when two addresses hold all that they can.
+        """
         flood = self.flood(STRANGER, True, parks=True)
         self.assertLess(len(flood), DESCRIPTORS * 3 // 4)
         clients = [self.peer(HOME) for _ in range(40)]
@@ -163,7 +165,7 @@ class Shares(Processes, unittest.TestCase):
         self.assert_nodes_get_in(8)
 
     def node(self, address, number):
-        """One that has been answered; nothing if it was turned away."""
+        """A node that was answered; nothing if it was refused."""
         try:
             made = self.peer(address, VALIDATE + raw.session_open(b"r%d" % number, patience_ms=3_600_000))
             made.receive(5)
@@ -183,7 +185,7 @@ class Shares(Processes, unittest.TestCase):
 
     def test_a_node_of_another_address_gets_its_round(self):
         flood = self.flood(STRANGER, True)
-        # All the time somebody takes what becomes free.
+        # All the time another client takes what becomes free.
         for _ in range(5):
             node = subprocess.run([MUSTER, "rendezvous", "--endpoint", f"127.0.0.1:{self.port}", "--id", "r", "--nodes",
                                    "1", "--hold", "0", "--json"], capture_output=True, timeout=PATIENCE, check=False)
@@ -221,7 +223,7 @@ class Shares(Processes, unittest.TestCase):
     def test_a_parked_wait_and_the_most_recent_client_stay(self):
         waiter = self.peer(STRANGER, VALIDATE + WAIT + struct.pack("<Q", 1) + blob(b"/gate"))
         flood = self.flood(STRANGER, True)
-        self.assertTrue(flood[0].ping())  # it is the youngest now
+        self.assertTrue(flood[0].ping())  # it is the most recent one now
         clients = [self.peer(HOME) for _ in range(100)]
         for client in clients:
             self.assertTrue(client.ping())

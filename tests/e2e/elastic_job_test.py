@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `make run` shows, without its build: an elastic job that loses a node and is finished by the others."""
+"""What `make run` shows, without its build: an elastic job that loses a node, and that the others finish."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ PATIENCE = 120
 
 
 def those_with(text):
-    """Pids of processes that have the text in their environment."""
+    """Pids of processes with this text in their environments."""
     found = []
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -33,7 +33,7 @@ class ElasticJob(unittest.TestCase):
         self.folder = folder.name
 
     def start(self, *arguments):
-        # Its own group: nobody else gets the signals that are meant for it. Everything it makes is in the folder.
+        # A group of its own, so that no other process gets its signals. All its files are in the folder.
         job = subprocess.Popen([ROOT / "scripts" / "elastic_job", *arguments], text=True, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, env={**os.environ, "TMPDIR": self.folder},
                                start_new_session=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster etcd --dev` as its users meet it: an etcd of one's own, and nothing that stays of it."""
+"""`muster etcd --dev` for its users: a throwaway etcd, of which nothing stays."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from fleet_of_agents import PATIENCE, until
 from ports import free_port
 from processes import MUSTER, Processes
 
-# As etcd begins: its ports are open, and nobody answers there.
+# As etcd at its start: its ports are open, and it does not answer.
 SILENT = """#!/usr/bin/env python3
 import socket, sys, time
 port = int(sys.argv[sys.argv.index("--listen-client-urls") + 1].rsplit(":", 1)[1])

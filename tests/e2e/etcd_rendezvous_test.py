@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Nodes that meet in etcd, as real processes: who leads them dies, members die or stand still, earlier runs have left
-things behind, and input is bad."""
+"""Nodes that meet in etcd, as real processes: their leader dies, members die or stand still, earlier runs have left
+keys behind, and input is bad."""
 
 import json
 import os
@@ -18,7 +18,7 @@ PATIENCE = 60
 
 class Deaths(OnEtcd):
     def kill_while_running(self, nodes, victim):
-        """Returns how long it took the others to hear of it, and to be in a round again."""
+        """Returns how long the others took to be notified, and to be in a round again."""
         others = [node for node in nodes if node is not victim]
         number, _ = self.agree(*nodes)
         victim.kill()
@@ -62,7 +62,7 @@ class Deaths(OnEtcd):
         self.agree(node, other)
         until(lambda: status()[0]["phase"] == "complete", "the leader has written that the round is complete")
         self.assertEqual(sorted(each["rank"] for each in status()[0]["participants"]), [0, 1])
-        # What somebody else wrote hides no other run, and what a dead leader wrote is not true any more.
+        # A foreign key hides no other run, and a dead leader's status is out of date.
         self.etcd.put("/muster/foreign/status", "surely not")
         node.kill()
         other.kill()
@@ -90,13 +90,13 @@ class Deaths(OnEtcd):
         leader, others = self.leader_among(nodes)
         leader.kill()
         died = time.monotonic()
-        _, formed = self.agree(*others)  # on a slow machine: in the next one
+        _, formed = self.agree(*others)  # on a slow machine, in the next one
         self.report(f"leader killed in the last call, of {last_call_s} s: the others were in a round after "
                     f"{formed - died:.2f} s")
         self.assertLess(formed - died, NOTICED_S + last_call_s + BUSY_S)
 
     def lose_while_forming(self, number):
-        """A node that does not lead is sent this signal; it counts until its lease is over. Returns it."""
+        """A node that does not lead receives this signal; it counts until its lease is over. Returns it."""
         first = [self.node(nodes="3") for _ in range(2)]
         for node in first:
             node.error("2 of 3 nodes are here")
@@ -169,7 +169,7 @@ class Standstill(OnEtcd):
         _, (sleeper, victim, *_) = self.leader_among(nodes)
         victim.kill()
         before = len(sleeper.events)
-        sleeper.send(signal.SIGSTOP)  # the leader tells it of the victim: they were last heard of at about the same time
+        sleeper.send(signal.SIGSTOP)  # the leader notifies it of the victim: both were last seen at about the same time
         others = [node for node in nodes if node not in (sleeper, victim)]
         self.agree(*others, after=number)
         sleeper.send(signal.SIGCONT)
@@ -204,7 +204,7 @@ class EarlierRuns(OnEtcd):
         self.assertEqual(nodes[0].outcome()[0], 0)
         nodes[1].event(lambda event: event.kind == "closed", "the end")
         late = self.node(nodes="2")
-        self.assertEqual(late.outcome()[0], 5)  # while somebody is there who was in it
+        self.assertEqual(late.outcome()[0], 5)  # while a node is there that was in it
         nodes[1].send(signal.SIGTERM)
         self.assertEqual(nodes[1].outcome()[0], 0)
         again = [self.node(nodes="3") for _ in range(3)]  # and with other settings
@@ -286,7 +286,7 @@ class BadInput(OnEtcd):
     def test_other_settings_than_those_of_the_others_are_named(self):
         node = self.node(nodes="2:3")
         node.error("1 of 3 nodes are here")
-        # At once, not when the leases of the others would be over: 3 s, and its own time before.
+        # At once, not when the leases of the others would be over: 3 s, and the lease time before.
         status, errors = self.node("--timeout", "2", nodes="2:4").outcome()
         self.assertEqual(status, 1, errors)
         self.assertIn("max_nodes", errors.splitlines()[-1])
@@ -314,7 +314,7 @@ class Permissions(OnEtcd):
         return self.etcd.endpoint.replace("etcd://", f"etcd://{who}@")
 
     def password(self, word):
-        """Where only this user can read it."""
+        """A file that only this user can read."""
         file = tempfile.NamedTemporaryFile(mode="w", encoding="utf-8", suffix=".password")
         self.addCleanup(file.close)
         file.write(f"{word}\n")

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""A real etcd is restored from an older backup, beneath nodes that run, wait and lead: all of them notice."""
+"""A real etcd is restored from an older backup while nodes run, wait and lead: all of them notice."""
 
 import time
 
 from etcd_nodes import BUSY_S, LAST_CALL_S, OnEtcd, main
 
-# A client whose etcd is back connects again within a second or two.
+# A client whose etcd is back reconnects within a second or two.
 RECONNECTED_S = 3
 
 
 class Restored(OnEtcd):
-    CONF = ""  # leases of 6 s: that a node's own lease has ended is not what these tests are about
+    CONF = ""  # leases of 6 s: these tests are not about expired leases
 
     def assert_place_lost_and_met_again(self, nodes, number, restored):
-        """Every node hears that its place in that round is lost, because etcd has gone back, and all meet again."""
+        """Every node reports that its place in that round is lost, because etcd has gone back, and all meet again."""
         heard = [node.event(lambda event: event.kind not in ("joining", "round", "nodes_waiting"), "word of the restore")
                  for node in nodes]
         for event in heard:
@@ -27,7 +27,7 @@ class Restored(OnEtcd):
         return heard
 
     def second_round(self):
-        """Three nodes in their second round, and a backup from before it, which knows them."""
+        """Three nodes in their second round, and an earlier backup in which they are registered."""
         nodes = [self.node(nodes="2:3") for _ in range(2)]
         self.agree(*nodes)
         backup = self.etcd.back_up()

@@ -58,7 +58,7 @@ class JobsInEtcd(Fleet):
         self.assert_nothing_left()
 
     def lose(self, which, signal_number=signal.SIGKILL):
-        """A job of two, of whom the leader of the rendezvous (0) or the other one (1) is killed, or told to end."""
+        """A job of two nodes. The one that leads the rendezvous (0) or the other one (1) receives the signal."""
         agents = [self.agent("--verbose", nodes="1:2") for _ in range(2)]
         workers = self.one_world(*agents)
         victim = self.leader_first(agents)[which]

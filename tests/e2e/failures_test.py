@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""What can go wrong among real processes, and what the others then do: nodes that die, stand still or lose their
-network, servers that come back or come late, spares that step in.
+"""Failures of real processes, and what the others do then: nodes that die, stand still or lose their network, servers
+that come back or come late, spares that take a place.
 
-Networks are namespaces of this machine, joined by a cable of their own: whoever may not make them skips those tests.
+Networks are namespaces of this machine, joined by a cable of their own. Without permission for these the tests are
+skipped.
 """
 
 import atexit
@@ -25,27 +26,27 @@ from needs import skip_or_fail
 MUSTER = os.environ["MUSTER_BIN"]
 PATIENCE = 60
 
-# A node that is silent for so long is given up. Short, for these tests wait for it to pass; long enough for a node
-# that a busy machine keeps waiting.
+# A node that is silent for so long is declared lost. It is short, because these tests wait for it, and long enough for
+# a node on a busy machine.
 INTERVAL_S, ATTEMPTS = 0.4, 3
 WINDOW_MS = 1000 * INTERVAL_S * ATTEMPTS
-# It is noticed within a tenth of the window. A server may be kept from looking by what else this machine does; if that
-# takes longer than this, it forgives everybody that time, and does not count it.
+# The loss is noticed within a tenth of the window. If other work delays the server for longer than this, it forgives
+# all nodes that time, and does not count it.
 NOISE_MS = 250
-# From a death to the next round, where no last call is waited for.
+# From a death to the next round, without a last call.
 PROMISE_S = 1
 LAST_CALL_S = 1  # the shortest
-BUSY_S = 8  # what a machine may need on top of that, under sanitizers and other tests
+BUSY_S = 8  # what a machine may need in addition, under sanitizers and other tests
 
 Line = collections.namedtuple("Line", "time text")
 
 
 class Process:
-    """Keeps every line that a program says, and when."""
+    """Keeps every line that a program prints, with its time."""
 
     def __init__(self, command):
         self.said = {"stdout": [], "stderr": []}
-        self._ended = set()  # which of the two
+        self._ended = set()  # stdout, stderr or both
         self._changed = threading.Condition()
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                          stderr=subprocess.PIPE, text=True)
@@ -66,7 +67,7 @@ class Process:
             self._changed.notify_all()
 
     def line(self, name, is_it, what):
-        """The first line that is it, as soon as it is there."""
+        """The first matching line, as soon as it is there."""
         def found():
             return next((line for line in self.said[name] if is_it(line.text)), None)
         with self._changed:
@@ -80,7 +81,7 @@ class Process:
         return self.line("stderr", lambda text: re.search(pattern, text), f"a line with '{pattern}'")
 
     def result(self, is_it=lambda result: True):
-        """When the first result came that is it, and what it says."""
+        """The time of the first matching result, and the result."""
         line = self.line("stdout", lambda text: is_it(json.loads(text)), "such a result")
         return line.time, json.loads(line.text)
 
@@ -88,7 +89,7 @@ class Process:
         self._process.send_signal(number)
 
     def kill(self):
-        """Gone when this returns, and nobody has been told."""
+        """When this returns it is gone, and nothing was notified."""
         atexit.unregister(self.kill)
         self._process.kill()
         self._process.wait()
@@ -118,13 +119,13 @@ class Failures(unittest.TestCase):
         return server
 
     def free_port(self):
-        """One that was free a moment ago."""
+        """A port that was free a moment ago."""
         self.serve().kill()
         return self.port
 
     def node(self, *arguments, nodes, run="run", host="127.0.0.1", conf="is_host=false", last_call=LAST_CALL_S,
              place=()):
-        """Stays, and goes into every round, until the end of the test."""
+        """A node that stays until the end of the test and joins every round."""
         conf = f"keep_alive_interval={INTERVAL_S},keep_alive_max_attempt={ATTEMPTS}" + ("," + conf if conf else "")
         return self.start("rendezvous", "--backend", "muster", "--endpoint", f"{host}:{self.port}", "--id", run,
                           "--nodes", nodes, "--last-call", str(last_call), "--hold", "600", "--follow", "--json",
@@ -136,7 +137,7 @@ class Failures(unittest.TestCase):
         return json.loads(done.stdout)["runs"][0] if done.returncode == 0 else None
 
     def once(self, condition, **where):
-        """How the run stands, as soon as that is so."""
+        """The status of the run, as soon as the condition holds."""
         give_up = time.monotonic() + PATIENCE
         while True:
             stands = self.run_status(**where)
@@ -146,7 +147,7 @@ class Failures(unittest.TestCase):
             time.sleep(0.01)
 
     def agree(self, *nodes, round=0):
-        """All are in one round, with different ranks and one meeting place. Returns what they were told."""
+        """All are in one round, with different ranks and one meeting place. Returns their results."""
         told = [node.result(lambda result: result["round"] == round)[1] for node in nodes]
         self.assertEqual(sorted(one["rank"] for one in told), list(range(len(nodes))), told)
         self.assertEqual({one["world_size"] for one in told}, {len(nodes)}, told)
@@ -154,7 +155,7 @@ class Failures(unittest.TestCase):
         return told
 
     def later_round_of(self, *nodes, after=0):
-        """Until all of them, and nobody else, are in a later round; there may be some in between. Returns when."""
+        """Waits until all of them, and no others, are in a later round; there may be some in between. Returns when."""
         return max(node.result(rounds_above(after, len(nodes)))[0] for node in nodes)
 
     def report(self, text):
@@ -163,7 +164,7 @@ class Failures(unittest.TestCase):
 
 class Deaths(Failures):
     def three_of_four_survive(self):
-        """Returns the survivors, and how long after the death the last of them was in a new round."""
+        """Returns the surviving nodes, and how long after the death the last of them was in a new round."""
         self.serve()
         nodes = [self.node(nodes="3:4") for _ in range(4)]
         self.agree(*nodes)
@@ -226,7 +227,7 @@ class Deaths(Failures):
         self.report(f"SIGCONT: it was in a round again after {seconds:.2f} s")
 
     def assert_given_up(self, name, others):
-        """All others hear of it: not before the window has passed, and not long after."""
+        """All others are notified of it: not before the window has passed, and not long after."""
         for node in others:
             line = node.error(rf"round \d+ has lost {re.escape(name)}\d+: not heard of for \d+ ms").text
             silent_ms = int(re.search(r"for (\d+) ms", line).group(1))
@@ -273,7 +274,7 @@ class Servers(Failures):
 
 
 class Network:
-    """Two namespaces, as two machines, and a cable between them. Nothing outside of them is touched."""
+    """Two namespaces as two machines, and a cable between them. Nothing outside them is touched."""
 
     NEAR, FAR = "198.18.0.1", "198.18.0.2"
     NUMBERS = itertools.count()
@@ -298,7 +299,7 @@ class Network:
     def remove(self):
         atexit.unregister(self.remove)
         for name in (self.near, self.far):
-            with contextlib.suppress(AssertionError):  # not made, or not any more
+            with contextlib.suppress(AssertionError):  # not made yet, or removed already
                 self.ip("netns", "delete", name)
 
     @staticmethod
@@ -309,12 +310,12 @@ class Network:
 
     @staticmethod
     def inside(name):
-        """What to put before a command. It becomes the command, with its process id."""
+        """A prefix for commands. It becomes the command, with the same process id."""
         return ("ip", "netns", "exec", name)
 
     @classmethod
     def missing(cls):
-        """Why there can be none; empty if there can."""
+        """The reason why there can be no such network; empty if there can."""
         if os.geteuid() != 0:
             return "network namespaces need root"
         if not shutil.which("ip"):
@@ -345,7 +346,7 @@ class Networks(Failures):
         self.far = self.network.inside(self.network.far)
 
     def assert_workers_can_meet(self, told):
-        """Rank 0's store answers, whichever side it is asked from."""
+        """Rank 0's store answers from both sides."""
         self.assertFalse(told["master_addr"].startswith("127."), told)
         for place in (self.near, self.far):
             done = subprocess.run([*place, MUSTER, "store", "--server", f"{told['master_addr']}:{told['master_port']}",
@@ -384,5 +385,5 @@ class Networks(Failures):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing stays behind
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no process stays behind
     unittest.main()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Usage errors of `muster`: one message that names the word or the flag, what came and what is allowed."""
+"""Usage errors of `muster`: one message that names the argument or the flag, its value and what is allowed."""
 
 import json
 import os
@@ -14,7 +14,7 @@ MEASUREMENTS = ("store", "latency", "wake", "rendezvous")
 
 
 def called(*arguments):
-    """Measurements are muster-lab's."""
+    """The command that has the flag: measurements are in muster-lab."""
     program = LAB if arguments and arguments[0] == "bench" else MUSTER
     return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
 
@@ -136,7 +136,7 @@ class Statuses(unittest.TestCase):
 
     def test_a_port_file_that_cannot_be_written_leaves_no_draft(self):
         with tempfile.TemporaryDirectory() as folder:
-            os.mkdir(os.path.join(folder, "port"))  # a file cannot take its place
+            os.mkdir(os.path.join(folder, "port"))  # a folder there cannot be replaced by a file
             self.ends_with(1, "serve", "--listen", "127.0.0.1:0", "--port-file", os.path.join(folder, "port"))
             self.assertEqual(os.listdir(folder), ["port"])
 

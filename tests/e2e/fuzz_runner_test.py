@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""fuzz/run.py with fuzzers that are small scripts: what they do is what it reports, and nothing outlives it."""
+"""fuzz/run.py with fuzzers that are small scripts: it reports what they do, and nothing outlives it."""
 
 import os
 import pathlib
@@ -116,7 +116,7 @@ class FuzzRunner(unittest.TestCase):
 
     @staticmethod
     def is_gone(process):
-        """Or dead, and nobody has looked after it yet."""
+        """Or dead and not reaped yet."""
         try:
             return pathlib.Path("/proc", process, "stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0] == "Z"
         except (FileNotFoundError, ProcessLookupError):

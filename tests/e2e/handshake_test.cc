@@ -1,4 +1,4 @@
-// The first bytes of a connection: who is let in, and who is shown the door.
+// The first bytes of a connection: which are accepted, and which are refused.
 #include "rendezvous/wire/session_codec.h"
 #include "support/raw_server_test.h"
 
@@ -118,7 +118,7 @@ TEST_P(HandshakeTest, Item008_ASecondValidateIsClosed) {
   RawClient client = Client();
   client.Send(SetBytes("/k", "v") + ValidateBytes());
   EXPECT_EQ(client.ReceiveUntilClosed(), "");
-  EXPECT_EQ(Client().AskBlob(GetBytes("/k")), "v");  // what came before it counted
+  EXPECT_EQ(Client().AskBlob(GetBytes("/k")), "v");  // what came before it was executed
 }
 
 TEST_P(HandshakeTest, Item009_UndefinedOpcodesAreClosedAndDisturbNoOtherClient) {
@@ -134,7 +134,7 @@ TEST_P(HandshakeTest, Item009_UndefinedOpcodesAreClosedAndDisturbNoOtherClient) 
 }
 
 TEST_P(HandshakeTest, Item012_AClientOfRelease24MayJoin) {
-  // It sends no PING; with a world size it counts itself in, waits for the counter and reads it.
+  // It sends no PING. With a world size it counts itself, waits for the counter and reads it.
   RawClient client(port());
   client.Send(Hex("00 ce f7 85 3c"));
   client.Send(Hex("04 05 00 00 00 00 00 00 00 69 6e 69 74 2f 01 00 00 00 00 00 00 00"));

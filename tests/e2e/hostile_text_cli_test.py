@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a peer, a worker or the store says reaches no terminal as a command: it is escaped wherever it is printed."""
+"""Text of a peer, a worker or the store never reaches a terminal as a command: it is escaped wherever it is printed."""
 
 import json
 import os

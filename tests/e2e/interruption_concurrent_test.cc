@@ -1,4 +1,4 @@
-// Interrupting a TcpStore whose server does not do what it should.
+// Interrupting a TcpStore whose server does not behave.
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -99,7 +99,7 @@ TEST_F(InterruptionTest, ASignalMakesTheWaitCheckForARequestAtOnce) {
   {
     Void caller(wish_.Within([&] { store->Ping(); }));
     ASSERT_TRUE(caller.UntilBlocked());
-    // More questions than there is time for, without the signals.
+    // More checks than the time allows without the signals.
     const Stopwatch watch;
     EXPECT_TRUE(EventuallyTrue([&] {
       caller.Signal(SIGUSR1);

@@ -1,4 +1,4 @@
-// Workers that count themselves in while they are constructed.
+// Workers that count themselves while they are constructed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -118,7 +118,7 @@ TEST(JoinTest, Item102_TenantsShareTheCounter) {
   const TcpStore worker("127.0.0.1", Worker(first.port(), 2));
   options.wait_for_workers = true;
   options.port = first.port();
-  const TcpStore second("127.0.0.1", options);  // finds one there already, and is the second itself
+  const TcpStore second("127.0.0.1", options);  // finds one there already, and is the second
   EXPECT_EQ(RawClient::Validated(first.port()).AskBlob(GetBytes("init/")), "2");
 }
 

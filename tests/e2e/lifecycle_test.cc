@@ -36,7 +36,7 @@ StorePtr Connect(uint16_t port, const std::string& host = "127.0.0.1") {
   return std::make_shared<TcpStore>(host, TcpStoreOptions{.port = port, .timeout = kPatience});
 }
 
-/// A store that brings its server along.
+/// A store with its own server.
 StorePtr Serve(uint16_t port, bool multi_tenant = false) {
   return std::make_shared<TcpStore>("127.0.0.1",
                                     TcpStoreOptions{.port = port,
@@ -84,7 +84,7 @@ TEST(ServerLifecycleTest, Item101_ASecondServerOnThePortIsRefused) {
   EXPECT_THAT(ErrorOf<NetworkError>([&] { const StoreServer second(OnLoopback(server.port())); }),
               ContainsRegex(pattern));
   EXPECT_THAT(ErrorOf<NetworkError>([&] { Serve(server.port()); }), ContainsRegex(pattern));
-  EXPECT_EQ(RawClient::Validated(server.port()).SaidSoFar(), "");  // the first one is unharmed
+  EXPECT_EQ(RawClient::Validated(server.port()).SaidSoFar(), "");  // the first one is unaffected
 }
 
 TEST(ServerLifecycleTest, Item101_AlsoOnAllInterfaces) {
@@ -103,7 +103,7 @@ TEST(ServerLifecycleTest, Item102_TenantsOfOneProcessShareOneServer) {
   EXPECT_EQ(second->Get("k"), "shared");
   EXPECT_EQ(Connect(port)->Get("k"), "shared");
   second.reset();
-  EXPECT_THROW(RawClient client(port), std::runtime_error);  // the last one took it along
+  EXPECT_THROW(RawClient client(port), std::runtime_error);  // the last one ended it
 }
 
 TEST(ServerLifecycleTest, Item102_AServerThatIsNotSharedIsNotFound) {
@@ -192,7 +192,7 @@ TEST(ServerLifecycleTest, Item105_AServerWithAnAddressListensOnlyThere) {
 }
 
 TEST(ServerLifecycleTest, Item106_AClientWaitsForItsServer) {
-  const BoundSocket bound = BindLoopback();  // connections are refused until somebody listens
+  const BoundSocket bound = BindLoopback();  // connections are refused until a server listens
   Background<StorePtr> connecting([&] { return Connect(bound.port); });
   ASSERT_TRUE(connecting.UntilBlocked());
   EXPECT_FALSE(connecting.IsDone());
@@ -217,7 +217,7 @@ TEST(ServerLifecycleTest, Item107_NoListenerIsAnErrorInTime) {
 }
 
 TEST(ServerLifecycleTest, Item108_ANameThatCannotBeResolvedIsAnErrorInTime) {
-  // A label of 64 characters is refused by every resolver without asking anybody.
+  // Every resolver refuses a label of 64 characters without a query.
   const std::string name = std::string(64, 'x') + ".invalid";
   const Stopwatch watch;
   const std::string text = ErrorOf<NetworkError>(
@@ -265,7 +265,7 @@ TEST(ServerLifecycleTest, Item107_AClientCannotConnectToPortZero) {
   EXPECT_THROW(const TcpStore store("127.0.0.1", {.port = 0}), std::invalid_argument);
 }
 
-// torchrun's workers are told by the environment that the agent serves their store already.
+// torchrun's workers learn from the environment that the agent serves their store already.
 class AgentStoreTest : public ::testing::Test {
  protected:
   void SetUp() override { Announce("1", std::to_string(agent_.port()), "127.0.0.1"); }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`--port-file`: whole, ours alone, and never written through a link that somebody has laid."""
+"""`--port-file`: complete, owned by the server, and never written through a link."""
 
 import os
 import pathlib

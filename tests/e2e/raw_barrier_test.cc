@@ -1,4 +1,4 @@
-// BARRIER in bytes: nobody early, everybody then, and the counter where it can be seen.
+// BARRIER in bytes: no client passes early, all pass at the end, and the counter is visible.
 #include "support/raw_server_test.h"
 
 namespace muster::test {

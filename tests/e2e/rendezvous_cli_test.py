@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster rendezvous` as its users meet it: results, progress, exit statuses, messages."""
+"""`muster rendezvous` for its users: results, progress, exit statuses, messages."""
 
 import contextlib
 import fcntl
@@ -23,8 +23,8 @@ class Command(Processes, unittest.TestCase):
     """Starts servers and nodes, and ends them."""
 
     BACKEND = ""  # of the nodes
-    HOLD = ()  # how long they stay, unless a test says it: as long as usual
-    STANDSTILL_S = 0  # of a server, to be sat out
+    HOLD = ()  # how long they stay, unless a test sets it: the default
+    STANDSTILL_S = 0  # how long a server stands still
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -43,7 +43,7 @@ class Command(Processes, unittest.TestCase):
         return out, errors
 
     def line_with(self, process, text):
-        """The first line on stderr that has it: a slow machine may have others to say before."""
+        """The first line on stderr that has it: a slow machine may print others before."""
         for line in process.stderr:
             if text in line:
                 return line
@@ -61,7 +61,7 @@ class Command(Processes, unittest.TestCase):
 
 
 class Scenarios:
-    """What holds with either backend that lets nodes come and go."""
+    """Scenarios for both backends in which nodes can come and go."""
 
     def test_two_nodes_get_ranks_and_the_same_meeting_place(self):
         nodes = [self.node("--json") for _ in range(2)]
@@ -198,7 +198,7 @@ class Scenarios:
 class WithTheCoordinator(Scenarios, Command):
     BACKEND = "muster"
     PREFIX = r"muster\.run/[0-9a-f]{32}/0"
-    HOLD = ("--hold", "0.1")  # the others are told at once
+    HOLD = ("--hold", "0.1")  # the others are notified at once
     STANDSTILL_S = 4  # longer than either side may be silent
 
     def test_a_journal_names_lost_nodes_and_the_one_that_closed(self):
@@ -245,7 +245,7 @@ class WithTheCoordinator(Scenarios, Command):
             said.append(line)
             if "1 of 2 nodes are here (" in line:
                 break
-        as_a_spare = [line for line in said if "a spare: " in line]  # also that one of the members is not heard of
+        as_a_spare = [line for line in said if "a spare: " in line]  # also the report that a member is silent
         self.assertEqual(len(as_a_spare), len(set(as_a_spare)), said)
 
     def test_no_server_status_4_and_where(self):
@@ -266,7 +266,7 @@ class WithTheCoordinator(Scenarios, Command):
 class WithASharedState(Scenarios, Command):
     BACKEND = "c10d"
     PREFIX = r"torch\.rendezvous\.run\.0"
-    STANDSTILL_S = 7  # longer than a client otherwise waits for the end of a wait to be confirmed
+    STANDSTILL_S = 7  # longer than a client otherwise waits for the confirmed end of a wait
 
     def test_no_server_status_4_and_where(self):
         self.server.terminate()

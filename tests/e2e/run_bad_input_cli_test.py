@@ -127,12 +127,12 @@ class BadInput(Launching, unittest.TestCase):
                 self.refused("--log-dir", disk / "logs", option, "3", "--no-python", self.worker, status=1,
                              says=[str(disk), "no space left"])
                 self.assertEqual(os.listdir(disk / "logs"), [])
-            # What writes nothing there has nothing to fear.
+            # A job that writes nothing there is not affected.
             self.assertEqual(self.run_job("--log-dir", disk / "logs", "--no-python", self.worker).out, "worker ran\n")
 
     def test_a_full_disk_is_named_next_to_the_failure(self):
         with small_disk(self.folder / "disk", "size=64k") as disk:
-            worker = self.script("head -c 100000 /dev/zero")  # fails, and cannot say so: its words go there as well
+            worker = self.script("head -c 100000 /dev/zero")  # fails; its stderr goes there, too
             outcome = self.run_job("--log-dir", disk / "logs", "-r", "3", "--no-python", worker, status=1)
             self.assertIn("ChildFailedError", outcome.err)
             self.assertEqual(outcome.err.count("no space left on the disk"), 1, outcome.err)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster run` whose consoles, descriptors and folders are not what they should be."""
+"""`muster run` with unusual consoles, descriptors and folders."""
 
 import os
 import signal

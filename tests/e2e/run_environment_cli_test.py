@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a worker of `muster run` finds around it: variables, descriptors, signals, its place among processes."""
+"""The environment of a worker of `muster run`: variables, descriptors, signals, its place among processes."""
 
 import json
 import os
@@ -23,7 +23,7 @@ PROMISED = """
     TORCHELASTIC_SIGNALS_TO_HANDLE
 """.split()
 
-# In a network of its own nobody has taken the port yet: switches on the loopback there, and becomes its arguments.
+# In a network of its own no process has taken the port. Switches on the loopback there, and becomes its arguments.
 LOOPBACK_UP = """
 import fcntl, os, socket, struct, sys
 flags = struct.pack("16sH", b"lo", 1)  # IFF_UP
@@ -146,7 +146,7 @@ class Variables(Launching, unittest.TestCase):
         seen = self.environments(*c10d, "--local-addr=127.0.0.1")[0]
         self.assertEqual(seen["MASTER_ADDR"], "127.0.0.1")
         self.assertNotEqual(seen["MASTER_PORT"], port)
-        # Without domain, the machine's own name is taken, where torchrun may say "localhost".
+        # Without a domain it is the machine's own name, where torchrun may use "localhost".
         self.assertIn(self.environments(*c10d)[0]["MASTER_ADDR"], (socket.getfqdn(), socket.gethostname()))
 
     def test_a_worker_can_reach_the_store_in_its_environment(self):
@@ -194,7 +194,7 @@ class System(Launching, unittest.TestCase):
                                     "    except OSError:\n"
                                     "        return False\n"
                                     "print([fd for fd in range(4096) if is_open(fd)])\n")
-        inherited, other = os.pipe()  # the launcher's parent may be careless, its workers must not hold what it holds
+        inherited, other = os.pipe()  # the launcher's parent may leak descriptors; workers must not inherit them
         self.addCleanup(os.close, inherited)
         self.addCleanup(os.close, other)
         for options in ((), C10D, ("-t", "3"), ("-r", "3", "--event-log-handler", f"file:{self.folder / 'events'}")):
@@ -205,7 +205,7 @@ class System(Launching, unittest.TestCase):
                 self.assertIn("[0, 1, 2]", shown)
 
     def test_launch067_a_worker_starts_with_signals_as_the_system_has_them(self):
-        def ignore():  # as nohup, and some schedulers, do
+        def ignore():  # as nohup and some schedulers do
             for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
                 signal.signal(number, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2, signal.SIGCHLD})

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Jobs of `muster run` whose nodes meet in a real etcd under its other name, "etcd-v2", which is lost and comes back."""
+"""Jobs of `muster run` in a real etcd under its other name, "etcd-v2". Etcd is lost and comes back."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from ports import free_port
 
 class EtcdJob(Fleet):
     BACKEND = "etcd-v2"
-    # A lease that outlasts a restart of etcd.
+    # A lease that is longer than a restart of etcd.
     CONF = {"last_call_timeout": "1", "join_timeout": "60", "read_timeout": "20", "keep_alive_max_attempt": "8"}
 
     def setUp(self):

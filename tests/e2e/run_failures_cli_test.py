@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""When workers of `muster run` fail: who is stopped, who is blamed, what is told, and with which status it ends."""
+"""Failing workers of `muster run`: which are stopped, which is the first failure, what is reported, and with which
+status it ends."""
 
 import json
 import os
@@ -12,24 +13,24 @@ import unittest
 from launching import Launching, eventually
 
 TRACE = 'Traceback (most recent call last):\n  File "train.py", line 1, in main\nValueError: no such thing\n'
-# As PyTorch's decorator writes it.
+# The error file of PyTorch's decorator.
 RECORDED = {"message": {"message": "ValueError: no such thing",
                         "extraInfo": {"py_callstack": TRACE, "timestamp": "1700000000"}}}
-REST = "while :; do sleep 0.05; done"  # in short pieces, so that a trap is heard
+REST = "while :; do sleep 0.05; done"  # in short pieces, so that a trap runs soon
 
 
 class Failing(Launching, unittest.TestCase):
-    """Workers that end badly, and how to read the report on them."""
+    """Workers that fail, and a reader of the report about them."""
 
     def job(self, text, *options, workers=1, status=1, **more):
-        """Runs a job of workers that run `text`, with nothing but the report on stderr."""
+        """Runs a job of workers that run `text`. Only the report may be on stderr."""
         more["env"] = {"OMP_NUM_THREADS": "1", **more.get("env", {})}
         return self.run_job(f"--nproc-per-node={workers}", *options, "--no-python", self.script(text), status=status,
                             **more)
 
     @staticmethod
     def fields(report):
-        """Those of the other failures, each a dictionary, and those of the root cause."""
+        """The fields of the other failures, each a dictionary, and those of the root cause."""
         others, root = report.split("Root Cause (first observed failure):\n")
         def read(block):
             return dict(re.findall(r"(?m)^  (\w+) *: (.*)$", block))
@@ -37,7 +38,7 @@ class Failing(Launching, unittest.TestCase):
         return [read(block) for block in re.split(r"(?m)^\[\d+\]:$", others)[1:]], read(root)
 
     def codes(self, report):
-        """Exit codes by rank, and the rank that is blamed."""
+        """Exit codes by rank, and the rank of the root cause."""
         others, root = self.fields(report)
         codes = {int(one["rank"].split()[0]): int(one["exitcode"].split()[0]) for one in [*others, root]}
         return codes, int(root["rank"].split()[0])
@@ -49,7 +50,7 @@ class Failing(Launching, unittest.TestCase):
                 'exit 3; fi\n')
 
     def leave(self, told, status=1):
-        """A worker that leaves this in its error file."""
+        """A worker that writes this to its error file."""
         (self.folder / "told").write_bytes(told if isinstance(told, bytes) else json.dumps(told).encode())
         return f'cp "{self.folder}/told" "$TORCHELASTIC_ERROR_FILE"; exit {status}'
 
@@ -97,8 +98,8 @@ class Reports(Failing):
         worker = self.script('echo $$ > "$SEEN/$RANK.part"; mv "$SEEN/$RANK.part" "$SEEN/$RANK"\n'
                              'while [ ! -e "$SEEN/go$RANK" ]; do sleep 0.05; done; exit 3')
         job = self.launch("--nproc-per-node=4", "--no-python", worker, env={"OMP_NUM_THREADS": "1"})
-        self.wait_for_seen("0", "1", "2", "3")  # workers start in turn: with 3 there, the launcher watches the others
-        job.send_signal(signal.SIGSTOP)  # it sees nothing until all have ended, the last one first
+        self.wait_for_seen("0", "1", "2", "3")  # workers start in turn: with 3 running, the launcher watches the others
+        job.send_signal(signal.SIGSTOP)  # the launcher sees nothing until all have ended, the last one first
         try:
             for rank in ("2", "1", "0"):
                 (self.seen / f"go{rank}").touch()
@@ -110,7 +111,7 @@ class Reports(Failing):
         self.assertEqual((outcome.status, self.codes(outcome.err)), (1, ({0: 3, 1: 3, 2: 3, 3: -15}, 2)))
 
     def test_launch084_a_victims_error_file_does_not_make_it_the_cause(self):
-        # torchrun goes by the time in the file, and blames the victim.
+        # torchrun uses the time in the file, and names the victim.
         leave = self.leave(RECORDED)
         outcome = self.job(f"{self.first_fails_when_ready(2)} trap '{leave}' TERM; touch \"$SEEN/$RANK\"\n{REST}",
                            workers=2)
@@ -186,7 +187,7 @@ class Stopping(Failing):
     STUBBORN = f'trap \'date +%s.%N > "$SEEN/told"\' TERM; touch "$SEEN/$RANK"\n{REST}'
 
     def stubborn(self, *options, **more):
-        """How long a job takes whose second worker does not end when told to."""
+        """How long a job takes whose second worker does not end on SIGTERM."""
         began = time.monotonic()
         outcome = self.job(f"{self.first_fails_when_ready(2)}{self.STUBBORN}", *options, workers=2, **more)
         self.assertEqual(self.codes(outcome.err), ({0: 3, 1: -9}, 0))
@@ -194,7 +195,8 @@ class Stopping(Failing):
 
     def test_launch090_a_worker_that_ignores_sigterm_is_killed_after_30_seconds(self):
         self.stubborn()
-        # From the signal that it noted to the launcher's end, which its death is followed by: 30 s, give or take one.
+        # From the signal that the worker noted to the launcher's end, which follows the worker's death: 30 s, plus or
+        # minus one.
         took = time.time() - float((self.seen / "told").read_text(encoding="utf-8"))
         self.assertGreaterEqual(took, 29)
         self.assertLessEqual(took, 31)
@@ -229,7 +231,7 @@ class Stopping(Failing):
 
 
 class ErrorFileOfTheLauncher(Failing):
-    """It may itself be somebody's worker, with a place to tell its error."""
+    """The launcher may itself be a worker, with an error file."""
 
     def setUp(self):
         super().setUp()

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The kill matrix of `muster run`: every kind of process, struck by SIGKILL, SIGTERM and SIGSTOP, at every stage of a job.
+"""The kill matrix of `muster run`: every kind of process receives SIGKILL, SIGTERM and SIGSTOP, at every stage of a
+job.
 
-Each cell of MATRIX says what is documented to come of it, and is played with real processes: a job of two nodes, near and
-other, with one worker each. In the end nothing of the job may be left. `--table` prints it for docs/guide/elastic-jobs.md."""
+Each cell of MATRIX has its documented outcome, and is played with real processes: a job of two nodes, near and other,
+with one worker each. In the end nothing of the job may be left. `--table` prints it for docs/guide/elastic-jobs.md."""
 
 import concurrent.futures
 import os
@@ -15,10 +16,10 @@ import unittest
 from fleet_of_agents import WORKER, Fleet, is_stopped, lives, until
 
 KILL, TERM, STOP = signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP
-AT_ONCE = 6  # cells; each waits most of its time
-A_WHILE_S = 1  # in which nothing is to happen
+AT_ONCE = 6  # cells; each mostly waits
+A_WHILE_S = 1  # how long nothing may happen
 
-# The outcome by name: the method that checks it, and the words for the document.
+# The outcome by name: the method that checks it, and the text for the document.
 OUTCOMES = {
     "begins_again": "the workers of all nodes restart; this costs the node a restart, or ends the job",
     "begins_alone": "its workers restart, which costs a restart; the node that had finished ends with 0",
@@ -97,7 +98,7 @@ def table():
     """The table of docs/guide/elastic-jobs.md."""
     lines = ["| Process | Stage | SIGKILL | SIGTERM | SIGSTOP |", "|---|---|---|---|---|"]
     for victim, stages in MATRIX.items():
-        alike = {}  # what comes of it, to the stages in which it does
+        alike = {}  # from an outcome to the stages that have it
         for stage, outcomes in stages.items():
             alike.setdefault(tuple(outcomes.get(number) for number in (KILL, TERM, STOP)), []).append(stage)
         for row, among in alike.items():
@@ -108,7 +109,7 @@ def table():
 
 
 class KillMatrix(Fleet):
-    """One cell: `stage_…` brings the job there, and `outcome_…` sees what comes of the strike."""
+    """One cell: `stage_…` brings the job there, and `outcome_…` checks the outcome."""
 
     def setUp(self):
         super().setUp()
@@ -116,7 +117,7 @@ class KillMatrix(Fleet):
         self.victim = self.stage = self.number = None
         self.nodes = "1:2"
         self.before = []  # workers of the time before the strike
-        self.met = -1  # and the round that both nodes were in then; on a slow machine, not their first
+        self.met = -1  # and the round that both nodes were in then; on a slow machine, not their first one
 
     def play(self, victim, stage, number, outcome):
         self.victim, self.stage, self.number = victim, stage, number
@@ -129,7 +130,7 @@ class KillMatrix(Fleet):
         print(f"{number.name} of {victim} in {stage}: {struck - began:.1f} s until then, {time.monotonic() - struck:.1f} s "
               "until all was over", flush=True)
 
-    # --- Who there is
+    # --- Processes
 
     @property
     def has_server(self):
@@ -137,13 +138,13 @@ class KillMatrix(Fleet):
 
     @property
     def grace(self):
-        """Where nothing else may end a worker that does not heed its signal, it is not ended."""
+        """If nothing else may end a worker that ignores its signal, the grace is long."""
         return "600" if self.number == KILL else "2"
 
     def node(self, *words, host=False, nodes=None):
         conf = {"join_timeout": "6"} if self.victim in ("host", "server") else {}
         if self.victim == "server that is started again":
-            conf = {"contact_timeout": "60"}  # However long this machine takes to start it.
+            conf = {"contact_timeout": "60"}  # Longer than any machine takes to start it.
         return self.agent("--verbose", "--max-restarts", "1", "--shutdown-timeout", self.grace, nodes=nodes or self.nodes,
                           host=host, conf=conf, words=words)
 
@@ -165,10 +166,10 @@ class KillMatrix(Fleet):
         return {"worker": worker.pid, "agent": self.near.pid, "host": self.near.pid,
                 "worker's child": (worker.children or [None])[0]}.get(self.victim) or self.server.pid
 
-    # --- Stages: each returns whom the signal is for
+    # --- Stages: each returns the process that receives the signal
 
     def stage_start(self):
-        """As early as there is somebody to be struck."""
+        """As early as the process exists."""
         if self.victim.startswith("server"):
             self.near, self.other = self.node(), self.node()
             self.server = self.serve(wait=False)
@@ -216,7 +217,7 @@ class KillMatrix(Fleet):
         return self.struck_pid(self.before[0])
 
     def stage_restart(self):
-        """The other's worker has failed; near's worker has been told to end, and does not."""
+        """The other's worker has failed; near's worker has received SIGTERM, and ignores it."""
         self.start_both("stubborn", "stray")
         self.meet()
         self.before[1].order("exit 3")
@@ -224,7 +225,7 @@ class KillMatrix(Fleet):
         return self.struck_pid(self.before[0])
 
     def stage_exit(self):
-        """The workers of one node are done: of the agent that is struck, else of the other one."""
+        """The workers of one node are done: of the agent that receives the signal, else of the other one."""
         self.start_both("parent")
         self.meet()
         done = self.before[1 if self.victim.startswith("worker") else 0]
@@ -233,7 +234,7 @@ class KillMatrix(Fleet):
         until(lambda: self.store(self.endpoint, "check", key)["value"], "one node is at the exit barrier")
         return self.struck_pid(self.before[0])
 
-    # --- What comes of it
+    # --- Outcomes
 
     def finish(self, *agents):
         for agent in agents:
@@ -242,7 +243,7 @@ class KillMatrix(Fleet):
 
     def assert_nothing_happens(self, *agents):
         rounds = [agent.round() for agent in agents]
-        time.sleep(A_WHILE_S)  # that nothing happens can only be seen in time
+        time.sleep(A_WHILE_S)  # only time can show that nothing happens
         self.assertEqual([agent.round() for agent in agents], rounds)
         self.assertEqual([agent.ended for agent in agents], [False] * len(agents))
 
@@ -430,7 +431,7 @@ def add_cells():
 
 
 class SeveralAtOnce(unittest.TestSuite):
-    """Cells wait for each other's silence if they are played one by one."""
+    """Played one by one, cells would mostly wait."""
 
     def run(self, result, debug=False):
         cases = list(self)

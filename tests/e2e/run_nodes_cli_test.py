@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Several launchers as nodes of one job: ranks, rounds, who is told what. Numbers are items of the launcher's checklist."""
+"""Several launchers as nodes of one job: ranks, rounds, notices. Numbers are items of the launcher's checklist."""
 
 import itertools
 import json
@@ -19,7 +19,7 @@ LAST_MEMBER = "torchelastic/agent/terminal_state/last_member"
 
 
 class Job(Fleet):
-    """Ways to look at a job of several nodes."""
+    """Helpers for a job of several nodes."""
 
     @property
     def prefix(self):
@@ -146,7 +146,7 @@ class SharedStateJob(Job):
 class C10dNodes(SharedStateJob):
     def test_launch075_they_are_ordered_by_the_text_of_their_addresses_and_then_by_pid(self):
         self.serve()
-        # Started in this order, so that only the texts can make it another: 127.0.0.10 before 127.0.0.9.
+        # Started in this order, so that only an order by text differs: 127.0.0.10 before 127.0.0.9.
         nodes = [self.agent("--local-addr", f"127.0.0.{last}", nodes="3", host=False) for last in (9, 10, 10)]
         self.assertEqual([worker["GROUP_RANK"] for node in nodes for worker in node.workers()],
                          ["2", *("0", "1")[::1 if nodes[1].pid < nodes[2].pid else -1]])
@@ -197,7 +197,7 @@ class C10dNodes(SharedStateJob):
 
 
 class Scenarios:
-    """What holds with either backend that lets nodes come and go."""
+    """Scenarios for both backends in which nodes can come and go."""
 
     def two(self, *options, nodes="2", **more):
         return [self.agent(*options, nodes=nodes, host=False, **more) for _ in range(2)]
@@ -275,7 +275,7 @@ class Scenarios:
         self.finish(*nodes)
 
     def assert_exit_keys(self):
-        """What is left of the barrier when all have ended."""
+        """The keys that the exit barrier has left when all have ended."""
         self.assertEqual(self.store(self.endpoint, "add", self.prefix + NUM_MEMBERS, "0")["value"], 2)
         self.assertIn(LAST_MEMBER, self.keys())
 
@@ -327,7 +327,8 @@ class WithTheCoordinator(Scenarios, Job):
         until(lambda: not self.keys(), "the keys of the round are gone with its last node")
 
     def three_of_two_or_three(self, chosen):
-        """Three nodes in one world that needs two. The one whose worker is chosen, the others, and the worker of each."""
+        """Three nodes in one world that needs two. Returns the one whose worker is chosen, the others, and the worker
+        of each."""
         self.serve()
         nodes = [self.agent(nodes="2:3", host=False) for _ in range(3)]
         before = dict(zip(nodes, self.one_world(*nodes)))
@@ -364,7 +365,7 @@ class WithTheCoordinator(Scenarios, Job):
         self.finish(*survivors)
 
     def test_launch154_a_node_that_falls_silent_is_followed_by_a_new_round_in_time(self):
-        """Nothing closes its connection: only its missing heartbeats tell."""
+        """Nothing closes its connection: only missing heartbeats show it."""
         lost, survivors, before = self.three_of_two_or_three(lambda worker: worker["GROUP_RANK"] == "1")
         self.form_again_in_time(lost, survivors, before, signal.SIGSTOP)
         self.finish(*survivors)

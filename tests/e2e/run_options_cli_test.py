@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster run`'s command line on one node: what is run, what is refused, and with which status."""
+"""`muster run`'s command line on one node: what runs, what is refused, and with which status."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from ports import free_port
 
 LEGACY = (MUSTER, "launch")
 
-# torchrun's, with the two that it has, or may have, since 2.12.
+# torchrun's options, with the two that it has, or may have, since 2.12.
 OPTIONS = """
     nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf standalone max-restarts monitor-interval
     start-method event-log-handler role module no-python run-path log-dir redirects tee local-ranks-filter
@@ -36,7 +36,7 @@ def can_bind(host):
 
 
 class Options(Launching, unittest.TestCase):
-    """Workers are witnesses: they write down what they were given."""
+    """Workers write down their environment and arguments."""
 
     def workers_of(self, *options, **more):
         return len(self.environments(*options, **more))
@@ -198,7 +198,7 @@ class Options(Launching, unittest.TestCase):
         self.refused("--no-python", "--module", "x", status=1, says=["--no-python", "--module"])
 
     def test_launch033_streams_are_chosen_by_digits(self):
-        # Above 9, a rank is more than torchrun can name. Here it is a rank like any other.
+        # torchrun cannot name a rank above 9. Here it is a rank like any other.
         for spec in ("0", "1", "2", "3", "0:1,1:2", "10:1"):
             with self.subTest(spec):
                 self.assertEqual(self.workers_of("-r", spec, "--nproc-per-node=2"), 2)
@@ -286,7 +286,7 @@ class Options(Launching, unittest.TestCase):
                              [rank, rank, f"a{rank}b", "$local_rankx", "$1", "$", "$", "a$b"])
 
     def test_launch048_the_older_entry_passes_the_local_rank_as_an_argument(self):
-        worker = self.python_script("import sys; sys.stdout.write(' '.join(sys.argv[1:]) + '\\n')")  # in one piece
+        worker = self.python_script("import sys; sys.stdout.write(' '.join(sys.argv[1:]) + '\\n')")  # as one argument
         told = self.run_job("--nproc-per-node=2", worker, "a", program=LEGACY)
         self.assertEqual(sorted(told.out.splitlines()), ["--local-rank=0 a", "--local-rank=1 a"])
         self.assertIn("deprecated", told.err)
@@ -308,7 +308,7 @@ class Options(Launching, unittest.TestCase):
         self.refused(program=(link,), status=2)
         self.run_job("--nproc-per-node=2", "--no-python", self.witness(), "run", program=(link,))
         self.assertEqual(self.seen_words(1), ["run"])
-        # Found on the PATH, as a job's script has it.
+        # Found on the PATH, as in a job's script.
         by_name = self.run_job("--no-python", "echo", "found", program=("torchrun",),
                                env={"PATH": f"{self.folder}:{os.environ['PATH']}"}, executable=link)
         self.assertEqual(by_name.out, "found\n")

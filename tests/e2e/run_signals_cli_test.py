@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Signals to a launcher, and what becomes of its workers. Numbers are items of the launcher's checklist."""
+"""Signals to a launcher, and their effect on its workers. Numbers are items of the launcher's checklist."""
 
 import fcntl
 import os
@@ -17,7 +17,7 @@ from needs import skip_or_fail
 
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
-# Holds on to a process: when that is killed, its parent does not hear of it until this one has ended.
+# Holds on to a process: when that is killed, its parent is not notified until this one has ended.
 HOLDER = """
 import ctypes, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -29,7 +29,7 @@ sys.stdin.read()
 
 
 class Alone(Fleet):
-    """A job of one node that meets nobody."""
+    """A job of one node."""
 
     BACKEND = None
 
@@ -104,7 +104,7 @@ class Signalled(Alone):
 
 
 class Insisted(Alone):
-    """More than one signal, or none that a worker heeds."""
+    """More than one signal, or one that no worker handles."""
 
     def test_launch128_a_second_signal_is_sigterm_with_another_grace_and_then_sigkill(self):
         agent = self.job("--shutdown-timeout", "2", words=("stubborn",))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster run` with a watchdog: workers that set themselves timers, and do not come back in time."""
+"""`muster run` with a watchdog: workers that set timers and exceed them."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from launching import Launching
 
 WATCHED = {"TORCHELASTIC_ENABLE_FILE_TIMER": "1"}
 
-# What a worker does with the pipe, as PyTorch's client does.
+# What a worker writes to the pipe, as PyTorch's client does.
 TIMERS = """
 import json, os, pathlib, signal, sys, time
 
@@ -74,7 +74,7 @@ class Watchdog(Launching, unittest.TestCase):
         self.assertIn("SIGUSR1 is sent", done.err)
 
     def test_launch137_a_released_timer_has_no_effect(self):
-        # The second one shows that the time of the first has come and gone.
+        # The second one shows that the time of the first has passed.
         done = self.run_job("--standalone", self.python_script(
             TIMERS + "heard = []\nsignal.signal(signal.SIGUSR1, lambda *_: heard.append(1))\n"
                      "ask('step', 2, 9)\nask('step', -1, 0)\nask('other', 2.3, int(signal.SIGUSR1))\n"

@@ -1,4 +1,4 @@
-// Nodes that ask and do not read, and nodes that mean to use a server up: what they cost is
+// Nodes that send queries and do not read, and nodes that try to exhaust a server: their cost is
 // bounded, and others are served.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ TEST(SessionFloodTest, TheServerStopsReadingFromANodeThatDoesNotReadItsAnswers) 
   if (kMemoryIsMeasurable) {
     EXPECT_LT(server.ResidentBytes(), before + 24 * kMebibyte);
   }
-  // Others meet, all the while.
+  // Others meet meanwhile.
   SessionTalker another(server.port(), HelloOf("another", Patient(2, 2)));
   another.Join();
   another.Hear(Kind::kAdmitted);
@@ -157,7 +157,7 @@ TEST(SessionFloodTest, PushesForAMemberThatDoesNotReadAreBounded) {
     restless.Send(requests);
     restless.Receive(1'000 * (34 + 26));  // kWaiting and kLeft
   }
-  // 150,000 times "one waits", "nobody waits", for each of ten.
+  // 150,000 notices "one waits" and "none waits", for each of ten nodes.
   if (kMemoryIsMeasurable) {
     EXPECT_LT(server.ResidentBytes(), before + 32 * kMebibyte);
   }

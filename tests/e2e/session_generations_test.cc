@@ -1,4 +1,4 @@
-// What a server keeps of runs that are over, and of those that never should have met.
+// What a server keeps of runs that are over, and of runs whose nodes should never meet.
 #include <string>
 #include <vector>
 
@@ -18,7 +18,7 @@ using Refusal = Push::Refusal;
 
 class SessionGenerationsTest : public SessionServerTest {
  protected:
-  /// Runs end when their nodes do, and are forgotten at once.
+  /// Runs end when their nodes leave, and are forgotten at once.
   static RunSettings Brief() {
     RunSettings settings = Patient(2, 2);
     settings.grace = 0ms;
@@ -160,7 +160,7 @@ TEST_P(SessionGenerationsTest, ANodeOfC10dIsClosedWhereTheRunIsOneOfBackendMuste
   ExpectUndisturbed(pair);
 }
 
-// --- What a stranger may claim
+// --- False claims of foreign nodes
 
 TEST_P(SessionGenerationsTest, AForgedRoundLocksNoNodeOut) {
   Hello forged = HelloOf("10.0.0.9", Brief());

@@ -1,5 +1,5 @@
-// Session messages of those who mean no good, or are broken: each costs its own connection, or is
-// refused, and two nodes that have met notice nothing.
+// Malicious or broken session messages: each costs its own connection, or is refused, and two nodes
+// that have met notice nothing.
 #include <rapidcheck.h>
 
 #include <limits>
@@ -32,7 +32,7 @@ constexpr size_t kRoundAt = kHead + 1 + 8 + 4;
 constexpr size_t kVersionAt = kRoundAt + 8;  // of an Open
 constexpr size_t kTimeoutAt = kRoundAt + 8;  // of a Join
 
-/// Where the numbers of AnOpen() are.
+/// The positions of the numbers in AnOpen().
 constexpr size_t kPidAt = kVersionAt + 2 + 5 + 3;
 constexpr size_t kMinNodesAt = kPidAt + 2 * 8;
 constexpr size_t kMaxNodesAt = kMinNodesAt + 8;
@@ -42,7 +42,7 @@ constexpr size_t kAttemptsAt = kIntervalAt + 8;
 constexpr size_t kGraceAt = kAttemptsAt + 8;
 constexpr size_t kPolicyAt = kGraceAt + 8;
 
-/// Its run is not the one of the two who have met.
+/// Its run is not that of the two nodes that have met.
 std::string AnOpen() { return FrameOf({.kind = Said::kOpen, .hello = HelloOf("n", {}, "bad")}); }
 std::string With(std::string frame, size_t at, int64_t number) {
   return frame.replace(at, 8, I64(number));
@@ -57,7 +57,7 @@ std::string TextOf(std::string_view text) {
   return out += text;
 }
 
-/// One of each kind.
+/// One message of each kind.
 std::vector<std::string> OneOfEach(const SessionTalker& node) {
   wire::SessionRequest join = node.Message(Said::kJoin);
   join.join_timeout = 600s;
@@ -84,7 +84,7 @@ class SessionHostileTest : public SessionServerTest {
     ExpectServerIsWell();
   }
 
-  /// Sends it behind VALIDATE, and sees the connection closed without a word.
+  /// Sends it after VALIDATE; the connection must be closed without a reply.
   void ExpectClosed(const std::string& bytes, const std::string& what) {
     SCOPED_TRACE(what);
     RawClient client = Client();
@@ -92,7 +92,7 @@ class SessionHostileTest : public SessionServerTest {
     EXPECT_EQ(ToHex(client.ReceiveUntilClosed()), "");
     EXPECT_EQ(Disturbance(*pair_), "");
   }
-  /// An Open that is answered, and not by what it asks for. The connection stays.
+  /// An Open that is refused with a reply. The connection stays open.
   void ExpectRefused(const std::string& open, const std::string& why) {
     SCOPED_TRACE(why);
     SessionTalker client(port());
@@ -103,7 +103,7 @@ class SessionHostileTest : public SessionServerTest {
     EXPECT_EQ(client.SaidSoFar(), "");
     EXPECT_THAT(client.Status("bad"), IsEmpty()) << "no run has come of it";
   }
-  /// An Open that is unusual, but can be meant.
+  /// An unusual but valid Open.
   SessionTalker ExpectOpened(const std::string& open) {
     SessionTalker client(port());
     client.Send(open);
@@ -128,7 +128,7 @@ TEST_P(SessionHostileTest, AFrameAtTheLimitIsReadAndThenRefused) {
     for (const char filling : {'\xff', '\0'}) {
       std::string body(16 * 1024, filling);
       body[0] = static_cast<char>(kind);
-      // Without a version of ours an Open is refused instead.
+      // Without one of our versions an Open is refused instead.
       if (kind == 0) body.replace(kVersionAt - kHead, 2, "\x02\x02");
       ExpectClosed(Framed(body), filling == '\0' ? "of zeros" : "of 0xff");
     }
@@ -224,7 +224,7 @@ TEST_P(SessionHostileTest, WithALaterNodeTheHighestCommonVersionIsSpoken) {
 TEST_P(SessionHostileTest, TextsThatAreNotUtf8AreClosed) {
   for (const std::string bad :
        {"\xff", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "a\xe2\x82"}) {
-    // Our own writer does not say such things: they are put into what it has written.
+    // Our own writer does not write such texts: they are put into what it has written.
     const std::string mark(bad.size(), '@');
     const auto damaged = [&](const wire::SessionRequest& request) {
       std::string frame = FrameOf(request);
@@ -361,11 +361,11 @@ TEST_P(SessionHostileTest, ARoundThatTheServerGaveMayBeSent) {
   EXPECT_THAT(node.HeardSoFar(), IsEmpty()) << "closed, for saying what it was told";
 }
 
-// --- Anything
+// --- Random input
 
 namespace {
 
-/// Flips a bit, cuts something out or puts something in, a few times.
+/// Flips a bit, cuts out or inserts something, a few times.
 std::string Damaged(std::string frame) {
   const int times = *rc::gen::inRange(0, 4);
   for (int i = 0; i < times && !frame.empty(); ++i) {
@@ -402,7 +402,7 @@ TEST_P(SessionHostileTest, DamagedFramesHarmNoOtherNode) {
     std::string bytes;
     const int count = *rc::gen::inRange(1, 8);
     for (int i = 0; i < count; ++i) bytes += Damaged(*rc::gen::elementOf(frames));
-    // An Open is heard on a new connection only.
+    // An Open is accepted on a new connection only.
     if (*rc::gen::arbitrary<bool>()) client = SessionTalker(port());
     client.Send(bytes);
     client.CloseSending();

@@ -1,5 +1,5 @@
-// What nodes may not do, or no longer, or not twice: they are told why, and nobody else notices.
-// And how runs stand, for whoever asks.
+// What nodes may not do at all, any more, or twice: they receive the reason, and no other node
+// notices. And the status of runs.
 #include <limits>
 #include <string>
 #include <vector>
@@ -21,7 +21,7 @@ using Role = MemberReport::Role;
 
 class SessionRefusalTest : public SessionServerTest {
  protected:
-  /// Says it and hears that it is out of date.
+  /// Sends it, and receives that it is out of date.
   static void ExpectPast(SessionTalker& node, const wire::SessionRequest& request,
                          const std::string& why) {
     SCOPED_TRACE(why);
@@ -38,7 +38,7 @@ class SessionRefusalTest : public SessionServerTest {
 };
 MUSTER_ON_ONE_AND_TWO_LOOPS(SessionRefusalTest);
 
-// --- Messages from the past
+// --- Outdated messages
 
 TEST_P(SessionRefusalTest, AnotherTokenIsOfThePast) {
   Pair pair = PairInARound();
@@ -106,7 +106,7 @@ TEST_P(SessionRefusalTest, NoMessageIsAcceptedBeforeAnOpen) {
   ExpectUndisturbed(pair);
 }
 
-// --- Who one is, and what one was told
+// --- Identities and settings
 
 TEST_P(SessionRefusalTest, TwoNodesCannotBeOne) {
   Pair pair = PairInARound();
@@ -248,7 +248,7 @@ TEST_P(SessionRefusalTest, WhatAReasonMayNotShowIsShownOtherwise) {
   EXPECT_LT(closed.who.size(), 300u);
 }
 
-// --- How runs stand
+// --- Status of runs
 
 TEST_P(SessionRefusalTest, AStatusOfAllRunsNamesNoNodes) {
   SessionTalker asker(port());

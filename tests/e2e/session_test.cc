@@ -1,5 +1,5 @@
-// Sessions of nodes with a StoreServer, in bytes: what docs/reference/protocol.md shows, and the
-// answers to nodes that join, leave, reconnect and send stale messages.
+// Sessions of nodes with a StoreServer, in bytes: the examples of docs/reference/protocol.md, and
+// the answers to nodes that join, leave, reconnect and send stale messages.
 #include "rendezvous/wire/session_codec.h"
 
 #include <string>
@@ -69,7 +69,7 @@ TEST_P(SessionTest, AUsersKeyOfThatNameIsAKeyLikeAnyOther) {
 
 namespace {
 
-/// What nobody can know in advance: token and generation are written as many times 77.
+/// Token and generation are random: they are replaced by as many bytes 77.
 std::string Masked(std::string frame) {
   const bool is_complete = static_cast<uint8_t>(frame.at(5)) == uint8_t(Kind::kComplete);
   if (is_complete) frame.replace(frame.size() - 16, 16, std::string(16, '\x77'));
@@ -181,7 +181,7 @@ TEST_P(SessionTest, ALateNodeWaitsAndIsReportedAndOneWithoutAPlaceIsASpare) {
   late.Join();
   late.Hear(Kind::kWaiting);
   EXPECT_EQ(first.Hear(Kind::kNodesWaiting).count, 1);
-  first.Join();  // leaves round 0, which ends with it, and is the first in the next
+  first.Join();  // leaves round 0, which ends then, and is the first in the next
   first.Hear(Kind::kAdmitted);
   EXPECT_EQ(late.Hear(Kind::kComplete).round, 1);
   EXPECT_EQ(first.Hear(Kind::kComplete).round, 1);
@@ -368,11 +368,11 @@ TEST_P(SessionTest, ANodeThatReconnectsInTimeHasLostNothingAndNoOtherIsNotified)
   EXPECT_TRUE(opened.resumed);
   EXPECT_EQ(opened.incarnation, 2u);
   EXPECT_EQ(opened.token, token);
-  const Push complete = pair.b.Hear(Kind::kComplete);  // in case it was said meanwhile
+  const Push complete = pair.b.Hear(Kind::kComplete);  // in case it was sent meanwhile
   EXPECT_EQ(complete.round, 0);
   EXPECT_EQ(complete.rank, 1);
   EXPECT_EQ(complete.world_size, 2);
-  EXPECT_EQ(pair.b.Hear(Kind::kNodesWaiting).count, 0);  // who waited may have left meanwhile
+  EXPECT_EQ(pair.b.Hear(Kind::kNodesWaiting).count, 0);  // the waiting node may have left meanwhile
   ExpectUndisturbed(pair);
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/setup on systems without apt: what is there counts wherever it came from, and only what is missing is listed."""
+"""scripts/setup on systems without apt: anything that is installed counts, and only what is missing is listed."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(os.environ["MUSTER_SOURCE_DIR"])
-DEBIANS = ("apt", "dpkg", "sudo")  # Programs whose names begin so are not there.
+DEBIANS = ("apt", "dpkg", "sudo")  # Programs with these prefixes are absent.
 
 
 class SetupWithoutApt(unittest.TestCase):
@@ -25,7 +25,7 @@ class SetupWithoutApt(unittest.TestCase):
                     (self.bin / program.name).symlink_to(program)
         self.venv = pathlib.Path(folder.name, "venv")
         (self.venv / "bin").mkdir(parents=True)
-        self.program(self.venv / "bin" / "python", "exit 0")  # PyTorch is there, and so are Python's tools.
+        self.program(self.venv / "bin" / "python", "exit 0")  # PyTorch is installed, and so are Python's tools.
 
     def program(self, path, text):
         path.unlink(missing_ok=True)
@@ -87,7 +87,7 @@ class SetupWithoutApt(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done)
 
     def test_what_the_tests_need_is_looked_for_too(self):
-        for name in ("clang-format", "faketime", "openssl"):  # So that the answer is known whatever this machine has.
+        for name in ("clang-format", "faketime", "openssl"):  # So that the result does not depend on this machine.
             self.program(self.bin / name, "exit 0")
         self.assertEqual(self.setup_script("test").returncode, 0)
         self.without("clang-format")
@@ -119,7 +119,7 @@ class SetupWithoutApt(unittest.TestCase):
     def test_without_pythons_headers_the_tests_continue_and_report_it(self):
         for name in ("clang-format", "faketime", "openssl"):
             self.program(self.bin / name, "exit 0")
-        self.program(self.bin / "python3", 'case "$*" in *Python.h*) exit 1 ;; esac')  # Never makes an environment.
+        self.program(self.bin / "python3", 'case "$*" in *Python.h*) exit 1 ;; esac')  # It never makes an environment.
         nowhere = str(self.venv.parent / "nowhere")
         for required, status in (("", 0), ("1", 1)):
             done = self.setup_script("test", MUSTER_PYTHON_VENV=nowhere, MUSTER_REQUIRE_PYTHON=required,
@@ -139,7 +139,7 @@ class SetupWithoutApt(unittest.TestCase):
 
 
 class Requirements(unittest.TestCase):
-    """What pip installs is named by version and hash; where it looks is not for us to say."""
+    """pip's packages are named by version and hash; the package index is the user's choice."""
 
     LISTS = ("python/tools.txt", "tests/compat/requirements.txt")
 

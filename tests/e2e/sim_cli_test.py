@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster-lab sim`: what it prints, and that a seed is a run."""
+"""`muster-lab sim`: its output, and that a seed repeats a run."""
 
 import json
 import os
@@ -57,7 +57,7 @@ class SimCommand(Processes, unittest.TestCase):
             self.assertEqual(told("3", "--no-faults"), calm)
 
     def test_what_the_machine_needed_is_printed_separately(self):
-        # At the end: a sanitizer may have had something to say before.
+        # At the end: a sanitizer may have printed something before.
         self.assertRegex(sim("--seed", "1").stderr, r"(^|\n)[\d.]+ s of real time, \d+ MiB\n$")
         self.assertRegex(sim("--seed", "1", "--runs", "2").stderr, r"(^|\n)2 runs in [\d.]+ s\n$")
 
@@ -143,7 +143,7 @@ class SimCommand(Processes, unittest.TestCase):
                          (2, "muster-lab: --side-by-side: launchers do not take turns to the end\n"))
 
     def test_a_curve_prints_every_plan_first_and_each_row_as_it_comes(self):
-        # Each write of the program is a message of its own here.
+        # Each write of the program is a separate message here.
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
             with theirs:
@@ -219,7 +219,7 @@ class SimCommand(Processes, unittest.TestCase):
 
 
 class SimScript(unittest.TestCase):
-    """scripts/sim, with a program in the simulator's place that says what it was asked for."""
+    """scripts/sim, with a program in the simulator's place that prints its arguments."""
 
     def calls(self, **variables):
         with tempfile.TemporaryDirectory() as folder:

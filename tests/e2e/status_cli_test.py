@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster status` as its users meet it: what each run is waiting for, in text and in JSON, once and watched."""
+"""`muster status` for its users: what each run is waiting for, in text and in JSON, once and watched."""
 
 import json
 import re
@@ -21,15 +21,15 @@ class Status(Processes, unittest.TestCase):
         self.server, self.address = self.start_server()
 
     def node(self, *arguments, run="run", nodes="2", conf="", last_call="1", interval=20):
-        """One that stays in its round until the end of the test. Unless told otherwise, it need not say much to be
-        there: no machine is so busy that it seems late."""
+        """A node that stays in its round until the end of the test. By default its keep-alives are rare, so that it
+        never seems late on a busy machine."""
         conf = f"is_host=false,keep_alive_interval={interval}{conf}"
         return self.start("rendezvous", "--backend", "muster", "--endpoint", self.address, "--id", run, "--nodes",
                           nodes, "--last-call", last_call, "--hold", "600", "--conf", conf, *arguments,
                           stderr=subprocess.DEVNULL)
 
     def names(self, *nodes):
-        """As the server has them, once it has: address, process id, and a random number."""
+        """The names on the server, once they are there: address, process id, and a random number."""
         deadline = time.monotonic() + PATIENCE
         while True:
             members = [member["node"] for run in self.runs().values() for role in ROLES for member in run[role]]
@@ -54,7 +54,7 @@ class Status(Processes, unittest.TestCase):
         return {run["run"]: run for run in report["runs"]}
 
     def once(self, condition, run="run"):
-        """How the run stands, as soon as that is so."""
+        """The status of the run, as soon as the condition holds."""
         give_up = time.monotonic() + PATIENCE
         while True:
             stands = self.runs().get(run)
@@ -123,7 +123,7 @@ class Once(Status):
         self.assertEqual(stands["summary"], "in round 0 with 2 nodes; 1 node waits for the next round")
         self.assertRegex(self.text(), rf"^run 'run', round 0, complete: {stands['summary']}\n(  rank \d .*\n){{2}}"
                                       rf"  waits  +{name} +{HEARD}\n$")
-        # What was heard becomes older until the next keep-alive, and is then new again.
+        # The age of the last message grows until the next keep-alive, and is then small again.
         def heard(run):
             return run["waiting"][0]["last_heard_seconds"]
         before = heard(self.once(lambda run: heard(run) >= 0.05))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A standard error that nobody reads: the long-running commands serve, join and end all the same."""
+"""An unread standard error: the long-running commands serve, join and end nevertheless."""
 
 import json
 import os
@@ -18,7 +18,7 @@ ADD = b"\x04"
 
 
 def full_pipe(test):
-    """Its reading end, and a writing end that takes nothing more."""
+    """A reading end, and a writing end that is full."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     try:
@@ -31,7 +31,7 @@ def full_pipe(test):
 
 
 class Client:
-    """Of the store, with a deadline for each answer."""
+    """A client of the store, with a deadline for each answer."""
 
     def __init__(self, port):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
@@ -52,7 +52,7 @@ class Client:
 
 
 def offend(port):
-    """A client that the server logs a line about, and has closed when this returns."""
+    """A client that the server logs a line about, and has disconnected when this returns."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as stranger:
         stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
         try:
@@ -110,7 +110,7 @@ class Serve(Processes, unittest.TestCase):
 
 
 class Journal:
-    """What a node prints about itself, with a deadline for each line."""
+    """A node's journal, with a deadline for each line."""
 
     def __init__(self, node):
         self.node = node

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster store` as its users meet it: words byte for byte, prompt and pipe, exit statuses, messages."""
+"""`muster store` for its users: arguments byte for byte, prompt and pipe, exit statuses, messages."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-// Watches of a real etcd: every change once, whatever fails meanwhile.
+// Watches of a real etcd: every change once, despite failures.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,5 +1,5 @@
-// Histories written down by hand: for every operation some that can be explained and some that
-// cannot, and every lie that a store could tell.
+// Handwritten histories: for every operation some that can be explained and some that cannot, and
+// every false answer that a store could give.
 #include "histories/checker.h"
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ TEST(CheckerTest, EqualMomentsAreNoOrder) {
 }
 
 // ----------------------------------------------------------------------------------------------
-// what nobody knows
+// unknown outcomes
 
 TEST(CheckerTest, TheUnknownMayHappenLaterOrNever) {
   EXPECT_TRUE(IsLinearizable({Set("a").Unknown(0), Read("").At(5, 6)}));
@@ -103,7 +103,7 @@ TEST(CheckerTest, AnUnknownPopMayHaveFoundNothing) {
 // order of a session
 
 TEST(CheckerTest, ASessionSeesItsOwnWrites) {
-  // Nobody answers a SET: it ends with what is answered after it. The order holds all the same.
+  // A SET has no reply: the next answer after it ends it. The order holds nevertheless.
   EXPECT_TRUE(IsLinearizable({Set("a").At(0, 5).By(1, 0), Read("a").At(2, 5).By(1, 1)}));
   EXPECT_FALSE(IsLinearizable({Set("a").At(0, 5).By(1, 0), Read("").At(2, 5).By(1, 1)}));
 }
@@ -123,7 +123,7 @@ TEST(CheckerTest, TheUnknownOfASessionHappensInOrder) {
 }
 
 // ----------------------------------------------------------------------------------------------
-// each operation, and the lies about it
+// each operation, and false answers
 
 TEST(CheckerTest, Get_WaitsForTheKey) {
   EXPECT_TRUE(IsLinearizable({Get("a").At(0, 9), Set("a").At(5, 6)}));
@@ -288,8 +288,8 @@ TEST(CheckerTest, Queue_APopWaitsForAnElement) {
   EXPECT_FALSE(IsLinearizable({Push("a").At(0, 1), Pop("").At(2, 9).EndedAs(Outcome::kTimedOut)}));
 }
 
-// The element of (3, 4) is kept for the pop that waits since 0; who looks sees it, who pops at (5,
-// 6) does not get it.
+// The element of (3, 4) is reserved for the pop that waits since 0. Checks see it, and the pop at
+// (5, 6) does not get it.
 TEST(CheckerTest, Queue_AnElementMayBeReservedForAWaiter) {
   const History kept = {Push("a").At(3, 4), PopFoundNothing().At(5, 6), QueueLen(1).At(7, 8)};
   EXPECT_FALSE(IsLinearizable(kept));
@@ -345,7 +345,7 @@ TEST(CheckerTest, Check_OfSeveralKeysIsOneLook) {
     operation.keys = {key};
     return operation;
   };
-  // x goes before y comes: they are never there together.
+  // x is deleted before y is set: they never exist at the same time.
   const History moved = {on("x", Set("a").At(0, 1)), on("x", Delete(true).At(2, 3)),
                          on("y", Set("a").At(4, 5))};
   for (const bool there : {false, true}) {

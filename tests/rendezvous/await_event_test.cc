@@ -1,4 +1,4 @@
-// What AwaitEvent() tells on a backend that nobody tells anything.
+// What AwaitEvent() reports on a backend without notifications.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -21,7 +21,7 @@ class AwaitEventTest : public ::testing::Test {
   Meeting meeting_;
 };
 
-/// `waiting` nodes beside a complete round of one: this node's.
+/// `waiting` nodes wait for a complete round of one, which is this node's.
 void LetWait(Cell& cell, int waiting) {
   cell.Edit([&](RendezvousState& state) {
     for (int i = 0; i < waiting; ++i) {
@@ -63,8 +63,7 @@ TEST_F(AwaitEventTest, ReportsAgainInTheNextRound) {
   EXPECT_TRUE(node->AwaitEvent(kPatience));
 }
 
-// Found by torture, seed 8123, episode 13: the store had been started anew, and with it the
-// document.
+// Found by torture, seed 8123, episode 13: the store had been restarted without its document.
 TEST_F(AwaitEventTest, ReportsThatOthersHaveBegunAnotherDocument) {
   const auto node = Alone(QuickSettings(1, 2));
   node->NextRendezvous();

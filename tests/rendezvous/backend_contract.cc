@@ -122,7 +122,7 @@ TEST_P(BackendContract, OfManyWritersEachTurnHasOneWinner) {
 
 TEST_P(BackendContract, AWaitForANoticeIsEndedByIt) {
   const auto waiting = Open();
-  // A limit that is far away: a wait that only ends at its limit fails the test.
+  // The limit is far away: a wait that ends only at its limit fails the test.
   Background<bool> waiter([&] { return waiting->AwaitNews("round 1", milliseconds(300'000)); });
   ASSERT_TRUE(waiter.UntilBlocked());
   const auto other = Open();

@@ -38,7 +38,7 @@ namespace {
 constexpr const char* kKey = "torch.rendezvous.run";
 constexpr const char* kSentinel = "Y2FuaW1hZGFt";
 
-/// A kind of store, and what it needs to live.
+/// A kind of store, with everything that it needs.
 class StoreKind {
  public:
   virtual ~StoreKind() = default;
@@ -157,7 +157,7 @@ TEST_P(C10dCellTest, ALostCellIsCreatedAgainByTheNextWrite) {
   store_->DeleteKey(kKey);
   EXPECT_FALSE(backend->SetState("next"));
   EXPECT_TRUE(backend->SetState("next")->was_set);
-  // And with the bytes that were there.
+  // Also if the same bytes are there.
   const std::any same = backend->GetState()->token;
   store_->DeleteKey(kKey);
   EXPECT_FALSE(backend->SetState("next", same));
@@ -274,7 +274,8 @@ TEST(C10dBackendTest, AHandlerWhoseConnectionsBrokeJoinsTheNextRound) {
     try {
       return node.NextRendezvous();
     } catch (const RendezvousConnectionError&) {
-      return node.NextRendezvous();  // the break cost the first try, unless a heartbeat paid
+      return node.NextRendezvous();  // the break cost the first attempt, unless a heartbeat came
+                                     // first
     }
   }();
   EXPECT_EQ(info.world_size, 1);
@@ -295,7 +296,7 @@ TEST(C10dBackendTest, AHandlerOnALostCellFailsInTimeAndOnANewBackendWorks) {
   DynamicRendezvousHandler& node = *made_node;
   node.NextRendezvous();
   store->SetTimeout(milliseconds(20));
-  Take(milliseconds(5));  // so that it looks before it writes
+  Take(milliseconds(5));  // so that it reads before it writes
   store->DeleteKey(kKey);
   EXPECT_THROW(node.NextRendezvous(), RendezvousConnectionError);
   EXPECT_EQ(join()->NextRendezvous().world_size, 1);
@@ -440,7 +441,7 @@ TEST(C10dStoreTest, Rdzv153WithoutAPathThereIsATemporaryFileAndNoDescriptorIsLos
   const TempDir folder;
   const ScopedVariable temporary("TMPDIR", folder.File("").c_str());
   const auto make = [] { return CreateC10dBackend(Parameters("", {{"store_type", "file"}})); };
-  make();  // whatever is opened once and for all
+  make();  // things that are opened only once
   const size_t before = EntriesOf("/proc/self/fd").size();
   for (int i = 0; i < 10; ++i) {
     const auto made = make();
@@ -450,7 +451,7 @@ TEST(C10dStoreTest, Rdzv153WithoutAPathThereIsATemporaryFileAndNoDescriptorIsLos
     made.first->SetState("state");
     EXPECT_EQ(made.second->Get(kKey), Base64Encode("state")) << "one file, two ways in";
   }
-  // Fewer, if something that was there before, such as the lookup of a name, has ended meanwhile.
+  // Fewer, if something earlier, such as the lookup of a name, has ended meanwhile.
   EXPECT_TRUE(EventuallyTrue([&] { return EntriesOf("/proc/self/fd").size() <= before; }));
 }
 

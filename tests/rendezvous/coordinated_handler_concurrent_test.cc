@@ -1,4 +1,4 @@
-// The backend "muster" as its users see it: rounds, losses, spares, the end.
+// The backend "muster" for its users: rounds, losses, spares, the end.
 #include "muster/prefix_store.h"
 #include "muster/rendezvous_registry.h"
 #include "muster/tcp_store.h"
@@ -58,7 +58,7 @@ TEST_F(CoordinatedTest, SurvivingNodesAreNotifiedOfADeathAndFormANewRound) {
   auto nodes = Nodes(3, 2, 3);
   ExpectAgreement(NextOfAll(nodes));
   const std::string dead = nodes[1]->node();
-  nodes.erase(nodes.begin() + 1);  // its connection ends, without a word
+  nodes.erase(nodes.begin() + 1);  // its connection ends without a leave
   for (const auto& node : nodes) {
     const MembershipEvent event = EventOf(*node);
     EXPECT_EQ(event.kind, Kind::kMemberLost);
@@ -122,7 +122,8 @@ TEST_F(CoordinatedTest, ClosingEndsItForAllAndReportsWhichNodeAndWhy) {
               AllOf(HasSubstr("run"), HasSubstr(nodes[0]->node()), HasSubstr("the disk is full")));
 }
 
-// A file name in another encoding, say: the server took such a message for nonsense, and hung up.
+// For example a file name in another encoding: the server once closed the connection of such a
+// message.
 TEST_F(CoordinatedTest, AReasonThatIsNotValidTextClosesTheRun) {
   const auto node = Node(1, 1);
   node->NextRendezvous();

@@ -22,7 +22,7 @@ TEST(DelayTest, LastsAtLeastAsLongAsRequested) {
 }
 
 TEST(DelayTest, LessThanTenMillisecondsIsNotWorthASleep) {
-  // Ten thousand of them would be a minute and a half.
+  // Ten thousand of them would take a minute and a half.
   EXPECT_LT(Took([] {
               for (int i = 0; i < 10'000; ++i) Delay(milliseconds(9));
             }),

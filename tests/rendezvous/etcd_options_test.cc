@@ -1,4 +1,4 @@
-// What people write down about an etcd cluster. No etcd is needed to read it.
+// Options of an etcd cluster as users write them. No etcd is needed to read them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Events: their JSON, where they go, and that nobody pays for those that nobody reads.
+// Events: their JSON, where they go, and that unread events cost nothing.
 #include "muster/rendezvous_events.h"
 
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ std::string RefusalOf(const std::string& json) {
   return ErrorOf<std::invalid_argument>([&] { RendezvousEvent::FromJson(json); });
 }
 
-/// The message that this JSON string stands for.
+/// The message in this JSON string.
 std::string MessageOf(const std::string& quoted) {
   return RendezvousEvent::FromJson(With(R"("m")", quoted)).message;
 }
@@ -119,7 +119,7 @@ RendezvousEvent ArbitraryEvent() {
 
 }  // namespace
 
-// Whoever sets the sink of the process takes it away again.
+// A test that sets the sink of the process removes it again.
 class ProcessSinkTest : public ::testing::Test {
  protected:
   ~ProcessSinkTest() override { SetRendezvousEventSink(nullptr); }

@@ -1,4 +1,4 @@
-// What a handler reports of itself, and in which order.
+// What a handler reports about itself, and in which order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ const Node kOther{.addr = "127.0.0.0", .pid = 1, .local_id = 0};
 
 class HandlerEventsTest : public ::testing::Test {
  protected:
-  /// Heartbeats do not come in between, unless `settings` say so.
+  /// Heartbeats do not come in between, unless `settings` allow it.
   std::unique_ptr<DynamicRendezvousHandler> Join(RendezvousSettings settings) {
     return meeting_.Join(std::move(settings), "127.0.0.1", events_.Sink());
   }

@@ -1,5 +1,5 @@
-// The dynamic handler, one node at a time: what it promises, and what it does with a backend that
-// does not keep its own promises.
+// The dynamic handler, one node at a time: its promises, and its reaction to a backend that breaks
+// its own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -183,7 +183,7 @@ TEST_F(HandlerTest, ATimeoutReportsWhichNodesWereThereAndHowManyAreMissing) {
               AllOf(HasSubstr("1 of 4 nodes are here (" + node->node() + ")"),
                     HasSubstr("2 more are needed")));
   EXPECT_THAT(HeartbeatThreads(), IsEmpty());
-  // Nothing is left behind, and the next call starts afresh.
+  // Nothing is left behind, and the next call starts again.
   EXPECT_THAT(cell().State().last_heartbeats, IsEmpty());
   EXPECT_THROW(node->NextRendezvous(), RendezvousTimeoutError);
 }
@@ -311,7 +311,7 @@ TEST_F(HandlerTest, Rdzv117ShutdownFailsWithFalseOrWithAForeignError) {
   EXPECT_TRUE(node->Shutdown());
 }
 
-// --- What is waited for ---
+// --- Reports of waits ---
 
 TEST_F(HandlerTest, ANodeThatLeftOrTimedOutWaitsForNothing) {
   const auto node = Alone();

@@ -1,4 +1,4 @@
-// Handlers whose caller no longer wants to wait: the node goes, and may come again.
+// Handlers whose caller ends the wait: the node leaves, and may come again.
 #include "muster/c10d_rendezvous.h"
 #include "muster/interruption.h"
 #include "muster/static_rendezvous.h"
@@ -71,7 +71,7 @@ TEST_P(InterruptedHandlerTest, ANodeThatWaitedForASecondOneCanComeAgain) {
 TEST_P(InterruptedHandlerTest, ANodeThatWasInterruptedIsNotCountedIn) {
   const auto first = Node();
   Interrupt([&] { first->NextRendezvous(); });
-  // Were it still counted in, the round would be complete with the second one.
+  // If it were still counted, the round would be complete with the second one.
   const auto second = Node();
   const auto joining = Next(*second);
   EXPECT_TRUE(EventuallyTrue([&] { return second->DescribeWait().here == 1; }));

@@ -1,4 +1,4 @@
-// RendezvousHandlerRegistry: who is registered, and what creating a handler can go wrong with.
+// RendezvousHandlerRegistry: which backends are registered, and the errors of creating a handler.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The static rendezvous with several nodes, and what it says while it waits.
+// The static rendezvous with several nodes, and its reports while it waits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -26,8 +26,8 @@ RendezvousHandlerPtr Node(uint16_t port, int64_t rank, int64_t nodes, std::strin
                            {{"rank", rank}, {"timeout", std::move(timeout)}}));
 }
 
-/// Rank 0's server, which it finds there as a tenant: so the port is known before, nobody can take
-/// it, and it is open on loopback only.
+/// Rank 0's server, which rank 0 then shares. The port is known beforehand, no other process can
+/// take it, and it is open on loopback only.
 class StaticNodesTest : public ::testing::Test {
  protected:
   uint16_t port() const { return server_->port(); }

@@ -1,4 +1,4 @@
-// Barriers and exchanges, request by request; stores that come up or say why not.
+// Barriers and exchanges, request by request; stores that start, or report why not.
 #include "muster/store_utilities.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ using ::testing::Not;
 namespace {
 
 constexpr milliseconds kShort{30};
-// One limit serves for connecting, which must succeed, and for waiting, which must not.
+// One limit is for connecting, which must succeed, and for waiting, which must not.
 constexpr milliseconds kLongEnoughToConnect{1'000};
 
 BarrierOptions Traced(int64_t rank) {
@@ -220,7 +220,7 @@ TEST(SynchronizeTest, SetsItsValueAndDeletesNothing) {
                           "wait p/finished/last_member", "set_timeout 777"));
 }
 
-// --- Stores that come up ----------------------------------------------------------------------
+// --- Stores that start ------------------------------------------------------------------------
 
 TEST(CreateTcpStoreTest, Rdzv183_AWorldOfSeveralNeedsAPort) {
   EXPECT_THAT(

@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Each checker must fire: what is never wrong is never seen.
+// Each checker must report its violation; otherwise it might never report anything.
 class CheckersTest : public testing::Test {
  protected:
   static Node At(int i) { return {"10.1.0." + std::to_string(i), 1, 0}; }

@@ -1,4 +1,4 @@
-// What goes wrong with a simulated etcd, and what still holds.
+// Faults of a simulated etcd, and what holds in spite of them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -98,7 +98,7 @@ TEST_F(SimEtcdTest, ARestartedClusterHasItsData) {
   Run(1h);
   StartCluster();
   Run(2s);
-  EXPECT_NE(etcd.state().Find("b"), nullptr);  // its lease began anew
+  EXPECT_NE(etcd.state().Find("b"), nullptr);  // its lease started again
   Run(2s);
   EXPECT_EQ(etcd.state().Find("b"), nullptr);
   ASSERT_TRUE(Commit({.then = {Put("c", "4")}}));
@@ -123,7 +123,7 @@ TEST_F(SimEtcdTest, LeasesStartAgainWithANewLeader) {
   Run(1500ms);
   etcd.Elect(2s);
   Run(2s);
-  EXPECT_NE(etcd.state().Find("a"), nullptr);  // nobody ends leases meanwhile
+  EXPECT_NE(etcd.state().Find("a"), nullptr);  // no lease ends meanwhile
   Run(2900ms);
   EXPECT_NE(etcd.state().Find("a"), nullptr);
   Run(700ms);

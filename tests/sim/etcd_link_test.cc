@@ -1,4 +1,5 @@
-// Nodes that meet in a simulated etcd: who leads, who is told what, and what outlives the leader.
+// Nodes that meet in a simulated etcd: which one leads, what each receives, and what outlives the
+// leader.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -80,7 +81,7 @@ TEST_F(EtcdLinkTest, ANewLeaderDoesNotRepeatNotices) {
   LinkNode* survivor = Others(leader)[0] == left ? Others(leader)[1] : Others(leader)[0];
   Run(1s);
   EXPECT_EQ(survivor->Count(Kind::kLost), 1u);
-  leader->Go();  // it has not been killed: but it is a loss for the round
+  leader->Go();  // it was not killed, but the round has lost it
   Run(5s);
   EXPECT_TRUE(survivor->link->leads());
   ASSERT_EQ(survivor->Count(Kind::kLost), 2u);
@@ -136,7 +137,7 @@ TEST_F(EtcdLinkTest, ANodeThatClosedTheLastRunDoesNotCloseTheNextOne) {
   ASSERT_EQ(closer.Count(Kind::kClosed), 1u);
   closer.process.Pause();
   other.Go();
-  Run(10s);  // nobody is left who knows of the run
+  Run(10s);  // no node is left that knows of the run
   LinkNode& next = Joining();
   Joining();
   Run(3s);
@@ -191,7 +192,7 @@ TEST_F(EtcdLinkTest, ClosingAppliesToTheNodesThatWereThere) {
     ASSERT_EQ(node->Count(Kind::kClosed), 1u);
     EXPECT_EQ(node->Last(Kind::kClosed)->who, "10.1.0.100_100_0: done");
   }
-  // Who comes while they are there hears it, too, also of the next leader.
+  // A node that comes while they are there is notified, too, also by the next leader.
   LinkNode& late = Joining();
   Run(1s);
   EXPECT_EQ(late.Count(Kind::kClosed), 1u);
@@ -200,7 +201,7 @@ TEST_F(EtcdLinkTest, ClosingAppliesToTheNodesThatWereThere) {
   LinkNode& later = Joining();
   Run(1s);
   EXPECT_EQ(later.Count(Kind::kClosed), 1u);
-  // When all are gone, one after the other, a run of the same name begins anew.
+  // When all have left, one after the other, a run of the same name begins again.
   for (LinkNode* node : Others(nullptr)) node->Go();
   Run(1s);
   Bury();
@@ -281,7 +282,7 @@ TEST_F(EtcdLinkTest, ALeaderThatOutlivesAClosedRunLeadsTheNext) {
   ASSERT_TRUE(late.link->leads());
   LinkNode& early = Joining();
   Run(1s);
-  EXPECT_EQ(early.Count(Kind::kClosed), 1u);  // one for whom it was closed is still there
+  EXPECT_EQ(early.Count(Kind::kClosed), 1u);  // a node that knows that it is closed is still there
   early.Go();
   other->Go();
   Run(1s);
@@ -320,7 +321,7 @@ TEST_F(EtcdLinkTest, ANodeThatFindsItsOwnOldRecordContinues) {
   cluster().Kill(Network::Ending::kSilent);
   Run(5s);
   for (LinkNode* node : Others(nullptr)) ASSERT_TRUE(node->place_lost);
-  StartCluster();  // and gives all leases their whole time anew: 3 s
+  StartCluster();  // and restarts all leases with their full time: 3 s
   Run(2500ms);
   for (LinkNode* node : Others(nullptr)) {
     EXPECT_EQ(node->Count(Kind::kOpened), 2u);
@@ -333,7 +334,7 @@ TEST_F(EtcdLinkTest, ACrashedRunIsOutlived) {
   Run(3s);
   for (LinkNode* node : Others(nullptr)) node->Kill();
   Bury();
-  settings.max_nodes = 3;  // not what the run before was told
+  settings.max_nodes = 3;  // not the settings of the earlier run
   for (int i = 0; i < 3; ++i) Joining();
   Run(15s);
   EXPECT_EQ(Ranks(1), (std::multiset<int64_t>{0, 1, 2}));
@@ -354,14 +355,14 @@ TEST_F(EtcdLinkTest, ANodeThatWaitsForDeadNodesLeasesKnowsWhy) {
   Run(3s);
   LinkNode* leader = Leader();
   ASSERT_NE(leader, nullptr);
-  // The leader's lease ends first, and nobody is left to follow it.
+  // The leader's lease ends first, and no node is left to follow it.
   leader->Kill();
   Run(1500ms);
   for (LinkNode* node : Others(leader)) node->Kill();
   Bury();
   settings.max_nodes = 3;
   LinkNode& late = Joining();
-  // Until it leads, and is in its own way.
+  // Until it leads, and its own old record blocks it.
   const auto refused = [&] {
     return !late.troubles.empty() &&
            late.troubles.back().find("max_nodes 3 against 4") != std::string::npos;

@@ -98,7 +98,7 @@ TEST_F(SimEtcdTest, ALeaseTakesItsKeysAlong) {
   ASSERT_TRUE(Commit({.then = {Put("a", "1", lease->id), Put("b", "2", lease->id)}}));
   Run(1900ms);
   EXPECT_NE(etcd.state().Find("a"), nullptr);
-  Run(700ms);  // looked at twice a second
+  Run(700ms);  // checked twice a second
   EXPECT_EQ(etcd.state().Find("a"), nullptr);
   EXPECT_EQ(etcd.state().revision(), 3);  // both at once
   const auto kept = KeepAlive(lease->id);

@@ -1,4 +1,4 @@
-// A caller who wishes to end what it waits in, when the test says so.
+// A caller that ends its own wait when the test says so.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ class Wish {
       return is_made_.load();
     };
   }
-  /// `call` in a scope of this.
+  /// Runs `call` in a scope of this.
   template <typename Call>
   auto Within(Call call) {
     return [this, call] {

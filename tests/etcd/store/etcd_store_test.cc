@@ -244,7 +244,7 @@ TEST(EtcdStoreTest, CompactionDoesNotDisturbAWait) {
   const std::string fields = etcd.Control({"get", "x", "--write-out=fields"});
   const std::string revision = fields.substr(fields.find("\"Revision\" : ") + 13, 10);
   etcd.Control({"compact", std::to_string(std::stoll(revision))});
-  etcd.Kill(0);  // the changes that were not received before are gone
+  etcd.Kill(0);  // changes that were not received before are gone
   etcd.Start(0);
   EtcdStore(At(etcd, store.prefix())).Set("b", "1");
   waiter.Result();
