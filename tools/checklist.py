@@ -9,7 +9,7 @@ A test claims an item with its name: `TEST(StoreTest, Item017AddsUp)` or `def te
 a name may claim several (`Item030Item031...`). There is a list for the store (prefix Item), one for
 the rendezvous (prefix Rdzv) and one for the launcher (prefix Launch). An item that cannot be tested has a line in the
 reasons file instead: "Item 098: not tested because ...". Prints the items with neither, and whatever
-claims an item that is not on the list or that is also said not to be tested; then the status is 1.
+claims an item that is not on the list or that has such a line; then the status is 1.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def claims(root, prefix):
 
 
 def problems(claimed, excused, count, prefix):
-    """One line for each thing that is wrong."""
+    """One line for each error."""
     wanted = range(1, count + 1)
     lines = [f"item {item} has no test (name one {prefix}{item:03d}...) and no written reason"
              for item in wanted if item not in claimed and item not in excused]

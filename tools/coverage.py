@@ -21,7 +21,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# What gcov says on stderr where nothing is wrong: nothing of an object file has run, or it has no code at all.
+# Harmless messages of gcov on stderr: no code of an object file has run, or it has no code.
 HARMLESS = ("cannot open data file, assuming not executed", "no functions found")
 
 
@@ -30,7 +30,7 @@ class NotMeasured(Exception):
 
 
 def notes(build):
-    """The object files that have something to say: those of which the compiler has written notes."""
+    """The object files with notes of the compiler."""
     found = sorted(build.rglob("*.gcno"))
     if not found:
         raise NotMeasured(f"no .gcno files in {build}: it is no build with --coverage")
@@ -38,13 +38,13 @@ def notes(build):
 
 
 def ask_gcov(note):
-    """What it says about one object file: a JSON object in each line."""
+    """gcov's report about one object file: a JSON object in each line."""
     command = ["gcov", "--json-format", "--stdout", note]
     try:
         done = subprocess.run(command, capture_output=True, text=True, cwd=note.parent, check=False)
     except OSError as failure:
         raise NotMeasured(f"gcov cannot be started: {failure}") from failure
-    # Of counts that it cannot read, or that are of another build, it only complains, and takes them for none.
+    # gcov only warns about counts that it cannot read, or that are from another build, and ignores them.
     complaints = [line for line in done.stderr.splitlines() if not line.endswith(HARMLESS)]
     if done.returncode != 0 or complaints or not done.stdout.strip():
         said = "; ".join(complaints) or "nothing"
@@ -53,7 +53,7 @@ def ask_gcov(note):
 
 
 def lines_of(note):
-    """{file: {line: how often it ran}} of one object file, as far as the file is ours and no test."""
+    """{file: {line: how often it ran}} of one object file, for files of this repository that are not tests."""
     found = collections.defaultdict(collections.Counter)
     for text in ask_gcov(note):
         for entry in json.loads(text)["files"]:
@@ -95,7 +95,7 @@ def row(name, lines):
 
 
 def report(total, folders, least, missing):
-    """Prints the table; the folders that are below."""
+    """Prints the table. Returns the folders that are below the limit."""
     below = []
     print(f"{'':<48} {'lines':>6} {'covered':>8} {'':>9}")
     for folder in folders:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows coverage.py on a program of a few lines, and what it says when a folder has too few of them."""
+"""Runs coverage.py on a program of a few lines, and checks its output when a folder is below the limit."""
 
 import contextlib
 import io
@@ -71,7 +71,7 @@ class CoverageTest(unittest.TestCase):
         self.assertEqual(len(self.report({}, 1)[0]), 1)
 
     def failure(self):
-        """Of a whole run; and that it prints no table."""
+        """For a whole run; it must not print a table."""
         out, errors = io.StringIO(), io.StringIO()
         arguments = unittest.mock.patch.object(sys, "argv", ["coverage.py", str(self.root / "build"), "src/core"])
         with arguments, contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):

@@ -13,11 +13,11 @@ import re
 import subprocess
 import sys
 
-FAILED_TESTS = 1  # GoogleTest's status
+FAILED_TESTS = 1  # GoogleTest's exit status
 
 
 def run(log, command):
-    """Its status, and what it said."""
+    """Its status and its output."""
     began = log.tell()
     status = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False).returncode
     log.seek(began)
@@ -31,7 +31,7 @@ def failed_in(said):
 
 
 def passes_alone(log, command, test):
-    """A filter that fits no test would pass, too."""
+    """A filter without a match would pass, too."""
     status, said = run(log, [*command, f"--gtest_filter={test}"])
     return status == 0 and "[  PASSED  ] 1 test." in said
 

@@ -1,13 +1,14 @@
-"""How long torchrun's handlers take to form a round: the plug-in `muster` beside torch's own c10d.
+"""How long torchrun's handlers take to form a round: the plug-in `muster` compared with torch's own
+c10d.
 
     python bench/formation.py [--handlers 16 64] [--repetitions 5] [--json FILE]
 
-Every handler is in a process of its own, as under torchrun, and made through torch's registry. A
-server of the backend's kind runs outside, in one more process. The clock runs from the moment when
-all handlers, constructed before, are released together, to the moment when the last of them has its
-RendezvousInfo. Both backends take turns in the same run, under the same load.
+Every handler is in a process of its own, as under torchrun, and is made through torch's registry. A
+server of the backend's kind runs in one more process. All handlers are constructed first. The time
+begins when they are released together, and ends when the last of them has its RendezvousInfo. Both
+backends take turns in the same run, under the same load.
 
-Processes are forked from one that has torch loaded: 64 times torch would measure the disk.
+Processes are forked from one that has torch loaded: otherwise the disk would be measured.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ REPORT = struct.Struct("dii")  # When it had its place, by the machine's clock; 
 
 
 class Child:
-    """A fork that runs `work` and tells through a pipe."""
+    """A fork that runs `work` and reports through a pipe."""
 
     def __init__(self, work: Callable[[int], None]) -> None:
         self.hears, tells = os.pipe()
@@ -101,7 +102,7 @@ def form(backend: str, port: int, count: int, run_id: str) -> float:
             )
         )
         os.write(tells, b"!")
-        os.read(gate, 1)  # until it is closed
+        os.read(gate, 1)  # until its pipe is closed
         info = handler.next_rendezvous()
         os.write(tells, REPORT.pack(time.monotonic(), info.rank, info.world_size))
         os.read(leave, 1)
@@ -136,7 +137,7 @@ def measure(counts: list[int], repetitions: int) -> list[dict[str, Any]]:
                 server, port = serve(backend)
                 try:
                     times[backend].append(form(backend, port, count, f"{count}-{repetition}"))
-                finally:  # it would outlive us
+                finally:  # otherwise it would outlive this process
                     server.end(is_asked=False)
         c10d, ours = (statistics.median(times[backend]) for backend in BACKENDS)
         rows.append({"handlers": count, "seconds": times, "ratio": c10d / ours})
@@ -157,7 +158,7 @@ def main() -> None:
     words.add_argument("--repetitions", type=int, default=5, metavar="N")
     words.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all figures there")
     options = words.parse_args()
-    gc.freeze()  # forks share what is there
+    gc.freeze()  # forks share the imported modules
     print(f"{'handlers':>8}  {'backend':<8}{'median ms':>10}{'min ms':>10}{'max ms':>10}   faster")
     rows = measure(options.handlers, options.repetitions)
     if options.json:

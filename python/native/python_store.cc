@@ -20,8 +20,8 @@ nb::list Keys(const std::vector<std::string>& keys) {
   return list;
 }
 
-/// `use` of the object, with Python's lock. An exception of Python's goes on as nb::python_error,
-/// unless a signal's handler has raised another before: that one is raised in the end.
+/// Calls `use` on the object, with Python's lock. A Python exception passes on as nb::python_error,
+/// unless a signal's handler has raised another one before, which is then raised finally.
 template <typename Use>
 auto WithPython(PyObject* object, Use&& use) {
   const InterpreterVisit visit;
@@ -31,7 +31,7 @@ auto WithPython(PyObject* object, Use&& use) {
   return use(nb::handle(object));
 }
 
-/// For messages about what a method returned: "MyStore.get()".
+/// For messages about a method's result: "MyStore.get()".
 std::string ResultOf(nb::handle object, const char* method) {
   return "what " + std::string(Py_TYPE(object.ptr())->tp_name) + "." + method + "() returns";
 }
@@ -72,7 +72,7 @@ void Call(PyObject* its, const char* method, const Arguments&... arguments) {
 
 }  // namespace
 
-// The arguments are functions: they make Python's objects when the lock is held.
+// The arguments are functions: they make Python's objects once the lock is held.
 
 void PythonStore::Set(std::string_view key, std::string_view value) {
   Call(

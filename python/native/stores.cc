@@ -27,14 +27,14 @@ bool IsReady(nb::handle given, const char* argument) {
   return nb::inst_ready(given);
 }
 
-/// What a PrefixStore around it uses.
+/// The store that a PrefixStore around it uses.
 std::shared_ptr<Store> Inner(nb::handle object) {
   const std::shared_ptr<Store>& native = nb::cast<const StoreObject&>(object).store();
   return native ? native : PythonStore::Borrowing(object);
 }
 
-/// Its class is in the library that is loaded when somebody asks for etcd: it has been, if there is
-/// one. A look at it before that must not load it.
+/// Its class is in the library that is loaded on the first use of etcd. If the object exists, the
+/// library is loaded; this check must not load it.
 bool IsEtcdStore(const Store& store) {
   return std::string_view(typeid(store).name()) == "N6muster9EtcdStoreE";
 }

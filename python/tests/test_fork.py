@@ -1,4 +1,5 @@
-"""After a fork: clear errors for what has threads and connections, no hang, an unharmed parent."""
+"""After a fork: clear errors for objects with threads and connections, no hang, no effect on the
+parent."""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ PATIENCE_S = 60
 
 
 def in_fork(check: Callable[[], None], *, leave: Callable[[int], object] = os._exit) -> None:
-    """Runs `check` in a fork of this process and says what went wrong there."""
+    """Runs `check` in a fork of this process and reports its errors."""
     told, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
             os.close(told)
-            signal.alarm(PATIENCE_S)  # whatever hangs is ended
+            signal.alarm(PATIENCE_S)  # a process that hangs is ended
             check()
             status = 0
         except BaseException:
@@ -177,7 +178,7 @@ def test_multiprocessing_by_fork() -> None:
 
 
 def test_a_fork_that_ends_as_python_does_hangs_nowhere() -> None:
-    """Finalizers, atexit and all: a child program forks and leaves through sys.exit()."""
+    """With finalizers and atexit: a child program forks and leaves through sys.exit()."""
     program = """
 import os, sys, muster
 server = muster.StoreServer("127.0.0.1")

@@ -19,7 +19,7 @@ import servers
 
 import muster
 
-# In one piece: what several workers print is not mixed up then.
+# One write, so that the output of several workers is not mixed.
 SCRIPT = """
 import os, sys
 sys.stdout.write("rank {RANK} of {WORLD_SIZE}".format(**os.environ)
@@ -29,7 +29,7 @@ sys.stdout.write("rank {RANK} of {WORLD_SIZE}".format(**os.environ)
 
 @pytest.fixture(autouse=True)
 def folder_for_temporary_files(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Of each test its own, and empty at its end."""
+    """A folder for each test, which must be empty at its end."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
@@ -38,7 +38,7 @@ def folder_for_temporary_files(tmp_path: pathlib.Path, monkeypatch: pytest.Monke
     assert [*folder.iterdir()] == []
 
 
-# --- What workers run. Functions of a module travel by name.
+# --- Functions for workers. Functions of a module are passed by name.
 
 
 def times_rank(number: int, plus: int = 0) -> int:
@@ -280,7 +280,7 @@ def test_a_job_does_not_outlive_its_caller(
     caller.kill()
     caller.communicate(timeout=servers.PATIENCE_S)
     servers.until(lambda: not is_running(worker), "the worker is gone")
-    # Nobody was left to remove these; the job itself may still be writing there.
+    # No process was left to remove these; the job itself may still be writing there.
     servers.until(
         lambda: subprocess.call(["rm", "-rf", *folder_for_temporary_files.iterdir()]) == 0, "gone"
     )

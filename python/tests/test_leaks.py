@@ -34,7 +34,8 @@ BYTES_MAX = 1 << 20
 
 
 def fewest(folder: str) -> int:
-    """Entries. The server hears of a client's end later than the client: the least counts."""
+    """The number of entries. The server notices a client's end later than the client: the smallest
+    number counts."""
     looks = []
     for _ in range(25):
         looks.append(len(os.listdir(folder)))
@@ -43,7 +44,7 @@ def fewest(folder: str) -> int:
 
 
 def held() -> dict[str, int]:
-    """What this process holds."""
+    """The resources of this process."""
     gc.collect()
     pages = pathlib.Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     return {
@@ -85,7 +86,7 @@ def scenario(name: str) -> None:
         own = muster.HashStore()
         measure(lambda number: use_store(own, number), CALLS, WARM_UP)
         return
-    # Runs that are over are forgotten soon: remembering them is no leak.
+    # Runs that are over are forgotten soon: remembering them is not a leak.
     with muster.StoreServer("127.0.0.1", threads=1, run_kept_max=0.05) as server:
         if name == "tcp_store":
             store = muster.TCPStore("127.0.0.1", server.port)
@@ -114,7 +115,7 @@ def scenario(name: str) -> None:
                 info = handler.next_rendezvous()
                 assert (info.rank, info.world_size) == (0, 1)
                 info.store.set("key", "value")
-                info.store.delete_key("key")  # It would stay in the server.
+                info.store.delete_key("key")  # Otherwise it would stay in the server.
                 assert handler.shutdown()
 
             measure(meet, RENDEZVOUS, max(200, RENDEZVOUS // 5))

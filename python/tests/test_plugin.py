@@ -1,4 +1,4 @@
-"""What the plug-in of torchrun does beyond what PyTorch documents: losses, servers that go."""
+"""torchrun's plug-in beyond PyTorch's documented contract: losses, servers that end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ time.sleep(600)
 def node_that_can_die(
     kind: Kind, run: str, options: dict[str, Any]
 ) -> Iterator[subprocess.Popen[str]]:
-    """Joins at once, says how large its world is, and goes on when it is told to."""
+    """Joins at once, prints the size of its world, and continues on command."""
     backend = "etcd" if kind.endpoint.startswith("etcd") else "muster"
     with subprocess.Popen(
         [sys.executable, "-c", VICTIM, backend, kind.endpoint, run, repr(options)],
@@ -80,7 +80,7 @@ def test_a_lost_member_makes_num_nodes_waiting_positive(our_kind: Kind, nodes: N
     assert [handler.num_nodes_waiting() for handler in members] == [0, 0]
 
 
-def test_a_node_that_dies_as_the_round_completes_is_not_waited_for(our_kind: Kind, nodes: Nodes) -> None:
+def test_a_node_that_dies_at_completion_is_not_waited_for(our_kind: Kind, nodes: Nodes) -> None:
     run = our_kind.new_run()
     members = [nodes.add(our_kind.handler(run, 2, 3, **LOSABLE)) for _ in range(2)]
     with node_that_can_die(our_kind, run, LOSABLE) as victim:
@@ -104,7 +104,7 @@ def test_no_node_is_in_a_round_that_others_have_left(
     def count_late(info: muster.rendezvous.RendezvousInfo, store: muster.Store) -> bool:
         if info.world_size == 3:
             store.wait([plugin.VERDICT], PATIENCE_S)
-            store.add(plugin.HERE, 1)  # as the one who died did before
+            store.add(plugin.HERE, 1)  # as the dead node did before
         return count(info, store)
 
     monkeypatch.setattr(late, "_count", count_late)
@@ -217,7 +217,7 @@ def test_invalid_endpoints_are_refused(endpoint: str) -> None:
 
 
 def test_torch_finds_the_plug_in_by_itself() -> None:
-    """In the order that is hardest: the plug-in first, which torch then visits while it loads."""
+    """In the hardest order: the plug-in first, which torch then loads during its own import."""
     for first in ("torch.distributed.elastic.rendezvous", "muster.torchrun", "muster.torch"):
         script = (
             f"import logging; logging.basicConfig(); import {first}\n"

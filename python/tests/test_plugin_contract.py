@@ -1,5 +1,5 @@
-"""What PyTorch documents for rendezvous handlers, through its own registry: the same tests for its
-own c10d and for the plug-in, with a server and with etcd."""
+"""PyTorch's documented contract of rendezvous handlers, through its own registry: the same tests
+for its own c10d and for the plug-in, with a server and with etcd."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_closing_is_seen_by_newcomers(kind: Kind, nodes: Nodes) -> None:
     run = kind.new_run()
     nodes.add(kind.handler(run)).set_closed()
     newcomer = nodes.add(kind.handler(run))
-    if kind.backend != "c10d":  # where nobody is told of a run before it wants to join
+    if kind.backend != "c10d":  # where a node knows nothing of a run before it joins
         with pytest.raises(RendezvousClosedError):
             newcomer.next_rendezvous()
     until(newcomer.is_closed, "a newcomer has heard")
@@ -162,7 +162,7 @@ def test_a_closed_rendezvous_cannot_be_joined(kind: Kind, nodes: Nodes) -> None:
 def test_a_waiting_node_is_notified_of_the_end(kind: Kind, nodes: Nodes) -> None:
     run = kind.new_run()
     waiting = nodes.join(nodes.add(kind.handler(run, 2)))
-    time.sleep(0.3)  # it may or may not wait by now; both must end
+    time.sleep(0.3)  # it may or may not be waiting by now; both must end
     nodes.add(kind.handler(run, 2)).set_closed()
     with pytest.raises(RendezvousClosedError):
         waiting.result(PATIENCE_S)
@@ -182,7 +182,7 @@ def test_running_rounds_survive_the_end(kind: Kind, nodes: Nodes) -> None:
 def test_late_nodes_are_counted_and_let_in(
     kind: Kind, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if kind.backend == "c10d":  # whose rank 0 tells newcomers nothing in torch 2.13, otherwise
+    if kind.backend == "c10d":  # because on c10d in torch 2.13 rank 0 sends new nodes nothing
         monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     run = kind.new_run()
     members = [nodes.add(kind.handler(run, 2, 3)) for _ in range(2)]
@@ -204,7 +204,7 @@ def test_spares_do_not_count_and_are_let_go(kind: Kind, nodes: Nodes) -> None:
     member.next_rendezvous()
     spare = nodes.join(nodes.add(kind.handler(run, 1, 1)))
     if kind.backend == "c10d":
-        time.sleep(2)  # it looks once a second
+        time.sleep(2)  # it checks once a second
     else:
         time.sleep(0.5)
     assert member.num_nodes_waiting() == 0

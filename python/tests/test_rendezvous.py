@@ -176,7 +176,7 @@ def test_describe_wait_names_missing_nodes_on_any_thread(meeting: Meeting) -> No
     waiting = meeting.join(handler)
 
     def full_report() -> Optional[WaitReport]:
-        report = handler.describe_wait()  # Names may come with a later one.
+        report = handler.describe_wait()  # Names may come with a later report.
         return report if report.phase == WaitReport.Phase.FORMING and report.joined else None
 
     report = servers.until(full_report, handler.describe_wait)

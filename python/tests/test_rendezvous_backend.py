@@ -24,11 +24,11 @@ PATIENCE_S = 60.0
 
 
 class Token:
-    """Any object will do."""
+    """Any object can be a token."""
 
 
 class DictBackend(RendezvousBackend):
-    """A dict and a lock; all handlers of one process share it."""
+    """A dict and a lock, shared by all handlers of one process."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""What handlers are made from: what is taken, what is refused and with which words."""
+"""The parameters of handlers: what is accepted, what is refused and with which messages."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_store_info_is_published_by_rank_0() -> None:
 
 
 class OwnHandler(RendezvousHandler):
-    """All that torchelastic asks for, and nothing else."""
+    """All that torchelastic requires, and nothing else."""
 
     def __init__(self, params: RendezvousParameters) -> None:
         self.params = params

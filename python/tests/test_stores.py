@@ -1,4 +1,4 @@
-"""One contract, kept by every kind of store; threads; classes of stores written in Python."""
+"""One contract for every kind of store; threads; classes of stores written in Python."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def in_thread(call: Callable[[], object]) -> tuple[threading.Thread, list[object
 
 
 def test_others_run_while_one_waits(store: muster.Store) -> None:
-    """The GIL is released: this very thread, which sets the key, runs while the other waits."""
+    """The GIL is released: this thread, which sets the key, runs while the other waits."""
     waiting = store.clone()
     thread, results = in_thread(lambda: waiting.get("late"))
     until(lambda: time.sleep(0.05) or thread.is_alive(), "the thread waits")

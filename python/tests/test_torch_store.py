@@ -27,7 +27,7 @@ KINDS = ["hash", "file", "tcp", "prefix of hash", "prefix of tcp", "etcd"]
 
 @pytest.fixture(scope="module")
 def specifications(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
-    """Where each kind of store is, for this process and others: see store_worker.py."""
+    """The address of each kind of store, for this process and others: see store_worker.py."""
     folder = tmp_path_factory.mktemp("stores")
     with contextlib.ExitStack() as servers:
         made: dict[str, str] = {}
@@ -119,7 +119,7 @@ def test_a_wait_in_one_clone_is_ended_by_another(store: dist.Store) -> None:
 
 
 def test_torch_may_hold_it_longer_than_python(store: dist.Store) -> None:
-    """Only torch's C++ knows the inner store from then on."""
+    """From then on only torch's C++ refers to the inner store."""
     outer = dist.PrefixStore("p", dist.PrefixStore("q", store))
     del store
     gc.collect()

@@ -57,11 +57,11 @@ class ElasticJob(unittest.TestCase):
         self.assertEqual(job.returncode, 0, said)
         for line in (r"elastic_job: 3 nodes of 2 workers, at least 2 needed; .*",
                      r"muster: round 0: 3 nodes, 6 workers, formed in \d+ ms, 0 restarts left",
-                     r"elastic_job: kill -9 \d+: that was node 2, launcher of 2 workers",
+                     r"elastic_job: kill -9 \d+: the launcher of node 2, with 2 workers",
                      r"elastic_job: its workers are gone, too",
                      r"muster: round 1: 2 nodes, 4 workers, formed in \d+ ms, 0 restarts left",
                      r"  \[node \d, rank 0\] the sum of 1 to 24000 is 288012000, as it has to be",
-                     r"elastic_job: the job has ended with status 0 on the nodes that were left, .*; no process is left"):
+                     r"elastic_job: the job has ended with status 0 on the remaining nodes, .*; no process is left"):
             self.assertRegex(said, re.compile(f"^{line}$", re.MULTILINE))
         steps = [int(number) for number in re.findall(r"step (\d+) of 24:", said)]
         self.assertEqual(sorted(set(steps)), list(range(1, 25)), "each step is told")

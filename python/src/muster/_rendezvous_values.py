@@ -1,4 +1,4 @@
-"""The values of muster.rendezvous: what handlers are made from, and what a round is."""
+"""The values of muster.rendezvous: the parameters of handlers, and the description of a round."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def check_node_counts(min_nodes: int, max_nodes: int) -> None:
 
 
 class RendezvousParameters:
-    """What a handler is made from.
+    """The parameters of a handler.
 
     Args:
         backend: ``muster``, ``c10d``, ``static``, ``etcd``, ``etcd-v2``, or one that is registered.
@@ -96,7 +96,7 @@ class RendezvousParameters:
     def get_as_bool(self, key: str, default: Optional[bool] = None) -> Optional[bool]:
         """The option as a bool: also 1, true, t, yes, y, 0, false, f, no, n, in any case.
 
-        None stays None. ValueError, naming the option, for anything else.
+        None stays None. ValueError, naming the option, for any other value.
         """
         value = self.get(key, default)
         if value is None or isinstance(value, bool):
@@ -111,7 +111,7 @@ class RendezvousParameters:
     def get_as_int(self, key: str, default: Optional[int] = None) -> Optional[int]:
         """The option as an int, as ``int()`` converts it. None stays None.
 
-        ValueError, naming the option, for what it does not convert.
+        ValueError, naming the option, if it cannot be converted.
         """
         value = self.get(key, default)
         if value is None:
@@ -184,7 +184,7 @@ class RendezvousTimeout:
 
 @dataclass(eq=False, frozen=True)
 class RendezvousSettings:
-    """What all nodes of a dynamic rendezvous are told alike."""
+    """The options that all nodes of a dynamic rendezvous share."""
 
     run_id: str
     min_nodes: int

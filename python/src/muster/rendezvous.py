@@ -109,7 +109,7 @@ class RendezvousHandler(abc.ABC):
 
         Raises:
             RendezvousClosedError: The run is over.
-            RendezvousTimeoutError: Not enough nodes came in time; says who was missing.
+            RendezvousTimeoutError: Not enough nodes came in time; names the missing nodes.
             RendezvousConnectionError: The backend is out of reach; says where it should be.
             RendezvousStateError: What the backend holds cannot be read.
             RendezvousGracefulExitError: The run ended while this node was a spare.
@@ -117,7 +117,7 @@ class RendezvousHandler(abc.ABC):
 
     @abc.abstractmethod
     def is_closed(self) -> bool:
-        """Whether the rendezvous is closed, as far as is known here (up to a second old)."""
+        """Whether the rendezvous is closed, as far as this node knows (up to a second old)."""
 
     @abc.abstractmethod
     def set_closed(self, reason: str = "") -> None:
@@ -133,12 +133,12 @@ class RendezvousHandler(abc.ABC):
 
     @abc.abstractmethod
     def shutdown(self) -> bool:
-        """Gives up this node's part; with most backends that closes the rendezvous for all.
+        """Ends this node's part; with most backends that closes the rendezvous for all.
 
         Returns whether it worked.
         """
 
-    # What follows, torchelastic does not have.
+    # The methods below are not in torchelastic.
 
     @property
     def node(self) -> str:
@@ -163,7 +163,7 @@ class RendezvousHandler(abc.ABC):
         """Waits until something happens to the round; None if that took longer than ``timeout``.
 
         After any event but ``CLOSED`` it is time for :meth:`next_rendezvous`. Handlers that are not
-        notified of events look five times a second, and notice only waiting nodes and the end.
+        notified of events check five times a second, and notice only waiting nodes and the end.
         """
         until = time.monotonic() + duration(timeout, "timeout").total_seconds()
         while True:
@@ -185,7 +185,7 @@ class RendezvousHandler(abc.ABC):
         return False
 
     def leave(self) -> None:
-        """Gives up this node's place in the round, and nothing else: the others go on."""
+        """Gives up this node's place in the round, and nothing else: the others continue."""
         return None
 
     def describe_wait(self) -> WaitReport:
@@ -283,7 +283,7 @@ class RendezvousBackend(abc.ABC):
 
     @abc.abstractmethod
     def get_state(self) -> Optional[tuple[bytes, Token]]:
-        """What is stored, and the token that fences the next write. None: nothing is."""
+        """The stored state, and the token that fences the next write. None: nothing is stored."""
 
     @abc.abstractmethod
     def set_state(
@@ -300,7 +300,7 @@ class C10dRendezvousBackend(RendezvousBackend):
     """The state in a key of a store, as torchrun keeps it.
 
     Args:
-        store: Used by this backend alone: nobody else should block on it.
+        store: Used by this backend alone: no other call should block on it.
         run_id: The name of the run.
     """
 
@@ -337,7 +337,7 @@ def create_backend(params: RendezvousParameters) -> tuple[C10dRendezvousBackend,
 
 
 class RendezvousCost(NamedTuple):
-    """What it has cost a dynamic rendezvous to agree."""
+    """The cost of a dynamic rendezvous so far."""
 
     reads: int
     """Of the backend."""
@@ -370,7 +370,7 @@ class DynamicRendezvousHandler(NativeRendezvousHandler):
 
         Args:
             run_id: The name of the run, the same on all nodes.
-            store: What ``next_rendezvous()`` hands out, under a prefix for each round.
+            store: What ``next_rendezvous()`` returns, under a prefix for each round.
             backend: Holds the state.
             min_nodes: A round needs so many.
             max_nodes: A round has no more than so many.
@@ -392,14 +392,14 @@ class DynamicRendezvousHandler(NativeRendezvousHandler):
         if not run_id:
             raise ValueError("run_id must be a name, the same on all nodes, not ''")
         check_node_counts(settings.min_nodes, settings.max_nodes)
-        # What derives from ours may do something else in these methods.
+        # A class derived from muster's may override these methods.
         is_ours = type(backend) is C10dRendezvousBackend
         cell = backend._native if is_ours else backend  # type: ignore[attr-defined]
         return cls(_native.create_dynamic_handler(settings, store, cell, local_addr))
 
     @property
     def settings(self) -> RendezvousSettings:
-        """What it was made with."""
+        """The settings that it was made with."""
         run_id, min_nodes, max_nodes, *times, attempts = self._native.settings()
         join, last_call, close, heartbeat, interval = (timedelta(milliseconds=t) for t in times)
         return RendezvousSettings(
@@ -413,7 +413,7 @@ class DynamicRendezvousHandler(NativeRendezvousHandler):
 
     @property
     def cost(self) -> RendezvousCost:
-        """What it has cost so far to agree."""
+        """Its cost so far."""
         return RendezvousCost(*self._native.cost())
 
 
@@ -484,7 +484,7 @@ class RendezvousHandlerRegistry:
             )
 
     def create_handler(self, params: RendezvousParameters) -> RendezvousHandler:
-        """What the creator of ``params.backend`` makes.
+        """The handler that the creator of ``params.backend`` makes.
 
         ValueError if there is none, RuntimeError if the handler says it is another backend's.
         """

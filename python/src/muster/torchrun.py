@@ -29,13 +29,13 @@ __all__ = ["create_handler", "handler_factory"]
 
 
 def create_handler(params: RendezvousParameters) -> RendezvousHandler:
-    """The handler of this node. ValueError, naming the option, if one cannot be meant."""
-    # Here, not above: torch visits its plug-ins while it is being imported itself.
+    """The handler of this node. ValueError, with its name, for an invalid option."""
+    # Here, not above: torch loads its plug-ins while it is being imported itself.
     from muster._torchrun_handler import MusterRendezvousHandler
 
     return MusterRendezvousHandler(params)
 
 
 def handler_factory() -> Callable[[RendezvousParameters], RendezvousHandler]:
-    """What the entry point names: torch calls it and registers what it returns."""
+    """The entry point: torch calls it and registers what it returns."""
     return create_handler
