@@ -208,7 +208,7 @@ class Comparison:
         return found
 
     def latency(self):
-        self.say("latency beside an echo server")
+        self.say("latency compared with an echo server")
         with self.together():
             runs = self.repeat("latency", "--seconds", self.sizes.latency_seconds, "--rounds", 20)
         rows = []

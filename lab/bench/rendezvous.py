@@ -29,7 +29,7 @@ WRITES = ("writes_per_node", "lost_per_node", "reads_per_node")
 def run(command):
     done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True, check=False)
     if not done.stdout.strip():
-        raise SystemExit(f"rendezvous: {command[0]} ended with status {done.returncode} and said nothing")
+        raise SystemExit(f"rendezvous: {command[0]} ended with status {done.returncode} and printed nothing")
     result = json.loads(done.stdout)
     return result[0] if isinstance(result, list) else result
 

@@ -245,7 +245,7 @@ void PipelinedClient::Burst(RawClient& wire, int requests) {
   const bool settle = drawer_.Chance(plan_.settled_percent);
   if (settle) bytes += PingBytes(7);
   wire.Send(bytes);
-  if (plan_.faults.abandons && drawer_.Chance(10)) throw std::runtime_error("given up");
+  if (plan_.faults.abandons && drawer_.Chance(10)) throw std::runtime_error("abandoned");
   for (const size_t number : numbers) {
     if (!HasReply(journal_.at(number).kind)) continue;
     const auto saw = Answer(wire, journal_.at(number));

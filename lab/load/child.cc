@@ -68,7 +68,8 @@ Status Child::ReadFirstLine(Duration patience) {
       return Error{Code::kUnavailable, "ended before it listened"};
     }
     first_line_ += byte;
-    if (first_line_.size() > kLineBytesMax) return Error{Code::kProtocol, "said too much"};
+    if (first_line_.size() > kLineBytesMax)
+      return Error{Code::kProtocol, "its first line is too long"};
   }
   first_line_.pop_back();
   return Ok();

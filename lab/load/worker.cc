@@ -129,7 +129,7 @@ void Worker::Receive(Client& client) {
   uint64_t good = 0;
   while (!bytes.empty()) {
     if (client.replies >= replies_wanted)
-      return GiveUp(client, "the server said more than it was asked");
+      return GiveUp(client, "the server sent more than was requested");
     size_t used = 0;
     const ReplyStep step =
         stage_.script.Read(client.place, client.keys[client.replies], bytes, &used);

@@ -124,7 +124,8 @@ void AddBench(CLI::App& app, Run* run) {
   AddBenchWake(*bench, run);
   AddBenchRendezvous(*bench, run);
   AddBenchSoak(*bench, run);
-  CLI::App* echo = bench->add_subcommand("echo-server", "What latencies are measured against.");
+  CLI::App* echo =
+      bench->add_subcommand("echo-server", "The server that latencies are compared with.");
   echo->group("");  // hidden from the help text
   echo->callback([run] { *run = [] { return RunEcho(); }; });
 }

@@ -103,11 +103,12 @@ int BenchLatency(const BenchLatencyFlags& flags) {
 void AddBenchLatency(CLI::App& bench, Run* run) {
   auto flags = std::make_shared<BenchLatencyFlags>();
   CLI::App* latency = bench.add_subcommand(
-      "latency", "Ask muster's server and a bare libuv echo server one request at a time.");
+      "latency", "Send muster's server and a bare libuv echo server one request at a time.");
   latency->footer(
-      "Both run in processes of their own and are asked in turns, over loopback, by the same "
+      "Both run in processes of their own and get requests in turns, over loopback, from the same "
       "client with\n"
-      "requests of the same size. The ratio of the medians says what a store costs over moving the "
+      "requests of the same size. The ratio of the medians is the cost of a store compared with "
+      "moving the "
       "bytes.\n"
       "\n"
       "Example:\n"

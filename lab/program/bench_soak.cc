@@ -156,7 +156,7 @@ Verdict Judge(const BenchSoakFlags& flags, const Samples& samples, const load::S
     verdict.flat = memory->later <= allowed;
     if (!verdict.flat) wrong.push_back("the server's memory grows");
   } else {
-    wrong.push_back(Concat("too short to tell whether memory is flat: needs at least ",
+    wrong.push_back(Concat("too short to show whether memory is flat: needs at least ",
                            load::kFlatnessSamplesMin, " samples, and has ", samples.count(),
                            " (--minutes, --sample)"));
   }

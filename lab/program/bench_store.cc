@@ -229,7 +229,7 @@ void AddLoadFlags(CLI::App& store, BenchStoreFlags& flags) {
   count("--keys", flags.options.keys, "Distinct keys")->capture_default_str();
   count("--threads", flags.options.threads, "Threads of the load generator")->capture_default_str();
   store
-      .add_option("--seed", flags.options.seed, "Chooses the keys asked for; same seed, same work")
+      .add_option("--seed", flags.options.seed, "Chooses the requested keys; same seed, same work")
       ->transform(WholeNumber(0, UINT64_MAX))
       ->capture_default_str();
   store

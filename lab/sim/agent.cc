@@ -206,7 +206,7 @@ bool Agent::Await(RendezvousHandler& handler) {
     world_.checkers().SeeClosed(Concat("node ", index_), handler.IsClosed(), knew_closed_);
     if (event && event->kind != MembershipEvent::Kind::kClosed && event->round != round_)
       world_.checkers().Violate(
-          Concat("node ", index_, " in round ", round_, " hears of round ", event->round));
+          Concat("node ", index_, " in round ", round_, " is notified of round ", event->round));
     if (event) world_.Note(index_, event->ToString());
     if (!event && out_since_) {
       // Its handler reports no event.
@@ -245,10 +245,10 @@ bool Agent::HasLooked(RendezvousHandler& handler) {
   return !inbox_.lost.empty() || handler.NumNodesWaiting() > 0;
 }
 
-Inbox Agent::ear() const {
-  Inbox ear = inbox_;
-  if (handler_ != nullptr) ear.waiting = handler_->NumNodesWaiting();
-  return ear;
+Inbox Agent::inbox() const {
+  Inbox inbox = inbox_;
+  if (handler_ != nullptr) inbox.waiting = handler_->NumNodesWaiting();
+  return inbox;
 }
 
 bool Agent::ActOnItsOwn(RendezvousHandler& handler) {

@@ -45,7 +45,7 @@ class Agent {
   const std::string& last_error() const { return last_error_; }
   Node node() const { return node_; }
   /// Not for nodes of a shared document.
-  Inbox ear() const;
+  Inbox inbox() const;
   /// The network has just delivered the message that the node is out of its round. `round`: which
   /// one, also if the call that joins it has not returned yet.
   void NotifiedOut(int64_t round);

@@ -24,9 +24,9 @@ void Count(const RunOutcome& outcome, uint64_t seed, DriverFigures& figures) {
   figures.bytes += outcome.bytes;
   figures.virtual_time += outcome.virtual_time;
   figures.jobs += outcome.jobs;
-  if (outcome.excused && (figures.excused++ == 0 || seed < figures.first_excused))
-    figures.first_excused = seed;
-  if (outcome.excused || !outcome.violation.empty()) return;
+  if (outcome.exempt && (figures.exempt++ == 0 || seed < figures.first_exempt))
+    figures.first_exempt = seed;
+  if (outcome.exempt || !outcome.violation.empty()) return;
   ++figures.healed_ms[Milliseconds(outcome.healed_in)];
   // Threads finish in any order; the report must not depend on it.
   if (outcome.healed_in < figures.healed_in ||
@@ -80,11 +80,11 @@ std::vector<std::string> Judge(const CampaignReport& report) {
       complaints.push_back(Concat("99 of 100 runs of the driver ", NameOf(driver),
                                   " healed within ", Milliseconds(healed), " ms; allowed are ",
                                   Milliseconds(HealBoundOf99(driver)), " ms"));
-    const uint64_t allowed = figures.runs / kMixedRunsPerExcuse + kExcusesBesides;
-    if (figures.excused > allowed)
-      complaints.push_back(
-          Concat(figures.excused, " of ", figures.runs, " runs of the driver ", NameOf(driver),
-                 " ended with a node of PyTorch's left behind; allowed are ", allowed));
+    const uint64_t allowed = figures.runs / kMixedRunsPerExemption + kExcusesBesides;
+    if (figures.exempt > allowed)
+      complaints.push_back(Concat(figures.exempt, " of ", figures.runs, " runs of the driver ",
+                                  NameOf(driver),
+                                  " ended with a PyTorch node left behind; allowed are ", allowed));
   }
   return complaints;
 }

@@ -46,9 +46,9 @@ struct DriverFigures {
   /// How many runs healed in so many milliseconds.
   std::map<int64_t, uint64_t> healed_ms{};
   /// Mixed runs that did not come together because one of PyTorch's nodes was left behind.
-  uint64_t excused = 0;
-  uint64_t first_excused = 0;  ///< Their lowest seed.
-  JobFigures jobs{};           ///< Of launchers.
+  uint64_t exempt = 0;
+  uint64_t first_exempt = 0;  ///< Their lowest seed.
+  JobFigures jobs{};          ///< Of launchers.
 
   /// The time within which so many of a hundred runs healed.
   Duration HealedWithin(uint64_t percent) const;
@@ -69,7 +69,7 @@ inline constexpr uint64_t kRunsToJudge = 1'000;
 Duration HealBoundOf99(Driver driver);
 /// One of so many mixed runs may end with a PyTorch node that was left behind; a few more are
 /// allowed, because they are rare and vary. Measured: six in 38,000.
-inline constexpr uint64_t kMixedRunsPerExcuse = 1'000;
+inline constexpr uint64_t kMixedRunsPerExemption = 1'000;
 inline constexpr uint64_t kExcusesBesides = 4;
 /// What is wrong with all runs of a driver together, for drivers with at least kRunsToJudge runs.
 std::vector<std::string> Judge(const CampaignReport& report);

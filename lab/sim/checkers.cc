@@ -71,7 +71,8 @@ void Checkers::CheckCompleted(Epoch epoch, const RendezvousState& state) {
     }
   }
   if (state.WorldSize() != count)
-    Violate(Concat("round ", state.round, " has ", count, " nodes and says ", state.WorldSize()));
+    Violate(
+        Concat("round ", state.round, " has ", count, " nodes and reports ", state.WorldSize()));
 }
 
 void Checkers::CheckRunning(Epoch epoch, const RendezvousState& state) {
@@ -112,11 +113,12 @@ std::optional<Epoch> Checkers::SeeJoined(const Joined& joined) {
     if (goes_back_ && !may_be_it && life > 1) round = nullptr;
   }
   if (round == nullptr) {
-    complain("nobody has completed such a round with it");
+    complain("no node has completed such a round with it");
     return std::nullopt;
   }
   const int64_t rank = round->ranks.at(joined.node);
-  if (rank != info.rank) complain(Concat("it believes to be rank ", info.rank, ", and is ", rank));
+  if (rank != info.rank)
+    complain(Concat("it believes that it is rank ", info.rank, ", and is ", rank));
   const auto count = static_cast<int64_t>(round->ranks.size());
   // PyTorch's nodes write no size. With them, the number of nodes in the state that is read counts.
   // They themselves count the nodes that they believe alive.
@@ -140,7 +142,7 @@ std::optional<Epoch> Checkers::SeeJoined(const Joined& joined) {
 void Checkers::SeeWork(const std::string& who, int64_t round, Duration out_for) {
   if (out_for <= kReactionTime) return;
   Violate(Concat(who, " works in round ", round, ", ", out_for.count() / 1000,
-                 " us after it was told that it is out"));
+                 " us after it was notified that it is out"));
 }
 
 void Checkers::SeeClosed(const std::string& who, bool closed, bool& was_closed) {

@@ -145,7 +145,7 @@ SimEtcd::Fate SimEtcd::DrawFate() {
 
 void SimEtcd::Accept(std::shared_ptr<Socket> socket) {
   const uint64_t id = socket->connection().id;
-  socket->on_news = [this, id] { Read(id); };
+  socket->on_event = [this, id] { Read(id); };
   sessions_[id] = {.socket = socket, .client = socket->connection().owner(Connection::kClient)};
   Read(id);
 }

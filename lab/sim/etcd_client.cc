@@ -159,7 +159,7 @@ void SimEtcdClient::OnConnected(Result<std::shared_ptr<Socket>> made) {
   }
   attempts_ = 0;
   socket_ = std::move(*made);
-  socket_->on_news = [this] { Read(); };
+  socket_->on_event = [this] { Read(); };
   arrived_.clear();
   received_at_ = process_.Now();
   for (const auto& [id, watch] : watches_) SendWatch(id);
@@ -197,7 +197,7 @@ void SimEtcdClient::Beat(uint64_t connection) {
   if (!socket_ || connection != connections_) return;
   const Duration silence = process_.Now() - received_at_;
   if (silence >= kSilenceMax)
-    return Lose(Concat("nothing heard for ", Milliseconds(silence), " ms"));
+    return Lose(Concat("nothing received for ", Milliseconds(silence), " ms"));
   Send({.what = EtcdRequest::Ping{}});
   Later(kPingEvery, [this, connection] { Beat(connection); });
 }

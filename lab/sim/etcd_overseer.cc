@@ -26,7 +26,7 @@ void EtcdOverseer::OnChange(const SimProcess* by, int64_t revision) {
     const std::string& key = change.pair.key;
     if (key == keys_.Leader()) {
       leader_ = change.deleted ? nullptr : by;
-      say_(change.deleted ? "nobody leads" : Concat("led by ", change.pair.value));
+      say_(change.deleted ? "no node leads" : Concat("led by ", change.pair.value));
     }
     if (key == keys_.Run()) SeeRun(change);
     if (IsMember(key)) SeeMember(by, change);
@@ -61,7 +61,7 @@ void EtcdOverseer::CheckSurvivors() {
   if (!closed_at_) return;
   const auto was_there = [&](const auto& each) { return each.second.created < *closed_at_; };
   if (std::ranges::any_of(members_, was_there)) return;
-  say_("all are gone who were there when it was closed");
+  say_("all nodes that were there when it was closed are gone");
   closed_at_.reset();
   ++epoch_;
 }

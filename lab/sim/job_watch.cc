@@ -77,7 +77,7 @@ void JobWatch::CheckRanks(size_t node, const Round& round, RoundId id) {
     if (role.role != other_role.role) continue;
     if (theirs.role_world_size != place.ranks.role_world_size)
       complain(Concat("its role has ", place.ranks.role_world_size, " workers; node ", other,
-                      " says ", theirs.role_world_size));
+                      " reports ", theirs.role_world_size));
     if (Overlap(role_ranks, {theirs.first_role_rank, other_role.workers}))
       complain(Concat("some of its workers have the role ranks of node ", other, "'s"));
   }

@@ -37,7 +37,7 @@ class Launcher final : private AgentHost {
   /// The network has just delivered the message that it is out of its round.
   void NotifiedOut();
 
-  Inbox ear() const;
+  Inbox inbox() const;
 
   std::string HowItStands() const;
 

@@ -34,8 +34,8 @@ class MemberWatch {
   MemberWatch(const Plan& plan, Checkers& checkers);
 
   /// How the member of the round can be reached; nullopt: not now.
-  using EarOf = std::function<std::optional<Inbox>(const Coordinator::Member&)>;
-  void Look(Epoch epoch, const Coordinator::Run& run, WorldTime now, const EarOf& ear_of);
+  using InboxOf = std::function<std::optional<Inbox>(const Coordinator::Member&)>;
+  void Look(Epoch epoch, const Coordinator::Run& run, WorldTime now, const InboxOf& ear_of);
 
   /// Within this time a reachable member is notified of a loss, and NumNodesWaiting() is correct:
   /// notices to all members are sent at most ten times a second, and travel.
@@ -51,8 +51,9 @@ class MemberWatch {
     int64_t waiting = 0;                     ///< and how many nodes waited.
   };
   void NoteLosses(const Coordinator::Run& run, WorldTime now);
-  void CheckLosses(const Node& node, Seat& seat, const Inbox& ear, WorldTime now);
-  void CheckWaiting(const Node& node, Seat& seat, const Inbox& ear, int64_t waiting, WorldTime now);
+  void CheckLosses(const Node& node, Seat& seat, const Inbox& inbox, WorldTime now);
+  void CheckWaiting(const Node& node, Seat& seat, const Inbox& inbox, int64_t waiting,
+                    WorldTime now);
 
   const bool is_judged_;
   const Duration within_;

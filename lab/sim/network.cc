@@ -64,7 +64,7 @@ void Socket::Write(std::string_view bytes) {
 void Socket::Close() {
   if (closed_) return;
   closed_ = true;
-  on_news = nullptr;
+  on_event = nullptr;
   if (!ended && owner_ != nullptr && owner_->alive())
     connection_.network_.Send(connection_.shared_from_this(), side_,
                               {.kind = Network::Packet::Kind::kEnd});
@@ -80,7 +80,7 @@ void Socket::Consumed(size_t bytes) {
   if (sender.owner_ == nullptr || sender.closed_) return;
   sender.owner_->DoAt(connection_.network_.scheduler_.now(),
                       [connection = connection_.shared_from_this(), &sender] {
-                        if (sender.on_news) sender.on_news();
+                        if (sender.on_event) sender.on_event();
                       });
 }
 
@@ -175,7 +175,7 @@ void Network::Arrive(Connection& connection, size_t to, Packet packet) {
       return End(*keep, to, packet.kind == Packet::Kind::kEnd);
     if (on_arrival) on_arrival(*keep, to, packet.bytes);
     receiver.inbox += packet.bytes;
-    if (receiver.on_news) receiver.on_news();
+    if (receiver.on_event) receiver.on_event();
   });
 }
 
@@ -185,7 +185,7 @@ void Network::End(Connection& connection, size_t side, bool orderly) {
   socket.ended = true;
   socket.orderly = orderly;
   Forget(connection);
-  if (socket.on_news && !socket.closed_) socket.on_news();
+  if (socket.on_event && !socket.closed_) socket.on_event();
 }
 
 void Network::Forget(Connection& connection) {
@@ -321,7 +321,7 @@ void Network::EndAllOf(SimProcess& process, Ending ending) {
         Send(connection, side, {.kind = Packet::Kind::kReset});
       socket.owner_ = nullptr;
       socket.ended = true;
-      socket.on_news = nullptr;
+      socket.on_event = nullptr;
     }
     Forget(*connection);
   }

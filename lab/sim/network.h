@@ -50,7 +50,7 @@ class Socket {
   void Consumed(size_t bytes);
 
   /// Bytes arrived, the connection ended, or there is room again: check these.
-  std::function<void()> on_news{};
+  std::function<void()> on_event{};
   std::string inbox{};
   bool ended = false;
   bool orderly = false;  ///< The other side closed.

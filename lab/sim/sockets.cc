@@ -22,7 +22,7 @@ class SimStream final : public Stream {
 
   void Start(StreamHandler& handler) override {
     handler_ = &handler;
-    socket_->on_news = [this] {
+    socket_->on_event = [this] {
       if (loop_ != nullptr && loop_->IsLate()) return LookLater();
       Look();
     };
@@ -87,7 +87,7 @@ class SimBlockingStream final : public BlockingStream {
  public:
   SimBlockingStream(SimProcess& process, std::shared_ptr<Socket> socket)
       : process_(process), socket_(std::move(socket)) {
-    socket_->on_news = [this] {
+    socket_->on_event = [this] {
       if (waiter_ != nullptr) process_.Wake(*waiter_);
     };
   }

@@ -42,7 +42,7 @@ void SimWorkers::BeginAttempt(Duration work) {
 }
 
 Result<int64_t> SimWorkers::Start(size_t index, const WorkerCommand&) {
-  if (!process_.alive()) return Error{Code::kUnavailable, "nobody is there"};
+  if (!process_.alive()) return Error{Code::kUnavailable, "the process is dead"};
   if (world_.is_troubled() && world_.plan().faults.close && prng_.Below(40) == 0) {
     has_refused_ = true;
     return Error{Code::kNotFound, "there is no such program"};
@@ -118,7 +118,7 @@ void SimWorkers::ExpectKill(size_t index, Duration in) {
     const Duration more = process_.suspended_for() - slept;
     if (more > 0s) return ExpectKill(index, more);
     world_.checkers().Violate(Concat("worker ", index, " of node ", node_,
-                                     " was told to end, did not, and was not killed"));
+                                     " was signalled, did not end, and was not killed"));
   });
 }
 

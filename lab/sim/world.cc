@@ -207,7 +207,7 @@ void World::LookAtState() {
       if (before_stale_) checkers_.SeeStale(*before_stale_, PictureOf(*run));
       before_stale_.reset();
       members_.Look(epoch_, *run, scheduler_.now(),
-                    [this](const Coordinator::Member& member) { return EarOf(member); });
+                    [this](const Coordinator::Member& member) { return InboxOf(member); });
     });
     return;
   }
@@ -230,7 +230,7 @@ void World::Disturb(HostId host, WorldTime until) {
   lasts = std::max(lasts, until);
 }
 
-std::optional<Inbox> World::EarOf(const Coordinator::Member& member) const {
+std::optional<Inbox> World::InboxOf(const Coordinator::Member& member) const {
   const auto is_disturbed = [&](HostId host) {
     const auto found = disturbed_.find(host);
     return found != disturbed_.end() && found->second >= scheduler_.now();
@@ -240,8 +240,8 @@ std::optional<Inbox> World::EarOf(const Coordinator::Member& member) const {
     if (place.process == nullptr || network_.address(place.host) != member.node.addr) continue;
     if (is_disturbed(place.host) || place.process->process_id() != member.node.pid)
       return std::nullopt;
-    if (place.launcher != nullptr) return place.launcher->ear();
-    return place.agent->ear();
+    if (place.launcher != nullptr) return place.launcher->inbox();
+    return place.agent->inbox();
   }
   return std::nullopt;
 }
@@ -264,11 +264,12 @@ void World::NodeEnded(size_t index) {
   Note(index, "is not needed any more");
   trace_.Note(scheduler_.now(), index, "ended");
   places_[index].ended = true;
-  CheckTurnedAway(index);
+  CheckRefused(index);
 }
 
-void World::CheckTurnedAway(size_t index) {
-  if (!closed_in_) checkers_.Violate(Concat("node ", index, " was turned away, and nobody closed"));
+void World::CheckRefused(size_t index) {
+  if (!closed_in_)
+    checkers_.Violate(Concat("node ", index, " was refused, and no node had closed"));
 }
 
 void World::NotifyPeers(size_t index, RoundId id) {
@@ -431,15 +432,15 @@ RunOutcome World::Run() {
   PassUntil(plan_.trouble);
   Heal();
   const WorldTime healed = scheduler_.now();
-  bool excused = false;
+  bool exempt = false;
   if (plan_.driver == Driver::kLauncher) {
     if (!AllEnd(healed + plan_.EndBound()))
       checkers_.Violate(Concat("not all launchers have ended ",
                                Milliseconds(scheduler_.now() - healed),
                                " ms after everything was healed: ", HowItStands()));
   } else if (!ComeTogether(healed + plan_.HealBound())) {
-    excused = checkers_.violation().empty() && ATorchNodeIsLost();
-    if (!excused)
+    exempt = checkers_.violation().empty() && ATorchNodeIsLost();
+    if (!exempt)
       checkers_.Violate(Concat("not together, or not for long, ",
                                Milliseconds(scheduler_.now() - healed),
                                " ms after everything was healed: ", HowItStands()));
@@ -449,7 +450,7 @@ RunOutcome World::Run() {
           .virtual_time = scheduler_.now(),
           .healed_in = together_since_ - healed,
           .closed = closed_in_.has_value(),
-          .excused = excused,
+          .exempt = exempt,
           .steps = scheduler_.steps(),
           .messages = network_.messages(),
           .bytes = network_.bytes(),

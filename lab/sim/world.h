@@ -40,7 +40,7 @@ struct RunOutcome {
   bool closed = false;   ///< All have ended: the rendezvous was closed.
   /// Not all came together, because one of PyTorch's nodes was left behind: `healed_in` means
   /// nothing.
-  bool excused = false;
+  bool exempt = false;
   uint64_t steps = 0;
   uint64_t messages = 0;
   uint64_t bytes = 0;
@@ -89,7 +89,7 @@ class World {
   // --- What launchers report.
   JobWatch& job() { return job_; }
   /// The launcher was refused: the rendezvous must have been closed.
-  void CheckTurnedAway(size_t index);
+  void CheckRefused(size_t index);
   /// A node's workers of that round are broken: the workers of the others may notice.
   void NotifyPeers(size_t index, RoundId id);
   void LauncherEnded(size_t index, int status);
@@ -121,7 +121,7 @@ class World {
   void NoteRun(const Coordinator::Run& run);
   void LookAtState();
   /// What the node knows, if nothing delays messages to it.
-  std::optional<Inbox> EarOf(const Coordinator::Member& member) const;
+  std::optional<Inbox> InboxOf(const Coordinator::Member& member) const;
   /// A message is about to be received that may change nothing.
   void NoteIfStale(const Connection& connection);
   /// Runs all events until then; stops at a violation.

@@ -180,7 +180,7 @@ def no_node_is_in_a_round_it_did_not_join(story):
         before = None  # the last event that shows where it is
         for event in events:
             if event.kind == "round" and (before is None or before.kind != "joining"):
-                yield Violation("a node says that it is in a round without having joined",
+                yield Violation("a node reports that it is in a round without having joined",
                                 (before, event) if before else (event,))
             if event.kind in ("joining", "round", "place_lost", "member_lost", "nodes_waiting", "left", "closing"):
                 before = event

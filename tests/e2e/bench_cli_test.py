@@ -354,11 +354,11 @@ class Soak(unittest.TestCase):
         done = self.soak(*options)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("\nmemory       not measured\n", done.stdout)
-        self.assertRegex(done.stdout, r"\nwrong +too short to tell .* needs at least 10 samples, and has [1-9]\b")
+        self.assertRegex(done.stdout, r"\nwrong +too short to show .* needs at least 10 samples, and has [1-9]\b")
         self.assertEqual(done.stdout.splitlines()[-1], "soak: FAILED")
         told = json.loads(self.soak(*options, "--json").stdout)
         self.assertEqual((told["clean"], told["rss_growth_percent"]), (False, None))
-        self.assertIn("too short to tell", told["wrong"][0])
+        self.assertIn("too short to show", told["wrong"][0])
 
     def test_one_in_which_no_node_left_fails_and_reports_it(self):
         done = self.soak("--minutes", 0.01, "--churn", 0, "--sample", 0.03)

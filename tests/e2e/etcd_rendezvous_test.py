@@ -66,7 +66,7 @@ class Deaths(OnEtcd):
         self.etcd.put("/muster/foreign/status", "surely not")
         node.kill()
         other.kill()
-        until(lambda: status()[0]["phase"] == "empty", "nobody is there any more")
+        until(lambda: status()[0]["phase"] == "empty", "no node is there any more")
         self.assertEqual(status()[0]["participants"], [])
         self.etcd.control("del", "/muster/foreign/status")
 

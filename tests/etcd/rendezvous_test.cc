@@ -18,7 +18,7 @@
 #include "rendezvous/agreement.h"
 #include "support/errors.h"
 #include "support/eventually.h"
-#include "support/wish.h"
+#include "support/interruption_request.h"
 
 namespace muster::test {
 namespace {
@@ -63,7 +63,7 @@ class EtcdRendezvousTest : public EtcdTest {
     for (size_t i = 0; i < nodes.size(); ++i) {
       if (nodes[i] && value.find(Concat('"', nodes[i]->node(), '"')) != value.npos) return i;
     }
-    ADD_FAILURE() << "nobody leads: " << value;
+    ADD_FAILURE() << "no node leads: " << value;
     return 0;
   }
   static MembershipEvent EventOf(EtcdRendezvousHandler& node) {
@@ -77,12 +77,12 @@ class EtcdRendezvousTest : public EtcdTest {
 
 TEST_F(EtcdRendezvousTest, ANodeThatWasInterruptedIsOutAndCanComeAgain) {
   auto nodes = Nodes(1, 2, 2);
-  Wish wish;
+  InterruptionRequest request;
   for (int i = 0; i < 2; ++i) {
-    wish.Withdraw();
-    Background<void> waiter(wish.Within([&] { nodes[0]->NextRendezvous(); }));
+    request.Withdraw();
+    Background<void> waiter(request.Within([&] { nodes[0]->NextRendezvous(); }));
     EXPECT_TRUE(EventuallyTrue([&] { return nodes[0]->DescribeWait().here == 1; }));
-    wish.Make();
+    request.Make();
     EXPECT_THAT(ErrorOf<InterruptedError>([&] { waiter.Result(); }),
                 AllOf(HasSubstr("'run'"), HasSubstr("interrupted after ")));
   }

@@ -4,7 +4,7 @@
 #include "muster/static_rendezvous.h"
 #include "rendezvous/coordinated_kit.h"
 #include "support/errors.h"
-#include "support/wish.h"
+#include "support/interruption_request.h"
 
 namespace muster::test {
 
@@ -34,10 +34,10 @@ class InterruptedHandlerTest : public ::testing::TestWithParam<Backend> {
     return GetParam().make("127.0.0.1:" + std::to_string(server_.port()));
   }
   std::string Interrupt(const std::function<void()>& call) {
-    Wish wish;
-    Background<void> waiter(wish.Within(call));
-    EXPECT_TRUE(EventuallyTrue([&] { return wish.questions() > 3 || waiter.IsDone(); }));
-    wish.Make();
+    InterruptionRequest request;
+    Background<void> waiter(request.Within(call));
+    EXPECT_TRUE(EventuallyTrue([&] { return request.checks() > 3 || waiter.IsDone(); }));
+    request.Make();
     return ErrorOf<InterruptedError>([&] { waiter.Result(); });
   }
 
@@ -91,10 +91,10 @@ TEST_P(InterruptedHandlerTest, AMemberThatWaitsForAnEventStaysAMember) {
 }
 
 TEST_P(InterruptedHandlerTest, AHandlerIsDestroyedInOrderDespiteARequest) {
-  Wish wish;
-  wish.Make();
+  InterruptionRequest request;
+  request.Make();
   auto node = Node();
-  const ScopedInterruption scope(wish.Question());
+  const ScopedInterruption scope(request.Check());
   EXPECT_THROW(node->NextRendezvous(), InterruptedError);
   node.reset();
 }
@@ -107,10 +107,10 @@ TEST(InterruptedStaticHandlerTest, RankZeroStopsWaitingAndMeetsTheOthersLater) {
                              "", {{"rank", rank}, {"timeout", "30"}}));
   };
   const auto first = node(0);
-  Wish wish;
+  InterruptionRequest request;
   {
-    Background<void> waiter(wish.Within([&] { first->NextRendezvous(); }));
-    wish.Make();
+    Background<void> waiter(request.Within([&] { first->NextRendezvous(); }));
+    request.Make();
     EXPECT_THAT(ErrorOf<InterruptedError>([&] { waiter.Result(); }), HasSubstr("1/3 clients"));
   }
   const auto second = node(1);

@@ -40,7 +40,7 @@ class Office final : public EtcdLeader::Owner {
 
   muster::Node Name(uint32_t number) const { return {Concat("10.1.0.", number), number, 0}; }
   /// A member's own record, as it would write it.
-  void Write(uint32_t number, wire::EtcdMember::Request wish, int64_t said = 1,
+  void Write(uint32_t number, wire::EtcdMember::Request request, int64_t said = 1,
              int64_t round = -1) {
     const wire::EtcdMember member{.hello = {.run_id = "run",
                                             .node = Name(number),
@@ -48,7 +48,7 @@ class Office final : public EtcdLeader::Owner {
                                             .bootstrap_port = 1000,
                                             .round = round},
                                   .serial = said,
-                                  .request = wish,
+                                  .request = request,
                                   .join_timeout = 60s};
     etcd.By({.then = {Put(keys.Member(Name(number)), wire::Write(member))}});
   }
@@ -350,7 +350,7 @@ TEST(EtcdLeaderTest, AfterALostConnectionItFindsThatItsWritesAreGone) {
   ASSERT_EQ(office.NoticeOf(2).round, -1);
   office.etcd.Trouble();
   office.Grant();
-  EXPECT_EQ(office.NoticeOf(1).round, 1) << "those who wish, and no round is counted twice";
+  EXPECT_EQ(office.NoticeOf(1).round, 1) << "those that requested it, and no round is counted twice";
   EXPECT_EQ(office.NoticeOf(2).round, 1);
   EXPECT_EQ(office.NoticeOf(2).plan, office.RunRecord().plan);
 }

@@ -170,7 +170,7 @@ TEST_F(EtcdRestoreTest, ARequestThatIsGrantedTwiceShowsThatTheFirstPlaceIsGone) 
     }
   }
   ASSERT_FALSE(late.place_lost);
-  ASSERT_GT(Others(&late).front()->Last(Kind::kComplete)->round, 0) << "with the late one's wish";
+  ASSERT_GT(Others(&late).front()->Last(Kind::kComplete)->round, 0) << "with the request of the late one";
   network.HealAll();
   Run(3s);  // until it tries to connect again
   ASSERT_TRUE(late.place_lost);

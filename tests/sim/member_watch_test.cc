@@ -21,7 +21,7 @@ class MemberWatchTest : public testing::Test {
       run.state.participants[node] = i;
       run.members[node].node = node;
       run.members[node].serial = static_cast<uint64_t>(i) + 1;
-      ears[node] = {.round = 3, .listens = true};
+      inboxes[node] = {.round = 3, .listens = true};
     }
     Pass(0ms);
   }
@@ -34,19 +34,19 @@ class MemberWatchTest : public testing::Test {
   void Pass(Duration time) {
     now += time;
     watch.Look(1, run, now, [this](const Coordinator::Member& member) {
-      const auto found = ears.find(member.node);
-      return found == ears.end() ? std::nullopt : std::optional(found->second);
+      const auto found = inboxes.find(member.node);
+      return found == inboxes.end() ? std::nullopt : std::optional(found->second);
     });
   }
   void HearLoss(int64_t member, const std::string& who) {
-    ears[NodeOf(member)].Add({.kind = Kind::kMemberLost, .round = 3, .who = who});
+    inboxes[NodeOf(member)].Add({.kind = Kind::kMemberLost, .round = 3, .who = who});
   }
 
   Plan plan{};
   Checkers checkers{plan};
   MemberWatch watch{plan, checkers};
   Coordinator::Run run;
-  std::map<Node, Inbox> ears;
+  std::map<Node, Inbox> inboxes;
   WorldTime now{};
 };
 
@@ -57,7 +57,8 @@ TEST_F(MemberWatchTest, AMemberThatIsNotNotifiedOfALossInTimeIsFound) {
   Pass(watch.within());
   EXPECT_EQ(checkers.violation(), "");
   Pass(1ms);
-  EXPECT_TRUE(checkers.violation().starts_with("n1_1_0 has not heard that round 3 has lost n2_1_0"))
+  EXPECT_TRUE(
+      checkers.violation().starts_with("n1_1_0 was not notified that round 3 has lost n2_1_0"))
       << checkers.violation();
 }
 
@@ -90,16 +91,16 @@ TEST_F(MemberWatchTest, ARestartedNodeWasLost) {
 TEST_F(MemberWatchTest, TheTimeStartsAgainForAMemberThatWasUnreachable) {
   Lose(2);
   Pass(0ms);
-  const Inbox ear = ears[NodeOf(0)];
+  const Inbox inbox = inboxes[NodeOf(0)];
   HearLoss(1, "n2_1_0");
-  ears.erase(NodeOf(0));  // out of reach
+  inboxes.erase(NodeOf(0));  // out of reach
   Pass(1h);
-  ears[NodeOf(0)] = ear;
+  inboxes[NodeOf(0)] = inbox;
   Pass(watch.within());
   EXPECT_EQ(checkers.violation(), "");
-  ears[NodeOf(0)].listens = false;
+  inboxes[NodeOf(0)].listens = false;
   Pass(1h);
-  ears[NodeOf(0)].listens = true;
+  inboxes[NodeOf(0)].listens = true;
   ++run.members[NodeOf(0)].incarnation;  // back with another connection
   Pass(1h);
   EXPECT_EQ(checkers.violation(), "");
@@ -111,7 +112,7 @@ TEST_F(MemberWatchTest, NothingIsRequiredForARoundThatIsOver) {
   Lose(2);
   Pass(0ms);
   run.state.round = 4;
-  for (auto& [node, ear] : ears) ear.round = 4;
+  for (auto& [node, inbox] : inboxes) inbox.round = 4;
   Pass(1h);
   Pass(1h);
   EXPECT_EQ(checkers.violation(), "");
@@ -122,19 +123,19 @@ TEST_F(MemberWatchTest, TheWaitingCountIsCorrectWhenTheFirstComesAndWhenTheLastH
   Pass(0ms);
   Pass(watch.within());
   EXPECT_EQ(checkers.violation(), "");
-  for (auto& [node, ear] : ears) ear.waiting = 1;
+  for (auto& [node, inbox] : inboxes) inbox.waiting = 1;
   Pass(1h);
   run.state.wait_list.clear();
   Pass(0ms);
   EXPECT_EQ(checkers.violation(), "");
-  for (auto& [node, ear] : ears) ear.waiting = node == NodeOf(1) ? 1 : 0;
+  for (auto& [node, inbox] : inboxes) inbox.waiting = node == NodeOf(1) ? 1 : 0;
   Pass(watch.within() + 1ms);
   EXPECT_TRUE(checkers.violation().starts_with("NumNodesWaiting() of n1_1_0 in round 3 is 1; 0 "))
       << checkers.violation();
 }
 
 TEST_F(MemberWatchTest, InBetweenItMayBeTooLowByHalf) {
-  for (auto& [node, ear] : ears) ear.waiting = 2;
+  for (auto& [node, inbox] : inboxes) inbox.waiting = 2;
   for (int64_t i = 5; i < 8; ++i) run.state.wait_list.insert(NodeOf(i));
   Pass(0ms);
   Pass(1h);
@@ -146,7 +147,7 @@ TEST_F(MemberWatchTest, InBetweenItMayBeTooLowByHalf) {
 }
 
 TEST_F(MemberWatchTest, InBetweenItMayBeTooHigh) {
-  for (auto& [node, ear] : ears) ear.waiting = 4;
+  for (auto& [node, inbox] : inboxes) inbox.waiting = 4;
   run.state.wait_list.insert(NodeOf(5));
   Pass(0ms);
   Pass(1h);

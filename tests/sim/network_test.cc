@@ -20,7 +20,7 @@ class SimNetworkTest : public testing::Test {
   SimNetworkTest() {
     network.Listen(server, 7, [this](std::shared_ptr<Socket> made) {
       accepted = std::move(made);
-      accepted->on_news = [this] {
+      accepted->on_event = [this] {
         heard += std::exchange(accepted->inbox, {});
         ended = accepted->ended;
       };
@@ -171,7 +171,7 @@ TEST_F(SimNetworkTest, APausedProcessReceivesEverythingLater) {
 
 TEST_F(SimNetworkTest, AReaderThatDoesNotReadFillsItsPeersQueue) {
   ConnectNow();
-  accepted->on_news = nullptr;
+  accepted->on_event = nullptr;
   socket->Write(std::string(300 * 1024, 'x'));
   EXPECT_EQ(socket->queued(), 300u * 1024 - 256 * 1024);
   scheduler.RunUntil(scheduler.now() + 1ms);

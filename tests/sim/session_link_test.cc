@@ -25,7 +25,7 @@ class SessionLinkTest : public testing::Test, public RendezvousLinkListener {
       said.clear();
       greeted_ = false;
       socket_ = std::move(socket);
-      socket_->on_news = [this] { Read(); };
+      socket_->on_event = [this] { Read(); };
     });
     link->Start();
     Pass();

@@ -9,12 +9,12 @@
 namespace muster::test {
 
 /// Any thread.
-class Wish {
+class InterruptionRequest {
  public:
   /// For a ScopedInterruption.
-  std::function<bool()> Question() {
+  std::function<bool()> Check() {
     return [this] {
-      ++questions_;
+      ++checks_;
       return is_made_.load();
     };
   }
@@ -22,18 +22,18 @@ class Wish {
   template <typename Call>
   auto Within(Call call) {
     return [this, call] {
-      const ScopedInterruption scope(Question());
+      const ScopedInterruption scope(Check());
       return call();
     };
   }
 
   void Make() { is_made_ = true; }
   void Withdraw() { is_made_ = false; }
-  int questions() const { return questions_; }
+  int checks() const { return checks_; }
 
  private:
   std::atomic<bool> is_made_ = false;
-  std::atomic<int> questions_ = 0;
+  std::atomic<int> checks_ = 0;
 };
 
 }  // namespace muster::test
