@@ -53,7 +53,7 @@ def problems(claimed, excused, count, prefix):
               for item in sorted(claimed) if item not in wanted for test in claimed[item]]
     lines += [f"item {item} has a reason for not being tested, but the list ends at {count}"
               for item in sorted(excused) if item not in wanted]
-    lines += [f"item {item} is said not to be tested, but {claimed[item][0]} does"
+    lines += [f"item {item} has a reason why it is not tested, but {claimed[item][0]} does"
               for item in sorted(excused) if item in claimed]
     return lines
 

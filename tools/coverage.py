@@ -48,7 +48,7 @@ def ask_gcov(note):
     complaints = [line for line in done.stderr.splitlines() if not line.endswith(HARMLESS)]
     if done.returncode != 0 or complaints or not done.stdout.strip():
         said = "; ".join(complaints) or "nothing"
-        raise NotMeasured(f"gcov failed for {note}: status {done.returncode}, and it said {said}")
+        raise NotMeasured(f"gcov failed for {note}: status {done.returncode}, and it printed {said}")
     return done.stdout.splitlines()
 
 

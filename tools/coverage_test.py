@@ -104,7 +104,7 @@ class CoverageTest(unittest.TestCase):
             self.assertIn("gcov cannot be started", self.failure())
             (tools / "gcov").write_text("#!/bin/sh\n", encoding="ascii")
             (tools / "gcov").chmod(0o755)
-            self.assertRegex(self.failure(), "gcov failed for .*: status 0, and it said nothing")
+            self.assertRegex(self.failure(), "gcov failed for .*: status 0, and it printed nothing")
 
     def test_a_folder_that_is_no_build_with_coverage_is_an_error(self):
         (self.root / "build").mkdir()

@@ -51,7 +51,7 @@ def main(log_path, program, *options):
     for test in failed:
         print(f"{program}: {test} failed" + (", and alone again" if test in stubborn else ", and passed alone"))
     if stubborn:
-        print(f"{program}: all that was said is in {log_path}")
+        print(f"{program}: the whole output is in {log_path}")
     return 1 if stubborn else 0
 
 

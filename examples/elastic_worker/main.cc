@@ -97,7 +97,7 @@ class Worker {
     if (progress.steps == 0) {
       std::printf("rank %ld of %ld begins\n", rank_, world_);
     } else {
-      std::printf("rank %ld of %ld goes on after step %ld\n", rank_, world_, progress.steps);
+      std::printf("rank %ld of %ld continues after step %ld\n", rank_, world_, progress.steps);
     }
     return progress;
   }

@@ -50,7 +50,7 @@ class Samples {
     descriptors_before_ = Descriptors();
     if (!print_) return;
     std::printf("%9s %10s %9s %8s %8s %8s %8s %9s %11s\n", "seconds", "connected", "in round",
-                "round", "died", "left", "given up", "MiB", "descriptors");
+                "round", "died", "left", "lost", "MiB", "descriptors");
   }
 
   void Add(const load::SoakState& state, bool calm) {

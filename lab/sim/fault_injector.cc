@@ -267,13 +267,13 @@ void FaultInjector::Meddle() {
   const wire::EtcdKeys keys(World::kEtcdPrefix, World::kRun);
   const uint64_t die = prng_.Below(3);
   if (die == 0) {
-    Note("somebody deletes the leader's key");
+    Note("an operator deletes the leader's key");
     return world_.etcd_->Meddle(
         {.what = EtcdTransaction{
              .then = {{.kind = EtcdOperation::Kind::kDelete, .range = {.begin = keys.Leader()}}}}});
   }
   if (die == 1) {
-    Note("somebody writes where members are");
+    Note("an operator writes into the members' keys");
     return world_.etcd_->Meddle(
         {.what = EtcdTransaction{.then = {{.kind = EtcdOperation::Kind::kPut,
                                            .range = {.begin = keys.Members() + "me"},
@@ -285,7 +285,7 @@ void FaultInjector::Meddle() {
   }
   if (leases.empty()) return;
   const int64_t lease = leases[prng_.Below(leases.size())];
-  Note(Concat("somebody revokes lease ", lease));
+  Note(Concat("an operator revokes lease ", lease));
   world_.etcd_->Meddle({.what = EtcdRequest::Revoke{lease}});
 }
 

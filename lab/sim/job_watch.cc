@@ -70,7 +70,7 @@ void JobWatch::CheckRanks(size_t node, const Round& round, RoundId id) {
     const AssignedRanks& theirs = member.place->ranks;
     const NodeRole other_role = plan_.RoleOf(other);
     if (theirs.world_size != place.ranks.world_size)
-      complain(Concat("there are ", place.ranks.world_size, " workers; node ", other, " says ",
+      complain(Concat("there are ", place.ranks.world_size, " workers; node ", other, " reports ",
                       theirs.world_size));
     if (Overlap(ranks, {theirs.first_rank, other_role.workers}))
       complain(Concat("some of its workers have the ranks of node ", other, "'s"));

@@ -157,7 +157,7 @@ def test_a_server_that_goes_for_good_is_reported_to_the_agent() -> None:
         except RendezvousConnectionError as error:
             return f"{ADDRESS}:{port}" in str(error)
 
-    until(is_told, "the agent hears of it")
+    until(is_told, "the agent is notified")
     assert handler.shutdown() is False
 
 

@@ -134,7 +134,7 @@ def test_closing_is_seen_by_all_and_may_be_repeated(kind: Kind, nodes: Nodes) ->
     a.set_closed()
     a.set_closed()
     assert a.is_closed()
-    until(b.is_closed, "the other one has heard")
+    until(b.is_closed, "the other one was notified")
     b.set_closed()
     assert b.is_closed()
 
@@ -146,7 +146,7 @@ def test_closing_is_seen_by_newcomers(kind: Kind, nodes: Nodes) -> None:
     if kind.backend != "c10d":  # where a node knows nothing of a run before it joins
         with pytest.raises(RendezvousClosedError):
             newcomer.next_rendezvous()
-    until(newcomer.is_closed, "a newcomer has heard")
+    until(newcomer.is_closed, "a new node was notified")
 
 
 def test_a_closed_rendezvous_cannot_be_joined(kind: Kind, nodes: Nodes) -> None:
@@ -173,7 +173,7 @@ def test_running_rounds_survive_the_end(kind: Kind, nodes: Nodes) -> None:
     a, b = (nodes.add(kind.handler(run, 2)) for _ in range(2))
     infos = nodes.form(a, b)
     a.shutdown()
-    until(b.is_closed, "the other one has heard")
+    until(b.is_closed, "the other one was notified")
     assert b.num_nodes_waiting() == 0
     infos[0].store.set("still", "here")
     assert infos[1].store.get("still") == b"here"
@@ -195,7 +195,7 @@ def test_late_nodes_are_counted_and_let_in(
     infos.append(late.result(PATIENCE_S))
     assert sorted(info.rank for info in infos) == [0, 1, 2]
     assert {info.world_size for info in infos} == {3}
-    until(lambda: {each.num_nodes_waiting() for each in members} == {0}, "nobody waits any more")
+    until(lambda: {each.num_nodes_waiting() for each in members} == {0}, "no node waits any more")
 
 
 def test_spares_do_not_count_and_are_let_go(kind: Kind, nodes: Nodes) -> None:
@@ -220,7 +220,7 @@ def test_shutdown_closes_and_may_be_repeated(kind: Kind, nodes: Nodes) -> None:
     nodes.form(a, b)
     assert a.shutdown() is True
     assert a.shutdown() is True
-    until(b.is_closed, "the other one has heard")
+    until(b.is_closed, "the other one was notified")
     assert b.shutdown() is True
     with pytest.raises(RendezvousClosedError):
         b.next_rendezvous()

@@ -52,7 +52,7 @@ def pytest_configure(config):
         "does better than PyTorch's server; with MUSTER_COMPAT_SERVER=torch the test is expected "
         "to fail with an error in which the pattern is found",
     )
-    config.addinivalue_line("markers", "muster_only: says nothing about PyTorch's server")
+    config.addinivalue_line("markers", "muster_only: does not apply to PyTorch's server")
 
 
 def pytest_report_header():

@@ -104,7 +104,7 @@ def test_item115_as_many_keys_as_are_allowed_work_in_one_request(store):
 
 
 @pytest.mark.muster_differs(
-    "PyTorch's server parses a long MULTI_SET anew with every 4 KiB: this takes minutes", run=False
+    "PyTorch's server parses a long MULTI_SET again with every 4 KiB: this takes minutes", run=False
 )
 def test_item115_a_waiter_for_as_many_keys_as_are_allowed_is_released(server, store, other):
     keys = [str(number) for number in range(KEYS_MAX)]

@@ -97,7 +97,7 @@ def test_item074_a_push_does_not_release_a_client_that_has_stopped_waiting(serve
 
 @pytest.mark.parametrize("leave", ["close", "reset", "cancel"])
 @pytest.mark.muster_differs(
-    "PyTorch's server releases nobody else when the released waiter leaves",
+    "PyTorch's server releases no other waiter when the released one leaves",
     torch_answers="^wait timeout after 3000ms, keys: /queue$",
 )
 def test_item075_if_the_released_waiter_leaves_the_next_one_gets_the_element(

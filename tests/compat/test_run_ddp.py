@@ -68,13 +68,13 @@ def test_launch085_launch102_the_trace_of_a_recorded_failure_is_reported_and_han
     root = failure_report(agent)["root"]
     assert rank_of(root) == 2, agent.output()
     assert "  traceback : Traceback (most recent call last):\n    File" in root
-    assert "ValueError: rank 2 was told to fail at step 2" in root
+    assert "ValueError: rank 2 must fail at step 2" in root
     error_file = re.search(r"(?m)^  error_file: (\S+)$", root).group(1)
     assert error_file.endswith("/attempt_0/2/error.json")
 
     error = json.loads(handed_on.read_text())["message"]
     assert error["errorCode"] == 1
-    assert error["message"] == "ValueError: rank 2 was told to fail at step 2"
+    assert error["message"] == "ValueError: rank 2 must fail at step 2"
     assert "training.py" in error["extraInfo"]["py_callstack"]
 
 
@@ -97,4 +97,4 @@ def test_launch085_both_nodes_report_the_recorded_failure_of_one(job):
     for agent in agents:
         root = failure_report(agent)["root"]
         assert rank_of(root) == 2, agent.output()
-        assert "ValueError: rank 2 was told to fail at step 2" in root
+        assert "ValueError: rank 2 must fail at step 2" in root

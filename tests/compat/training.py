@@ -135,7 +135,7 @@ def leave_or_look_for_key(account: Account) -> None:
         store.set(KEY_OF_ATTEMPT_0, "a value")
         assert store.check([KEY_OF_ATTEMPT_0])
         account.tell("left the key")
-        raise RuntimeError("attempt 0 was told to fail")
+        raise RuntimeError("attempt 0 must fail")
     account.tell("looked for the key", found=store.check([KEY_OF_ATTEMPT_0]))
 
 
@@ -153,7 +153,7 @@ def train() -> None:
     while not has_ended(step, wanted):
         if is_to_fail(rank, step, wanted):
             account.tell("fails")
-            raise ValueError(f"rank {rank} was told to fail at step {step}")
+            raise ValueError(f"rank {rank} must fail at step {step}")
         improve(optimizer, loss_of(model, rank, step))
         step += 1
         if step == 1:

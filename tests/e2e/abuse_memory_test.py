@@ -357,7 +357,7 @@ class OutOfMemory(Processes, unittest.TestCase):
             waiting.vanish()
             self.assertGreater(ordinary.add(b"/gate"), count)
         self.assertIsNone(node.poll())
-        eventually(lambda: "out of memory" in self.logged(), "the log says so")
+        eventually(lambda: "out of memory" in self.logged(), "the log has the line")
         ordinary.close()
         greedy.close()
         self.server.terminate()

@@ -64,7 +64,7 @@ class ElasticJob(unittest.TestCase):
                      r"elastic_job: the job has ended with status 0 on the remaining nodes, .*; no process is left"):
             self.assertRegex(said, re.compile(f"^{line}$", re.MULTILINE))
         steps = [int(number) for number in re.findall(r"step (\d+) of 24:", said)]
-        self.assertEqual(sorted(set(steps)), list(range(1, 25)), "each step is told")
+        self.assertEqual(sorted(set(steps)), list(range(1, 25)), "each step is reported")
         self.nothing_is_left()
 
     def test_nothing_is_left_after_an_interruption_either(self):

@@ -188,7 +188,7 @@ class Node:
             self._changed.wait_for(lambda: find() or name in self._ended, PATIENCE)
             found = find()
         if not found:
-            raise AssertionError(f"{what}: node {self.pid} has ended, or {PATIENCE} s have passed; it said {self._lines}")
+            raise AssertionError(f"{what}: node {self.pid} has ended, or {PATIENCE} s have passed; it printed {self._lines}")
         return found
 
     def error(self, pattern):

@@ -30,7 +30,7 @@ class Deaths(OnEtcd):
         told_s, formed_s = max(event.time for event in heard) - died, formed - died
         self.assertLess(told_s, NOTICED_S + BUSY_S)
         self.assertLess(formed_s, NOTICED_S + LAST_CALL_S + BUSY_S)
-        return f"the others heard after {told_s:.2f} s, and were in a round after {formed_s:.2f} s"
+        return f"the others were notified after {told_s:.2f} s, and were in a round after {formed_s:.2f} s"
 
     def test_the_leader_is_killed_while_running(self):
         nodes = [self.node(nodes="3:4") for _ in range(4)]
@@ -147,7 +147,7 @@ class Standstill(OnEtcd):
         first = sleeper.event(lambda event: True, "a word", after=before)
         self.assertEqual((first.kind, first.data.get("round")), ("place_lost", number), sleeper.events)
         _, formed = self.agree(*nodes, after=number)
-        return (f"given up after {lost.time - stopped:.2f} s; SIGCONT: it knew that after {first.time - went_on:.2f} s, "
+        return (f"declared lost after {lost.time - stopped:.2f} s; SIGCONT: it reported that after {first.time - went_on:.2f} s, "
                 f"and was in a round with all others after {formed - went_on:.2f} s")
 
     def test_a_member_that_stands_still_is_out_and_knows_it_first(self):

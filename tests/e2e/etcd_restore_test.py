@@ -22,7 +22,7 @@ class Restored(OnEtcd):
         told_s, formed_s = max(event.time for event in heard) - restored, formed - restored
         self.assertLess(told_s, RECONNECTED_S + BUSY_S)
         self.assertLess(formed_s, RECONNECTED_S + LAST_CALL_S + BUSY_S)
-        self.report(f"etcd restored from an older backup: all heard after {told_s:.2f} s, and were in a round after "
+        self.report(f"etcd restored from an older backup: all were notified after {told_s:.2f} s, and were in a round after "
                     f"{formed_s:.2f} s")
         return heard
 

@@ -83,7 +83,7 @@ class JobsInEtcd(Fleet):
         print(f"\n    launcher that leads the rendezvous killed: {self.lose(0)}")
 
     def test_a_launcher_is_signalled(self):
-        print(f"\n    launcher told to end: {self.lose(1, signal.SIGTERM)}")
+        print(f"\n    launcher signalled: {self.lose(1, signal.SIGTERM)}")
 
     def test_etcd_is_started_again_while_a_job_runs(self):
         agents = [self.agent(nodes="2") for _ in range(2)]

@@ -74,7 +74,7 @@ class Process:
             self._changed.wait_for(lambda: found() or name in self._ended, PATIENCE)
             line = found()
             if line is None:
-                raise AssertionError(f"{what}: it has ended, or {PATIENCE} s have passed; said {self.said}")
+                raise AssertionError(f"{what}: it has ended, or {PATIENCE} s have passed; it printed {self.said}")
             return line
 
     def error(self, pattern):

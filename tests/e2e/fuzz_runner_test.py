@@ -111,7 +111,7 @@ class FuzzRunner(unittest.TestCase):
         finally:
             running.kill()
             running.wait()
-        self.wait_until(lambda: self.is_gone(written.read_text(encoding="ascii").strip()), "it goes on")
+        self.wait_until(lambda: self.is_gone(written.read_text(encoding="ascii").strip()), "its fuzzer is gone")
         return running.returncode
 
     @staticmethod

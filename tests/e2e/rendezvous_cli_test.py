@@ -47,7 +47,7 @@ class Command(Processes, unittest.TestCase):
         for line in process.stderr:
             if text in line:
                 return line
-        self.fail(f"never said '{text}'")
+        self.fail(f"never printed '{text}'")
 
     def refused(self, *arguments, says):
         backend = () if "--backend" in arguments else ("--backend", self.BACKEND)

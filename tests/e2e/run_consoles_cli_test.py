@@ -8,7 +8,7 @@ import unittest
 
 from launching import Launching, eventually
 
-FLOOD = "i=0; while [ $i -lt 20000 ]; do echo 'a line that nobody reads, and another word or two'; i=$((i+1)); done"
+FLOOD = "i=0; while [ $i -lt 20000 ]; do echo 'a line without a reader, and a few more words'; i=$((i+1)); done"
 
 
 class Readers(Launching, unittest.TestCase):

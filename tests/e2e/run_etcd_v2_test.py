@@ -73,7 +73,7 @@ class EtcdJob(Fleet):
         self.end_etcd()
         self.start_etcd()
         for worker in before:
-            self.assertTrue(worker.lives, "work goes on without etcd")
+            self.assertTrue(worker.lives, "work continues without etcd")
         before[0].kill()  # all must meet again
         after = self.one_world(*nodes, after=0)
         self.assertEqual(sorted(worker.rank for worker in after), [0, 1])

@@ -116,7 +116,7 @@ class Reports(Failing):
         outcome = self.job(f"{self.first_fails_when_ready(2)} trap '{leave}' TERM; touch \"$SEEN/$RANK\"\n{REST}",
                            workers=2)
         self.assertEqual(self.codes(outcome.err), ({0: 3, 1: 1}, 0))
-        self.assertIn("ValueError: no such thing", outcome.err, "it is told all the same")
+        self.assertIn("ValueError: no such thing", outcome.err, "it is reported nevertheless")
 
     def test_launch085_a_recorded_exception_is_shown_as_a_trace_with_its_file(self):
         outcome = self.job(self.leave(RECORDED))

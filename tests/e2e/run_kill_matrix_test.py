@@ -221,7 +221,7 @@ class KillMatrix(Fleet):
         self.start_both("stubborn", "stray")
         self.meet()
         self.before[1].order("exit 3")
-        until(self.before[0].signals, "near's worker is told to end")
+        until(self.before[0].signals, "near's worker receives SIGTERM")
         return self.struck_pid(self.before[0])
 
     def stage_exit(self):

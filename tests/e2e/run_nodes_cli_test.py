@@ -252,9 +252,9 @@ class Scenarios:
             path.write_text(json.dumps({"message": f"of rank {worker.rank}"}), encoding="utf-8")
             os.utime(path, (when, when))
         victim.order("exit 3")
-        until(lambda: FIRST_FAILURE in self.keys(), "the end that was seen first is told")
+        until(lambda: FIRST_FAILURE in self.keys(), "the end that was seen first is reported")
         culprit.order("exit 4")
-        until(lambda: json.loads(self.value(FIRST_FAILURE))["rank"] == culprit.rank, "the earlier error file is told")
+        until(lambda: json.loads(self.value(FIRST_FAILURE))["rank"] == culprit.rank, "the earlier error file is reported")
         stubborn.order("exit 0")
         self.assert_ends(1, failing, other)
         for agent in (failing, other):

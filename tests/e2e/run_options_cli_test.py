@@ -56,7 +56,7 @@ class Options(Launching, unittest.TestCase):
                 self.assertRegex(shown.out, rf"(?m)^  (-\w, )?--{option}\b", "every option has a line of its own")
         self.assertLessEqual(max(map(len, shown.out.splitlines())), 100, "it fits a terminal")
         self.assertIn("Exit status:", shown.out)
-        self.assertIn("muster run --standalone", shown.out, "an example says more than a table")
+        self.assertIn("muster run --standalone", shown.out, "the help has an example")
         self.assertEqual(os.listdir(self.temporary) + os.listdir(self.here), [])
 
     def test_help_of_the_older_entry_names_its_own_option(self):

@@ -120,7 +120,7 @@ class Watchdog(Launching, unittest.TestCase):
         self.assertTrue(stat.S_ISFIFO(pipe.stat().st_mode))
         job.send_signal(signal.SIGKILL)
         self.ended(job)
-        with self.assertRaises(OSError, msg="nobody reads there"):
+        with self.assertRaises(OSError, msg="there is no reader"):
             os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
 
 

@@ -52,7 +52,7 @@ TEST_P(SessionGenerationsTest, TheKeysOfAForgottenRunAreDeletedAndTheNextOneHasO
   std::vector<std::string> scopes;
   for (int job = 0; job < 3; ++job) {
     const Push complete = MeetAndPart("torchelastic/role_info/0");
-    EXPECT_EQ(complete.round, 0) << "numbers begin anew, generations do not";
+    EXPECT_EQ(complete.round, 0) << "numbers begin again, generations do not";
     scopes.push_back(ScopeOf(complete.generation, complete.round));
     ASSERT_TRUE(EventuallyTrue([&] { return IsForgotten("run"); }));
     EXPECT_TRUE(EventuallyTrue([&] { return Client().AskNumber(NumKeysBytes()) == 0; }));
@@ -132,7 +132,7 @@ TEST_P(SessionGenerationsTest, ADocumentKeepsNodesOutOnlyWhileNodesOfC10dAreAtWo
     return node.Hear().kind;
   };
   RendezvousState state;
-  EXPECT_EQ(open(Base64Encode(wire::WriteState(state))), Kind::kOpened) << "nobody is in it";
+  EXPECT_EQ(open(Base64Encode(wire::WriteState(state))), Kind::kOpened) << "no node is in it";
   state.participants[{"10.0.0.2", 1, 0}] = 0;
   state.last_heartbeats[{"10.0.0.2", 1, 0}] = WallTime{1'700'000'000'000'000};
   EXPECT_EQ(open(Base64Encode(wire::WriteState(state))), Kind::kRefused);

@@ -332,7 +332,7 @@ TEST_P(SessionHostileTest, TheLargestNumbersThatCanBeMeantOverflowNothing) {
   SessionTalker second = ExpectOpened(With(open, kPidAt, kMost));
   second.Send(With(FrameOf(second.Message(Said::kJoin)), kTimeoutAt, 0));
   second.Hear(Kind::kAdmitted);
-  EXPECT_EQ(second.Hear(Kind::kTimedOut).count, 1) << "time goes on for it alone";
+  EXPECT_EQ(second.Hear(Kind::kTimedOut).count, 1) << "time passes for it alone";
   node.Close();
   EXPECT_TRUE(EventuallyTrue([&] { return !second.Status("bad").at(0).members.at(0).connected; }));
   const RunReport run = second.Status("bad").at(0);
@@ -358,7 +358,7 @@ TEST_P(SessionHostileTest, ARoundThatTheServerGaveMayBeSent) {
   SessionTalker node(port(), hello);
   node.Join();
   node.Hear(Kind::kComplete);
-  EXPECT_THAT(node.HeardSoFar(), IsEmpty()) << "closed, for saying what it was told";
+  EXPECT_THAT(node.HeardSoFar(), IsEmpty()) << "closed, because it sent what it had received";
 }
 
 // --- Random input
@@ -388,7 +388,7 @@ std::string Damaged(std::string frame) {
 
 TEST_P(SessionHostileTest, DamagedFramesHarmNoOtherNode) {
   int runs = 0;
-  EXPECT_TRUE(rc::check("damaged frames beside a round", [&] {
+  EXPECT_TRUE(rc::check("damaged frames during a round", [&] {
     const std::string suffix = std::to_string(++runs);
     Pair pair = PairInARound(Patient(2, 2), "pair" + suffix);
     RunSettings settings = Patient(1, 2);

@@ -91,7 +91,7 @@ TEST_P(SessionRefusalTest, AJoinFromANodeThatHasNotReceivedItsRoundDoesNotLeaveI
   join.round = -1;
   join.join_timeout = 600s;
   ExpectPast(pair.b, join, "is in round 0 already");
-  EXPECT_EQ(pair.b.Hear(Kind::kComplete).rank, 1) << "it is told again";
+  EXPECT_EQ(pair.b.Hear(Kind::kComplete).rank, 1) << "it is notified again";
   ExpectUndisturbed(pair);
 }
 
@@ -196,7 +196,7 @@ TEST_P(SessionRefusalTest, ASecondOpenOnOneConnectionEndsIt) {
   EXPECT_EQ(refused.ReceiveUntilClosed(), "");
   ExpectUndisturbed(pair);
   for (const MemberReport& member : ReportOn("run").members)
-    EXPECT_LT(member.node.addr, "10.0.0.4") << "nobody came by the second";
+    EXPECT_LT(member.node.addr, "10.0.0.4") << "no node uses the second";
 }
 
 TEST_P(SessionRefusalTest, LeavingTwiceIsAnsweredTwice) {
@@ -321,7 +321,7 @@ TEST_P(SessionRefusalTest, AStatusNamesTheRequestedNumberOfEachRole) {
   EXPECT_THAT(named(6), ElementsAre(2, 0, 0, 5));
   EXPECT_THAT(named(7), ElementsAre(2, 0, 0, 5));
   EXPECT_THAT(named(std::numeric_limits<uint32_t>::max()), ElementsAre(2, 0, 0, 5));
-  EXPECT_EQ(asker.Status("run", 0).at(0).idle, 5) << "they are counted all the same";
+  EXPECT_EQ(asker.Status("run", 0).at(0).idle, 5) << "they are counted nevertheless";
 }
 
 TEST_P(SessionRefusalTest, AStatusOfALastCallHasTheTimeLeft) {

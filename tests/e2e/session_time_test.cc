@@ -116,7 +116,7 @@ TEST(SessionTimeTest, AServerThatStoodStillForgivesSilenceAndEvictsLateNodes) {
   late.Hear(Kind::kTimedOut);
   SessionTalker other(port, HelloOf("other", Patient(2, 2), "late"));
   other.Join();
-  EXPECT_EQ(other.Hear().kind, Kind::kAdmitted) << "complete with one who has given up";
+  EXPECT_EQ(other.Hear().kind, Kind::kAdmitted) << "complete with one that has timed out";
   server.CloseInput();
   EXPECT_EQ(server.Wait(), 0);
 }

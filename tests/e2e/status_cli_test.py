@@ -84,7 +84,7 @@ class Once(Status):
         member, = stands["participants"]
         self.assertEqual((member["node"], member["addr"], member["connected"], member["late"]),
                          (name, "127.0.0.1", True, False))
-        self.assertNotIn("rank", member, "nobody has one yet")
+        self.assertNotIn("rank", member, "no node has one yet")
         self.assertRegex(self.text(), rf"^run 'run', round 0, forming: {re.escape(summary)}\n"
                                       rf"  in  +{name} +{HEARD}\n$")
 
@@ -107,7 +107,7 @@ class Once(Status):
         self.assertEqual([member["label"] for member in stands["participants"]], ["host-0", "host-1"])
         for member in stands["participants"]:
             self.assertGreaterEqual(member["last_heard_seconds"], 0)
-            self.assertLess(member["last_heard_seconds"], PATIENCE, "else it would have been given up")
+            self.assertLess(member["last_heard_seconds"], PATIENCE, "otherwise it would have been declared lost")
         first, second = sorted(ranks, key=ranks.get)
         self.assertRegex(self.text(), rf"^run 'run', round 0, complete: in round 0 with 2 nodes\n"
                                       rf"  rank 0  +{first} +{HEARD}, label host-0\n"
@@ -159,7 +159,7 @@ class Once(Status):
             return next(member for member in run["participants"] if member["node"] == name)
         stands = self.once(lambda run: all(of(run, name)["late"] for name in names))
         self.assertEqual([of(stands, name)["connected"] for name in names], [True, False])
-        self.assertEqual(stands["phase"], "complete", "neither has been given up yet")
+        self.assertEqual(stands["phase"], "complete", "neither has been declared lost yet")
         text = self.text()
         self.assertRegex(text, r"^run 'run', round 0, complete: in round 0 with 2 nodes; not heard of lately: ")
         self.assertRegex(text, rf"{names[0]} +{HEARD}, late\n")

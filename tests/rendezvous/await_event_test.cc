@@ -69,7 +69,7 @@ TEST_F(AwaitEventTest, ReportsThatOthersHaveBegunAnotherDocument) {
   node->NextRendezvous();
   ASSERT_EQ(node->NextRendezvous().round, 1);
   cell().Edit([](RendezvousState& state) { state = RendezvousState(); });
-  EXPECT_EQ(node->AwaitEvent(milliseconds(1'200)), std::nullopt) << "there is nobody to come to";
+  EXPECT_EQ(node->AwaitEvent(milliseconds(1'200)), std::nullopt) << "there is no node to join";
   cell().Edit([](RendezvousState& state) {
     const Node other{"other", 1, 0};
     state.participants = {{other, 0}};

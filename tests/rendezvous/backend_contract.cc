@@ -135,7 +135,7 @@ TEST_P(BackendContract, ANoticeThatWasGivenBeforeEndsTheWaitAtOnce) {
   Open()->Announce("round 1");
   const auto late = Open();
   EXPECT_TRUE(late->AwaitNews("round 1", milliseconds(300'000)));
-  EXPECT_FALSE(late->GetState()) << "news are no state";
+  EXPECT_FALSE(late->GetState()) << "a notice is no state";
 }
 
 TEST_P(BackendContract, AWaitForANoticeEndsAtItsTimeout) {

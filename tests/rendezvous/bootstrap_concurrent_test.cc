@@ -204,7 +204,7 @@ TEST_F(BootstrapTest, Rdzv137WhatOthersPublishedEarlierIsNotTakenForIt) {
   EXPECT_THAT(ErrorOf<RendezvousTimeoutError>([&] { node->NextRendezvous(); }),
               AllOf(HasSubstr("rank 0 of round 4"), HasSubstr("MASTER_ADDR")));
   EXPECT_TRUE(EventuallyTrue([] { return HeartbeatThreads().size() == 1; }))
-      << "it is in the round all the same, and alive";
+      << "it is in the round nevertheless, and alive";
   close(nobody.fd);
 }
 

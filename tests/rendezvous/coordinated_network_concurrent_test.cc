@@ -41,7 +41,7 @@ TEST_F(CoordinatedNetworkTest, ACutConnectionIsTakenUpAgainWithinItsGrace) {
   // The session works: a request through it is answered.
   nodes[1]->SetClosed("still here");
   const MembershipEvent event = EventOf(*nodes[0]);
-  EXPECT_EQ(event.kind, Kind::kClosed) << "and nobody was ever lost: " << event.ToString();
+  EXPECT_EQ(event.kind, Kind::kClosed) << "and no node was ever lost: " << event.ToString();
   EXPECT_EQ(EventOf(*nodes[1]).kind, Kind::kClosed);
 }
 

@@ -4,8 +4,7 @@
 // A story of joins, exits, deaths, closings and time is played in both worlds. After each event,
 // and each quantum of time, the states are the same (round, members, ranks, wait list, spares, last
 // call, closed by which node). Every living node of the shared document sees that state. Each node
-// received the same results: its rank of how many in which round, too late, closed, not needed,
-// nodes wait.
+// received the same results: rank, size and round, or too late, closed, not needed, nodes wait.
 //
 // The shared document is the real one: RendezvousDriver and SharedDocument on a cell in memory. A
 // pause is interrupted and its call repeated, so everything runs in one thread. Where several nodes
@@ -97,7 +96,7 @@ std::string Name(Event::Kind kind) {
 
 std::ostream& operator<<(std::ostream& out, const Event& event) {
   if (event.kind == Event::Kind::kPass) return out << event.quanta << " quanta pass";
-  return out << "somebody (" << event.choice << ") " << Name(event.kind);
+  return out << "a node (" << event.choice << ") " << Name(event.kind);
 }
 
 enum class Doing { kResting, kJoining, kJoined, kDead };
@@ -150,7 +149,7 @@ std::string Show(const Node& node, const Knowledge& knowledge) {
   const bool waited_for = knowledge.doing == Doing::kJoined && knowledge.others_wait;
   return Concat(node.addr, ' ', kWords.at(knowledge.doing),
                 lives && knowledge.closed ? ", closed" : "", waited_for ? ", others wait" : "",
-                ", was told:", knowledge.told);
+                ", received:", knowledge.told);
 }
 
 // --- The world in which a server acts for all nodes

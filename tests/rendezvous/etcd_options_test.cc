@@ -154,7 +154,7 @@ TEST(EtcdOptionsTest, APasswordMayStandInAFileOrAVariable) {
   ASSERT_EQ(setenv("MUSTER_ETCD_PASSWORD", "told", 1), 0);
   EXPECT_EQ(EtcdOptions::From(Parameters("me@h1", {})).password, "told");
   EXPECT_EQ(EtcdOptions::From(Parameters("h1", in_file)).password, "p@ss word");
-  EXPECT_EQ(EtcdOptions::From(Parameters("h1", {})).password, "") << "nobody asks for one";
+  EXPECT_EQ(EtcdOptions::From(Parameters("h1", {})).password, "") << "no user needs one";
   EXPECT_EQ(EtcdOptions::Parse("etcd://me@h1").password, "told");
   EXPECT_EQ(EtcdOptions::Parse("etcd://me:other@h1").password, "other");
   ASSERT_EQ(unsetenv("MUSTER_ETCD_PASSWORD"), 0);

@@ -518,7 +518,7 @@ TEST_F(HandlerTest, Rdzv046WhatIsNoStateIsAStateErrorUntilItIsOneAgain) {
     EXPECT_THAT(ErrorOf<RendezvousStateError>([&] { Alone()->NumNodesWaiting(); }),
                 HasSubstr(original));
     EXPECT_FALSE(Alone()->Shutdown());
-    EXPECT_EQ(cell().Bytes(), bytes) << "it is left to whoever understands it";
+    EXPECT_EQ(cell().Bytes(), bytes) << "it is left to nodes that understand it";
   }
   const auto late = Alone();
   EXPECT_THROW(late->IsClosed(), RendezvousStateError);

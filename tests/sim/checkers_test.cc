@@ -129,7 +129,7 @@ TEST_F(CheckersTest, AllAgreeOnWhereWorkersMeet) {
 
 TEST_F(CheckersTest, ARoundThatWasNotCompleted) {
   checkers.SeeJoined(Joined(0, 7, 3));
-  EXPECT_THAT(checkers.violation(), HasSubstr("nobody has completed"));
+  EXPECT_THAT(checkers.violation(), HasSubstr("no node has completed"));
 }
 
 TEST_F(CheckersTest, ANodesRoundsOnlyGrow) {
@@ -144,7 +144,7 @@ TEST_F(CheckersTest, AnEvictedAndNotifiedNodeDoesNotContinue) {
   checkers.SeeWork("node", 3, 100us);
   EXPECT_EQ(checkers.violation(), "");
   checkers.SeeWork("node", 3, 200ms);
-  EXPECT_THAT(checkers.violation(), HasSubstr("after it was told"));
+  EXPECT_THAT(checkers.violation(), HasSubstr("after it was notified"));
 }
 
 TEST_F(CheckersTest, WhatIsOfThePastChangesNothing) {

@@ -229,7 +229,8 @@ TEST(EtcdLeaderTest, APlanThatWasNotReportedIsNotTheNextLeaders) {
   ASSERT_TRUE(run);  // the plan is written, the record is not
   office.TakeOver(2);
   office.Grant();
-  EXPECT_EQ(office.RunRecord().round, 0) << "the first one, for nobody has heard of another";
+  EXPECT_EQ(office.RunRecord().round, 0)
+      << "the first one, because no node was notified of another";
   EXPECT_THAT(office.RunRecord().plan, HasSubstr("-"));
   // The first leader's unfinished write is finally executed; it does not lead any more.
   const std::string plan = office.RunRecord().plan;
@@ -350,7 +351,8 @@ TEST(EtcdLeaderTest, AfterALostConnectionItFindsThatItsWritesAreGone) {
   ASSERT_EQ(office.NoticeOf(2).round, -1);
   office.etcd.Trouble();
   office.Grant();
-  EXPECT_EQ(office.NoticeOf(1).round, 1) << "those that requested it, and no round is counted twice";
+  EXPECT_EQ(office.NoticeOf(1).round, 1)
+      << "those that requested it, and no round is counted twice";
   EXPECT_EQ(office.NoticeOf(2).round, 1);
   EXPECT_EQ(office.NoticeOf(2).plan, office.RunRecord().plan);
 }

@@ -102,7 +102,7 @@ TEST_F(EtcdLinkTest, ANewLeaderReportsAllWaitingNodesAndNotOnlyTheFirst) {
   member->heard.clear();
   leader->Kill();
   Run(10s);
-  ASSERT_EQ(member->Count(Kind::kLost), 1u) << "somebody else leads";
+  ASSERT_EQ(member->Count(Kind::kLost), 1u) << "another node leads";
   for (const Push& push : member->heard) {
     if (push.kind == Kind::kNodesWaiting) {
       EXPECT_EQ(push.count, 3);
@@ -123,7 +123,7 @@ TEST_F(EtcdLinkTest, ANewLeaderReportsThatNoNodeWaitsAnyMore) {
   leader->Kill();
   waiter.Go();
   Run(10s);
-  ASSERT_EQ(member->Count(Kind::kLost), 1u) << "somebody else leads";
+  ASSERT_EQ(member->Count(Kind::kLost), 1u) << "another node leads";
   EXPECT_EQ(member->Last(Kind::kNodesWaiting)->count, 0);
 }
 

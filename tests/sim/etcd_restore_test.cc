@@ -60,7 +60,7 @@ TEST_F(EtcdRestoreTest, EveryMemberIsNotifiedThatItsRoundIsGoneAndAllMeetAgain) 
     ASSERT_TRUE(node->place_lost) << "also the leader";
     EXPECT_THAT(*node->place_lost, HasSubstr("older data"));
   }
-  EXPECT_EQ(Meet(all), 2) << "no round is counted twice for who remembers it";
+  EXPECT_EQ(Meet(all), 2) << "no round is counted twice for a node that remembers it";
   EXPECT_NE(Leader(), nullptr);
 }
 
@@ -170,7 +170,8 @@ TEST_F(EtcdRestoreTest, ARequestThatIsGrantedTwiceShowsThatTheFirstPlaceIsGone) 
     }
   }
   ASSERT_FALSE(late.place_lost);
-  ASSERT_GT(Others(&late).front()->Last(Kind::kComplete)->round, 0) << "with the request of the late one";
+  ASSERT_GT(Others(&late).front()->Last(Kind::kComplete)->round, 0)
+      << "with the request of the late one";
   network.HealAll();
   Run(3s);  // until it tries to connect again
   ASSERT_TRUE(late.place_lost);
@@ -233,7 +234,7 @@ TEST_F(EtcdRestoreTest, ALeaderWhoseKeyIsBackLeads) {
     ASSERT_TRUE(Commit({.then = {Put("somebody/else", "")}}));
   network.HealAll();
   Run(1s);
-  EXPECT_TRUE(led->link->leads()) << "its lease keeps the key, and nobody else could";
+  EXPECT_TRUE(led->link->leads()) << "its lease keeps the key, and no other could";
   EXPECT_FALSE(other->link->leads());
 }
 

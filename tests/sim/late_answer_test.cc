@@ -91,7 +91,7 @@ TEST_F(LateAnswerTest, AnEvictedNodeDoesNotContinueAlthoughTheServerIsGone) {
   ASSERT_EQ(joined_b.size(), 1u);
   b.Pause();
   scheduler.RunUntil(6s);
-  ASSERT_FALSE(heard[&a].empty()) << "b is given up";
+  ASSERT_FALSE(heard[&a].empty()) << "b is declared lost";
   server.Kill(Network::Ending::kNotified);
   b.Resume();
   scheduler.RunUntil(7s);

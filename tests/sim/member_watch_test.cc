@@ -139,7 +139,7 @@ TEST_F(MemberWatchTest, InBetweenItMayBeTooLowByHalf) {
   for (int64_t i = 5; i < 8; ++i) run.state.wait_list.insert(NodeOf(i));
   Pass(0ms);
   Pass(1h);
-  EXPECT_EQ(checkers.violation(), "") << "three wait, and two are told";
+  EXPECT_EQ(checkers.violation(), "") << "three wait, and two are reported";
   run.state.wait_list.insert(NodeOf(8));
   Pass(0ms);
   Pass(watch.within() + 1ms);

@@ -369,12 +369,12 @@ inline std::string Told(const std::vector<Event>& story, size_t last) {
 /// queue to its end. Returns what is left nevertheless; empty: nothing.
 inline std::string LeftBehind(SpokenStore& store) {
   for (const ClientId client : kClients) store.Drop(client);
-  if (store.Stats().parked_clients != 0) return "somebody is still parked";
+  if (store.Stats().parked_clients != 0) return "a client is still parked";
   if (store.Stats().waited_keys != 0) return "keys are still waited for";
-  if (store.Pass(24h) != "-") return "somebody is released after having left";
+  if (store.Pass(24h) != "-") return "a client is released after it has left";
   for (const std::string_view key : kKeys) {
     while (store.Length(kA, key) != "0") {
-      if (store.Pop(kA, key) == "0") return "a queue has elements that nobody can have";
+      if (store.Pop(kA, key) == "0") return "a queue has elements that no client can get";
     }
   }
   if (store.Stats().queues != 0) return "a queue without elements is still counted";

@@ -37,7 +37,7 @@ class SessionServerTest : public RawServerTest {
   std::string Disturbance(Pair& pair, const std::string& run_id = "run") const {
     for (SessionTalker* node : {&pair.a, &pair.b}) {
       if (const auto heard = node->HeardSoFar(); !heard.empty())
-        return Concat("heard a push of kind ", int{uint8_t(heard[0].kind)}, ": ", heard[0].why);
+        return Concat("received a push of kind ", int{uint8_t(heard[0].kind)}, ": ", heard[0].why);
     }
     const RunReport run = ReportOn(run_id);
     if (run.phase != RunReport::Phase::kComplete || run.round != 0)

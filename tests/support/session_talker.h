@@ -112,7 +112,7 @@ class SessionTalker : public RawClient {
   Push Hear(Push::Kind kind) {
     Push push = Hear();
     if (push.kind != kind) {
-      throw std::runtime_error(Concat("session: heard a push of kind ", int{uint8_t(push.kind)},
+      throw std::runtime_error(Concat("session: received a push of kind ", int{uint8_t(push.kind)},
                                       " instead of ", int{uint8_t(kind)}, ": ", push.why));
     }
     return push;

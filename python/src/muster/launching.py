@@ -359,7 +359,7 @@ def _error(status: int, report: pathlib.Path) -> LaunchError:
         first = _failure(told["root_cause"])
         others = [_failure(entry) for entry in told["failures"]]
     except (OSError, ValueError, KeyError, TypeError):
-        return LaunchError(f"muster run {how}; what it said about it was printed to stderr", status)
+        return LaunchError(f"muster run {how}; its messages are on stderr", status)
     if first.pid == 0:  # No worker was started.
         return LaunchError(f"the job failed: {_printable(first.message)}", status)
     failures = [first, *(entry for entry in others if entry != first)]
