@@ -260,8 +260,8 @@ class Comparison:
             wanted = f">= {least}" if least is not None else f"<= {most}" if most is not None else "-"
             rows.append({"what": what, "measured": measured, "bar": wanted, "unit": unit, "met": met})
 
-        self.bars_beside_torch(bar)
-        self.bars_beside_redis(bar)
+        self.bars_for_torch(bar)
+        self.bars_for_redis(bar)
         for op in ("get", "add", "check"):
             bar(f"throughput of {self.many.threads} server threads to 1: {op}",
                 self.ratio(1, op, self.many, self.one, "ops_per_second"), least=1.0 if self.room else None)
@@ -276,7 +276,7 @@ class Comparison:
                 round(curve[-1]["p50_us"] / curve[0]["p50_us"], 3), most=1.3)
         return rows
 
-    def bars_beside_torch(self, bar):
+    def bars_for_torch(self, bar):
         if self.torch is None:
             return
         for op in ("get", "add", "check", "set"):
@@ -294,7 +294,7 @@ class Comparison:
                 bar(f"throughput to PyTorch, pipelined by 16, {ours.name}: {op}",
                     self.ratio(16, op, ours, self.torch, "ops_per_second"), least=4.0 if op != "set" else None)
 
-    def bars_beside_redis(self, bar):
+    def bars_for_redis(self, bar):
         if self.redis is None:
             return
         for depth in (16, 1):

@@ -103,8 +103,8 @@ class Comparison:
         return found, lost
 
     def written(self, at_once, rounds):
-        told, logs = self.folder / "told", self.folder / "logs"
-        arguments = [self.script("writer.py", WRITER), str(self.options.megabytes), str(at_once), told]
+        reported, logs = self.folder / "told", self.folder / "logs"
+        arguments = [self.script("writer.py", WRITER), str(self.options.megabytes), str(at_once), reported]
         commands = {"bare": [self.python, "-u", *arguments],
                     "muster run --tee": self.muster("--log-dir", logs, "--tee", "1", *arguments)}
         tries, cpu, whole, lost = *({kind: [] for kind in commands} for _ in range(3)), 0
@@ -117,7 +117,7 @@ class Comparison:
                     took = seconds_of(command, self.environment, file)
                 if number > 0:  # the first one is a warm-up
                     whole[kind].append(took)
-                    wrote, used = map(float, told.read_text(encoding="ascii").split())
+                    wrote, used = map(float, reported.read_text(encoding="ascii").split())
                     tries[kind].append(wrote)
                     cpu[kind].append(used)
             lost += not self.is_whole(next(logs.glob("*/attempt_0/0/stdout.log")))

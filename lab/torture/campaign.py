@@ -235,10 +235,10 @@ class Episode:
 
     @staticmethod
     def _close(fleet):
-        heard = fleet.close()
-        if heard is None:
+        received = fleet.close()
+        if received is None:
             return
-        if not heard:
+        if not received:
             raise Failure([Violation(f"not all nodes were notified of the end within {promises.CLOSED_S} s",
                                      tuple(events[-1] for events in fleet.story().members()))])
         if not fleet.newcomer_is_refused():

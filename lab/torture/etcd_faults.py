@@ -39,4 +39,4 @@ class CutMembers(OfMembers, Cut):
         super().__init__(*rest)
         self._victims = self.some_nodes()
         self.touches, self.silences = names(self._victims), ()
-        self.says = f"cut {together(self._victims)}"
+        self.label = f"cut {together(self._victims)}"

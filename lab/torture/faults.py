@@ -7,7 +7,7 @@ class Fault:
     touches = ()  # names of processes to which no time limit applies meanwhile
     cable = False  # whether the network of these processes suffers
     silences = ()  # names of nodes from which the server receives nothing meanwhile
-    says = ""  # for people: the fault and its victims
+    label = ""  # for people: the fault and its victims
 
     def __init__(self, fleet, rng, lasts):
         self.fleet, self.rng, self.lasts = fleet, rng, lasts
@@ -31,7 +31,7 @@ class Fault:
         return sorted(self.rng.sample(among, min(max(1, count), len(among))), key=lambda node: node.name)
 
     def __str__(self):
-        return f"{self.says} {self.lasts:.1f} s"
+        return f"{self.label} {self.lasts:.1f} s"
 
 
 def names(victims):

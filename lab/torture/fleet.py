@@ -124,9 +124,9 @@ class Fleet:
 
     def is_confirmed(self, number):
         """Whether nodes that are in no round are spares of it. (c10d and file have no spares.)"""
-        return self.run.store != "muster" or self.server_says_so(number)
+        return self.run.store != "muster" or self.server_reports_it(number)
 
-    def server_says_so(self, number):
+    def server_reports_it(self, number):
         stands = self.status()
         if not stands or stands["phase"] != "complete" or stands["round"] != number or stands["waiting"]:
             return False

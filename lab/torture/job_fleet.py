@@ -52,7 +52,7 @@ class JobFleet(Fleet):
 
     def is_in_place(self):
         number = one_job_of_all(self.story(), [(node.name, node.life) for node in self.nodes])
-        return number is not None and self.server_says_so(number)
+        return number is not None and self.server_reports_it(number)
 
     def look_for_orphans(self):
         """Records processes that live although their launcher has been gone for longer than it takes to end them."""

@@ -24,7 +24,7 @@ class Launcher(Victim):
         self._muster, self._run, self._finish = muster, run, finish
         self._words, self.workers = words, workers
         self._round = None  # the round that formed last, in this life
-        self._told = False
+        self._with_timeout = False
 
     def command(self):
         run = self._run
@@ -54,7 +54,7 @@ class Launcher(Victim):
 
     def start(self):
         self._round = None
-        self._told = False
+        self._with_timeout = False
         super().start()
 
     def _read(self, stream, life):
@@ -66,10 +66,10 @@ class Launcher(Victim):
                     else:
                         errors.write(line)
                         errors.flush()
-                        self._hear(line, life)
+                        self._receive(line, life)
             self.read_objects(plain_lines(), life)
 
-    def _hear(self, line, life):
+    def _receive(self, line, life):
         formed = FORMED.match(line)
         if formed:
             number, nodes, workers, took = map(int, formed.groups())
@@ -78,17 +78,17 @@ class Launcher(Victim):
         elif line.startswith(AGAIN):
             self._record.add(self.name, life, "again", why=line[len(AGAIN):].strip())
 
-    def said(self, told, life):
-        super().said({**told, "round": self._round}, life)
+    def on_report(self, report, life):
+        super().on_report({**report, "round": self._round}, life)
 
     # --- How it may end
 
     def ask_to_end(self):
-        self._told = self._told or self.alive
+        self._with_timeout = self._with_timeout or self.alive
         super().ask_to_end()
 
     def may_end(self, status, errors):
-        if self._told:
+        if self._with_timeout:
             return status == 1  # after a signal, status 0 would be wrong
         return status == 0 and os.path.exists(self._finish)
 
@@ -100,11 +100,11 @@ class Launcher(Victim):
 
     def worker_pids(self):
         """pids of workers that reported themselves in the last round, and live."""
-        said = [event for event in self._record.events()
+        events = [event for event in self._record.events()
                 if event.who == self.name and event.life == self.life and event.kind in ("worker", "formed")]
-        formed = max((index for index, event in enumerate(said) if event.kind == "formed"), default=len(said))
+        formed = max((index for index, event in enumerate(events) if event.kind == "formed"), default=len(events))
         living = set(self.processes()) if self.alive else set()
-        return [event.data["pid"] for event in said[formed + 1:] if event.data["pid"] in living]
+        return [event.data["pid"] for event in events[formed + 1:] if event.data["pid"] in living]
 
     def strike_workers(self, pids, number):
         for pid in pids:

@@ -45,8 +45,8 @@ def notices(story):
 def stands_in(events, at):
     """The round in which this life of a node last reported to be. None: in none, or it has reported something else
     since."""
-    said = _before(events, at)
-    return said[-1].data["round"] if said and said[-1].kind == "round" else None
+    reports = _before(events, at)
+    return reports[-1].data["round"] if reports and reports[-1].kind == "round" else None
 
 
 def _before(events, at):

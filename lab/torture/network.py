@@ -91,9 +91,9 @@ class Network:
         self._await("done")
 
     def _await(self, word):
-        said = self._switch.stdout.readline().strip()
-        if said != word:
-            raise RuntimeError(f"the switch should answer '{word}', and answered '{said}'")
+        answer = self._switch.stdout.readline().strip()
+        if answer != word:
+            raise RuntimeError(f"the switch should answer '{word}', and answered '{answer}'")
 
     def remove(self):
         if self._switch:

@@ -40,7 +40,7 @@ class Cut(CableFault):
     def __init__(self, *rest):
         super().__init__(*rest)
         self.silences = () if self._victims == [self.fleet.server] else self.touches
-        self.says = f"cut {together(self._victims)}"
+        self.label = f"cut {together(self._victims)}"
 
     def conditions(self):
         return CUT, CUT
@@ -52,7 +52,7 @@ class CutOneWay(CableFault):
     def __init__(self, *rest):
         super().__init__(*rest)
         self._receives_nothing = self.rng.random() < 0.5
-        self.says = f"cut {'towards' if self._receives_nothing else 'from'} {together(self._victims)}"
+        self.label = f"cut {'towards' if self._receives_nothing else 'from'} {together(self._victims)}"
 
     def conditions(self):
         return (WHOLE, CUT) if self._receives_nothing else (CUT, WHOLE)
@@ -66,7 +66,7 @@ class BadCable(CableFault):
         self._condition = Condition(delay_s=self.rng.uniform(0, 0.2), jitter_s=self.rng.uniform(0, 0.2),
                                     loss=self.rng.uniform(0, 0.25))
         condition = self._condition
-        self.says = (f"bad cable of {together(self._victims)} (each way {1000 * condition.delay_s:.0f} to "
+        self.label = (f"bad cable of {together(self._victims)} (each way {1000 * condition.delay_s:.0f} to "
                      f"{1000 * (condition.delay_s + condition.jitter_s):.0f} ms, {100 * condition.loss:.0f} % lost)")
 
     def conditions(self):
@@ -79,7 +79,7 @@ class InterfaceDown(CableFault):
     def __init__(self, *rest):
         super().__init__(*rest)
         self.silences = () if self._victims == [self.fleet.server] else self.touches
-        self.says = f"interface down {together(self._victims)}"
+        self.label = f"interface down {together(self._victims)}"
 
     def begin(self):
         for victim in self._victims:

@@ -12,7 +12,7 @@ class KillNodes(Fault):
         super().__init__(*rest)
         self._victims = self.some_nodes()
         self.touches = names(self._victims)
-        self.says = f"kill -9 {together(self._victims)}, back after"
+        self.label = f"kill -9 {together(self._victims)}, back after"
 
     def begin(self):
         for victim in self._victims:
@@ -33,7 +33,7 @@ class KillServer(KillNodes):
         super().__init__(*rest)
         self._victims = [self.fleet.server]
         self.touches = ("server",)
-        self.says = "kill -9 server, back after"
+        self.label = "kill -9 server, back after"
 
 
 class PauseNodes(Fault):
@@ -43,7 +43,7 @@ class PauseNodes(Fault):
         super().__init__(*rest)
         self._victims = self.some_nodes()
         self.touches = self.silences = names(self._victims)
-        self.says = f"pause {together(self._victims)}"
+        self.label = f"pause {together(self._victims)}"
         self._paused = []
 
     def begin(self):
@@ -67,7 +67,7 @@ class PauseServer(PauseNodes):
         super().__init__(*rest)
         self._victims = [self.fleet.server]
         self.touches, self.silences = ("server",), ()
-        self.says = "pause server"
+        self.label = "pause server"
 
 
 class Leave(Fault):
@@ -77,7 +77,7 @@ class Leave(Fault):
         super().__init__(*rest)
         self._victims = self.some_nodes([node for node in self.fleet.nodes if node is not self.fleet.closer])
         self.touches = names(self._victims)
-        self.says = f"leave {together(self._victims)}, back after"
+        self.label = f"leave {together(self._victims)}, back after"
 
     def begin(self):
         for victim in self._victims:

@@ -17,7 +17,7 @@ class FullDisk(Fault):
         super().__init__(*rest)
         site = self.fleet.site
         self._disks = [site.disk, site.store_disk] if self.fleet.run.store == "file" else [site.disk]
-        self.says = "full disk"
+        self.label = "full disk"
 
     def begin(self):
         for disk in self._disks:
@@ -43,7 +43,7 @@ class ClockJump(Fault):
         victims = [victim for victim in self.fleet.victims if victim.has_clock]
         victims = self.rng.sample(victims, self.rng.randint(1, len(victims)))
         self._offsets = {victim.name: self.rng.choice(self.OFFSETS_S) for victim in victims}
-        self.says = "clocks " + " ".join(f"{name}{offset:+d}s" for name, offset in sorted(self._offsets.items()))
+        self.label = "clocks " + " ".join(f"{name}{offset:+d}s" for name, offset in sorted(self._offsets.items()))
 
     def begin(self):
         for name, offset in self._offsets.items():
@@ -64,7 +64,7 @@ class PortFault(Fault):
         super().__init__(*rest)
         self._seed = self.rng.getrandbits(32)
         self._process = None
-        self.says = f"{self.WHAT} to the server"
+        self.label = f"{self.WHAT} to the server"
 
     def begin(self):
         server = self.fleet.server
@@ -99,7 +99,7 @@ class ServerDescriptors(PortFault):
     def __init__(self, *rest):
         super().__init__(*rest)
         self._lift = None
-        self.says = "no descriptors left for the server"
+        self.label = "no descriptors left for the server"
 
     def begin(self):
         if self.fleet.server.alive:
@@ -124,7 +124,7 @@ class NodeDescriptors(Fault):
         super().__init__(*rest)
         self._victims = self.some_nodes()
         self.touches = names(self._victims)
-        self.says = f"no descriptors left for {together(self._victims)}"
+        self.label = f"no descriptors left for {together(self._victims)}"
         self._lifts = []
 
     def begin(self):

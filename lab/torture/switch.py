@@ -58,7 +58,7 @@ class Switch:
             self._selector.register(end, selectors.EVENT_READ, address)
         os.set_blocking(0, False)
         self._selector.register(0, selectors.EVENT_READ, None)
-        self._told = b""
+        self._with_timeout = b""
 
     def run(self):
         while True:
@@ -112,7 +112,7 @@ class Switch:
             return True
         if not read:
             return False
-        *lines, self._told = (self._told + read).split(b"\n")
+        *lines, self._with_timeout = (self._with_timeout + read).split(b"\n")
         for line in lines:
             command = json.loads(line)
             address = socket.inet_aton(command["address"])

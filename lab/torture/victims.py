@@ -39,9 +39,9 @@ class Victim:
         """Where its output goes; `stderr` is a file of its own."""
         return {"stdout": subprocess.PIPE, "stderr": stderr, "text": True}
 
-    def said(self, told, life):
+    def on_report(self, report, life):
         """Handles an object from its standard output, on a thread of its own."""
-        self._record.add(self.name, life, told.pop("event", "said"), **told)
+        self._record.add(self.name, life, report.pop("event", "report"), **report)
 
     def identity(self):
         """The name by which other nodes know it, once it has been started."""
@@ -73,7 +73,7 @@ class Victim:
     def read_objects(self, lines, life):
         for line in lines:
             try:
-                self.said(json.loads(line), life)
+                self.on_report(json.loads(line), life)
             except (ValueError, TypeError, AttributeError):  # no JSON, or no object
                 self._record.add(self.name, life, "not_json", line=line)
 
@@ -171,8 +171,8 @@ class Server(Victim):
         return (self._muster, "serve", "--listen", f"{self.machine.address}:{self.PORT}", "--json", "--port-file",
                 self._port_file, "--handshake-seconds", str(promises.HANDSHAKE_S))
 
-    def said(self, told, life):
-        self._record.add(self.name, life, "up" if "port" in told else "said", **told)
+    def on_report(self, report, life):
+        self._record.add(self.name, life, "up" if "port" in report else "report", **report)
 
     def may_end(self, status, errors):
         return status == 1 and self.NO_PORT_FILE in errors and "No space left" in errors

@@ -39,7 +39,7 @@ class KillWorkers(WorkerFault):
 
     def __init__(self, *rest):
         super().__init__(*rest)
-        self.says = f"kill -9 {self._whose}, watched for"
+        self.label = f"kill -9 {self._whose}, watched for"
 
     def begin(self):
         for victim, pids in self.chosen():
@@ -54,7 +54,7 @@ class PauseWorkers(WorkerFault):
 
     def __init__(self, *rest):
         super().__init__(*rest)
-        self.says = f"pause {self._whose}"
+        self.label = f"pause {self._whose}"
 
     def begin(self):
         for victim, pids in self.chosen():

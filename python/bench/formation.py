@@ -44,24 +44,24 @@ class Child:
     """A fork that runs `work` and reports through a pipe."""
 
     def __init__(self, work: Callable[[int], None]) -> None:
-        self.hears, tells = os.pipe()
+        self.reader, writer = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             status = 1
             try:
-                os.close(self.hears)
-                work(tells)
+                os.close(self.reader)
+                work(writer)
                 status = 0
             except BaseException:  # noqa: BLE001 - or the fork would go on as its parent
                 sys.excepthook(*sys.exc_info())
             finally:
                 sys.stderr.flush()
                 os._exit(status)
-        os.close(tells)
+        os.close(writer)
 
-    def told(self, size: int) -> bytes:
-        ready, _, _ = select.select([self.hears], [], [], PATIENCE_S)
-        found = os.read(self.hears, size) if ready else b""
+    def receive(self, size: int) -> bytes:
+        ready, _, _ = select.select([self.reader], [], [], PATIENCE_S)
+        found = os.read(self.reader, size) if ready else b""
         if len(found) != size:
             raise SystemExit("formation: a process of the benchmark has failed; see above")
         return found
@@ -69,22 +69,22 @@ class Child:
     def end(self, is_asked: bool = True) -> None:
         if not is_asked:
             os.kill(self.pid, signal.SIGKILL)
-        os.close(self.hears)
+        os.close(self.reader)
         os.waitpid(self.pid, 0)
 
 
 def serve(backend: str) -> tuple[Child, int]:
-    def work(tells: int) -> None:
+    def work(writer: int) -> None:
         server: Any
         if backend == "c10d":
             server = dist.TCPStore(ADDRESS, 0, is_master=True, wait_for_workers=False)
         else:
             server = muster.StoreServer(host=ADDRESS, port=0)
-        os.write(tells, struct.pack("i", server.port))
+        os.write(writer, struct.pack("i", server.port))
         signal.pause()
 
     child = Child(work)
-    return child, struct.unpack("i", child.told(4))[0]
+    return child, struct.unpack("i", child.receive(4))[0]
 
 
 def form(backend: str, port: int, count: int, run_id: str) -> float:
@@ -92,7 +92,7 @@ def form(backend: str, port: int, count: int, run_id: str) -> float:
     gate, opens = os.pipe()
     leave, leaves = os.pipe()
 
-    def node(tells: int) -> None:
+    def node(writer: int) -> None:
         os.close(opens)
         os.close(leaves)
         options = {"is_host": False, "timeout": 900}
@@ -101,20 +101,20 @@ def form(backend: str, port: int, count: int, run_id: str) -> float:
                 backend, f"{ADDRESS}:{port}", run_id, count, count, ADDRESS, **options
             )
         )
-        os.write(tells, b"!")
+        os.write(writer, b"!")
         os.read(gate, 1)  # until its pipe is closed
         info = handler.next_rendezvous()
-        os.write(tells, REPORT.pack(time.monotonic(), info.rank, info.world_size))
+        os.write(writer, REPORT.pack(time.monotonic(), info.rank, info.world_size))
         os.read(leave, 1)
 
     nodes = [Child(node) for _ in range(count)]
     is_done = False
     try:
         for each in nodes:
-            each.told(1)
+            each.receive(1)
         released = time.monotonic()
         os.close(opens)
-        reports = [REPORT.unpack(each.told(REPORT.size)) for each in nodes]
+        reports = [REPORT.unpack(each.receive(REPORT.size)) for each in nodes]
         os.close(leaves)
         is_done = True
     finally:

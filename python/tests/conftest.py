@@ -52,7 +52,7 @@ def children() -> set[int]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nobody_is_left_behind() -> Iterator[None]:
+def no_process_is_left_behind() -> Iterator[None]:
     before = children()
     yield
     deadline = time.monotonic() + 30

@@ -68,7 +68,7 @@ def muster_program() -> str:
 def muster_server(port: int = 0) -> Iterator[int]:
     """`muster serve`; its port."""
     with tempfile.TemporaryDirectory() as folder:
-        told = pathlib.Path(folder, "port")
+        reported = pathlib.Path(folder, "port")
         with pathlib.Path(folder, "log").open("wb") as log:
             server = child(
                 [
@@ -77,14 +77,14 @@ def muster_server(port: int = 0) -> Iterator[int]:
                     "--listen",
                     f"127.0.0.1:{port}",
                     "--port-file",
-                    str(told),
+                    str(reported),
                 ],
                 stdout=log,
                 stderr=log,
             )
         try:
             text = until(
-                lambda: told.exists() and told.read_text().strip(), "muster serve is there"
+                lambda: reported.exists() and reported.read_text().strip(), "muster serve is there"
             )
             yield int(text)
         finally:

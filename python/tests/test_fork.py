@@ -26,12 +26,12 @@ PATIENCE_S = 60
 
 def in_fork(check: Callable[[], None], *, leave: Callable[[int], object] = os._exit) -> None:
     """Runs `check` in a fork of this process and reports its errors."""
-    told, tell = os.pipe()
+    reported, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
-            os.close(told)
+            os.close(reported)
             signal.alarm(PATIENCE_S)  # a process that hangs is ended
             check()
             status = 0
@@ -41,7 +41,7 @@ def in_fork(check: Callable[[], None], *, leave: Callable[[int], object] = os._e
             os.close(tell)
             leave(status)
     os.close(tell)
-    with os.fdopen(told, "rb") as pipe:
+    with os.fdopen(reported, "rb") as pipe:
         trouble = pipe.read().decode()
     _, status = os.waitpid(pid, 0)
     assert status == 0, trouble or f"status {status}"

@@ -153,7 +153,7 @@ def test_only_their_owner_can_read_the_files_of_a_job() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "told", "exitcode", "signal_name"),
+    ("how", "reported", "exitcode", "signal_name"),
     [
         ("problem", "ValueError: rank 1 has a problem", 1, None),
         ("killed", "was ended by SIGKILL", -9, "SIGKILL"),
@@ -161,14 +161,14 @@ def test_only_their_owner_can_read_the_files_of_a_job() -> None:
     ],
 )
 def test_a_worker_that_fails_is_named_with_its_traceback(
-    how: str, told: str, exitcode: int, signal_name: str | None
+    how: str, reported: str, exitcode: int, signal_name: str | None
 ) -> None:
     with pytest.raises(muster.LaunchError) as raised:
         muster.launch(fail_on_rank_1, args=(how,), nproc_per_node=2)
     cause = raised.value.root_cause
     assert cause is not None and (cause.rank, cause.local_rank) == (1, 1)
     assert (cause.exitcode, cause.signal) == (exitcode, signal_name)
-    assert "rank 1" in str(raised.value) and told in str(raised.value)
+    assert "rank 1" in str(raised.value) and reported in str(raised.value)
     if how == "problem":
         assert "in fail_on_rank_1" in str(raised.value)
         assert "_worker.py" not in str(raised.value)
@@ -290,7 +290,7 @@ def test_a_job_does_not_outlive_its_caller(
 
 
 @pytest.mark.parametrize(
-    ("job", "options", "error", "told"),
+    ("job", "options", "error", "reported"),
     [
         (3, {}, TypeError, "job must be a function, a string or a list, not int"),
         (["a", 3], {}, TypeError, "job must be made of strings, not int: 3"),
@@ -320,9 +320,9 @@ def test_a_job_does_not_outlive_its_caller(
     ],
 )
 def test_invalid_arguments_are_named(
-    job: Any, options: dict[str, Any], error: type[Exception], told: str
+    job: Any, options: dict[str, Any], error: type[Exception], reported: str
 ) -> None:
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=reported):
         muster.launch(job, **options)
 
 

@@ -126,14 +126,14 @@ def check(name: str) -> None:
         [sys.executable, __file__, name], text=True, capture_output=True, timeout=1200
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    told = json.loads(done.stdout)
-    before, after = told["before"], told["after"]
+    reported = json.loads(done.stdout)
+    before, after = reported["before"], reported["after"]
     grown = {what: after[what] - before[what] for what in before}
-    print(f"{name}: over {told['calls']} calls, from {before}: {grown}")
-    assert grown["threads"] <= 0, told
-    assert grown["descriptors"] <= 0, told
-    assert grown["blocks"] <= BLOCKS_MAX, told
-    assert grown["bytes"] <= BYTES_MAX, told
+    print(f"{name}: over {reported['calls']} calls, from {before}: {grown}")
+    assert grown["threads"] <= 0, reported
+    assert grown["descriptors"] <= 0, reported
+    assert grown["blocks"] <= BLOCKS_MAX, reported
+    assert grown["bytes"] <= BYTES_MAX, reported
 
 
 def test_calls_of_a_tcp_store_leave_nothing() -> None:

@@ -150,14 +150,14 @@ def test_a_server_that_goes_for_good_is_reported_to_the_agent() -> None:
         handler.next_rendezvous()
         assert handler.num_nodes_waiting() == 0
 
-    def is_told() -> bool:
+    def is_notified() -> bool:
         try:
             handler.num_nodes_waiting()
             return False
         except RendezvousConnectionError as error:
             return f"{ADDRESS}:{port}" in str(error)
 
-    until(is_told, "the agent is notified")
+    until(is_notified, "the agent is notified")
     assert handler.shutdown() is False
 
 
@@ -239,13 +239,13 @@ def test_long_waits_report_which_nodes_are_missing(
 ) -> None:
     from muster import _torchrun_handler as plugin
 
-    said: list[str] = []
-    heard = threading.Event()
+    printed: list[str] = []
+    received = threading.Event()
 
     def note(form: str, *words: object) -> None:
-        said.append(form % words)
-        if "1 of 2 nodes" in said[-1]:
-            heard.set()
+        printed.append(form % words)
+        if "1 of 2 nodes" in printed[-1]:
+            received.set()
 
     monkeypatch.setattr(plugin, "REPORT_S", 0.1)
     monkeypatch.setattr(plugin.logger, "info", note)
@@ -253,7 +253,7 @@ def test_long_waits_report_which_nodes_are_missing(
     run = kind.new_run()
     handler = nodes.add(kind.handler(run, 2))
     waiting = nodes.join(handler)
-    assert heard.wait(PATIENCE_S), said
+    assert received.wait(PATIENCE_S), printed
     handler.set_closed()
     with pytest.raises(RendezvousClosedError):
         waiting.result(PATIENCE_S)

@@ -58,8 +58,8 @@ def test_nodes_get_ranks_one_world_and_one_store(kind: Kind, nodes: Nodes) -> No
         assert isinstance(info.store, dist.Store)
         info.store.set(f"from {info.rank}", str(info.rank))
     for info in infos:
-        said = info.store.multi_get([f"from {rank}" for rank in range(4)])
-        assert said == [b"0", b"1", b"2", b"3"]
+        printed = info.store.multi_get([f"from {rank}" for rank in range(4)])
+        assert printed == [b"0", b"1", b"2", b"3"]
     assert [info.store.add("together", 1) for info in infos] == [1, 2, 3, 4]
 
 
@@ -95,11 +95,11 @@ def test_the_store_serves_the_agents_own_helpers(kind: Kind, nodes: Nodes) -> No
     run = kind.new_run()
     infos = nodes.form(*(nodes.add(kind.handler(run, 3)) for _ in range(3)))
     with ThreadPoolExecutor(3) as threads:
-        told = threads.map(
+        reported = threads.map(
             lambda info: helpers.synchronize(info.store, b"%d" % info.rank, info.rank, 3, "sync"),
             infos,
         )
-        assert [*told] == [[b"0", b"1", b"2"]] * 3
+        assert [*reported] == [[b"0", b"1", b"2"]] * 3
         for _ in threads.map(lambda info: helpers.barrier(info.store, 3, "barrier"), infos):
             pass
     with pytest.raises(dist.DistStoreError):

@@ -26,7 +26,7 @@ from muster.rendezvous import MembershipEvent, RendezvousParameters, WaitReport
 __all__ = ["etcd_endpoint", "meeting", "store_server"]
 
 on_all = pytest.mark.parametrize("meeting", ELASTIC, indirect=True)
-on_those_that_are_told = pytest.mark.parametrize("meeting", NATIVE_EVENTS, indirect=True)
+on_notified_nodes = pytest.mark.parametrize("meeting", NATIVE_EVENTS, indirect=True)
 
 
 # --- Rounds ---------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ def test_shutdown_closes_and_returns_whether_it_worked(meeting: Meeting) -> None
     servers.until(b.is_closed, "the other one knows")
 
 
-@on_those_that_are_told
+@on_notified_nodes
 def test_closing_is_an_event(meeting: Meeting) -> None:
     a, b = (meeting.node(2, 2) for _ in range(2))
     meeting.round([a, b])
@@ -114,7 +114,7 @@ def test_closing_is_an_event(meeting: Meeting) -> None:
     assert "closed" in str(event)
 
 
-@on_those_that_are_told
+@on_notified_nodes
 def test_a_lost_member_is_an_event(meeting: Meeting) -> None:
     a, b = (meeting.node(1, 2) for _ in range(2))
     meeting.round([a, b])
@@ -148,7 +148,7 @@ def test_await_event_without_events_returns_none(meeting: Meeting) -> None:
     assert time.monotonic() - began >= 0.29
 
 
-@on_those_that_are_told
+@on_notified_nodes
 def test_another_thread_can_stop_a_wait_for_events(meeting: Meeting) -> None:
     handler = meeting.node(1, 1)
     handler.next_rendezvous()
@@ -157,7 +157,7 @@ def test_another_thread_can_stop_a_wait_for_events(meeting: Meeting) -> None:
     assert waiting.result(PATIENCE_S / 2) is None
 
 
-@on_those_that_are_told
+@on_notified_nodes
 def test_another_thread_can_close_while_one_waits_for_a_round(meeting: Meeting) -> None:
     handler = meeting.node(2, 2)
     waiting = meeting.join(handler)
@@ -319,18 +319,18 @@ def test_a_node_that_must_serve_and_cannot_reports_it() -> None:
 
 
 def test_a_sink_receives_every_step() -> None:
-    heard: list[rendezvous.RendezvousEvent] = []
+    received: list[rendezvous.RendezvousEvent] = []
     meeting = Meeting("muster", f"localhost:{servers.free_port()}")
-    rendezvous.set_event_sink(heard.append)
+    rendezvous.set_event_sink(received.append)
     try:
         handler = meeting.node(1, 1, is_host=True)
         handler.next_rendezvous()
     finally:
         rendezvous.set_event_sink(None)
-    said = len(heard)
+    printed = len(received)
     handler.next_rendezvous()
-    assert len(heard) == said > 0
-    joined = [event for event in heard if event.rank is not None]
+    assert len(received) == printed > 0
+    joined = [event for event in received if event.rank is not None]
     assert joined[0].rank == 0
     assert joined[0].run_id == meeting.run_id
     assert joined[0].node_state in ("INIT", "RUNNING", "SUCCEEDED")

@@ -246,7 +246,7 @@ class OwnHandler(RendezvousHandler):
         self.closed = False
 
     def get_backend(self) -> str:
-        return str(self.params.get("says", self.params.backend))
+        return str(self.params.get("claims", self.params.backend))
 
     def next_rendezvous(self) -> RendezvousInfo:
         return RendezvousInfo(muster.HashStore(), 0, 1, RendezvousStoreInfo("host", 1))
@@ -278,7 +278,7 @@ def test_a_python_handler_is_made_by_the_registry() -> None:
     with pytest.raises(ValueError, match="own"):
         registry.register("own", lambda params: OwnHandler(params))
     with pytest.raises(RuntimeError, match="other"):
-        registry.create_handler(make(backend="own", says="other"))
+        registry.create_handler(make(backend="own", claims="other"))
     with pytest.raises(ValueError, match="backend"):
         registry.register("", OwnHandler)
     with pytest.raises(TypeError, match="creator"):

@@ -110,10 +110,10 @@ def test_ctrl_c_ends_a_wait_for_a_round(
         assert process.stdout is not None
         try:
             assert select.select([process.stdout], [], [], PATIENCE_S)[0]
-            said = process.stdout.readline()
-            if said != "waits\n":
+            printed = process.stdout.readline()
+            if printed != "waits\n":
                 process.kill()
-                raise AssertionError(said + process.communicate()[1])
+                raise AssertionError(printed + process.communicate()[1])
             process.send_signal(signal.SIGINT)
             sent = time.monotonic()
             out, err = process.communicate(timeout=PATIENCE_S)
@@ -148,17 +148,17 @@ def in_fork(work: Callable[[], object]) -> str:
     pid = os.fork()
     if pid == 0:
         try:
-            said = repr(work())
+            printed = repr(work())
         except BaseException as error:  # noqa: BLE001  Told to the parent.
-            said = f"{type(error).__name__}: {error}"
-        os.write(writable, said.encode())
+            printed = f"{type(error).__name__}: {error}"
+        os.write(writable, printed.encode())
         os._exit(0)
     os.close(writable)
     with os.fdopen(readable) as pipe:
         assert select.select([pipe], [], [], PATIENCE_S)[0], "the fork hangs"
-        said = pipe.read()
+        printed = pipe.read()
     assert os.waitpid(pid, 0)[1] == 0
-    return said
+    return printed
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -176,9 +176,9 @@ def test_a_handler_does_not_work_in_a_fork_and_reports_it(store_server: str) -> 
         handler.get_run_id,
         lambda: handler.await_event(1),
     ):
-        said = in_fork(call)
-        assert said.startswith("RuntimeError: ")
-        assert f"made in process {os.getpid()} and cannot be used in its fork" in said
+        printed = in_fork(call)
+        assert printed.startswith("RuntimeError: ")
+        assert f"made in process {os.getpid()} and cannot be used in its fork" in printed
     assert not handler.is_closed()
     assert handler.next_rendezvous().round == 1
 

@@ -1,4 +1,4 @@
-"""The same names, results and errors as torch's own stores; and both with one server or one file."""
+"""The same names, results and errors as torch's own stores; both with one server or one file."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Job:
         self.agents.append(Agent(self, len(self.agents)))
         return self.agents[-1]
 
-    def told(self, event: str) -> list[dict[str, Any]]:
+    def reported(self, event: str) -> list[dict[str, Any]]:
         lines = []
         for file in self.folder.glob("*.jsonl"):
             for line in file.read_text().splitlines(keepends=True):
@@ -99,7 +99,7 @@ class Job:
                 assert agent.process.poll() is None, self.story()
             found = [
                 line
-                for line in self.told("training")
+                for line in self.reported("training")
                 if line["world"] == len(agents) and line["began"] > since and line["agent"] in pids
             ]
             return found if {line["agent"] for line in found} == pids else []
@@ -119,7 +119,7 @@ class Job:
             except subprocess.TimeoutExpired:
                 raise AssertionError(f"agent {agent.pid} does not end:{self.story()}") from None
             assert status == 0, self.story()
-        done = [line for line in self.told("done") if line["world"] == len(agents)]
+        done = [line for line in self.reported("done") if line["world"] == len(agents)]
         assert len(done) == len(agents), self.story()
         assert all(line["weights"] == done[0]["weights"] for line in done)
 

@@ -80,8 +80,8 @@ def test_it_has_types_program_plugin_and_nothing_else() -> None:
     outside = [name for name in names if not name.startswith(("muster/", "muster-"))]
     assert outside == []
     with zipfile.ZipFile(WHEEL) as wheel:
-        told = next(name for name in names if name.endswith("entry_points.txt"))
-        assert "[torchrun.handlers]\nmuster" in wheel.read(told).decode().replace(" ", "")
+        reported = next(name for name in names if name.endswith("entry_points.txt"))
+        assert "[torchrun.handlers]\nmuster" in wheel.read(reported).decode().replace(" ", "")
 
 
 def test_all_that_is_loaded_comes_from_it(venv: pathlib.Path) -> None:

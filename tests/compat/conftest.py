@@ -133,7 +133,7 @@ def children() -> set[int]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nobody_is_left_behind():
+def no_process_is_left_behind():
     before = children()
     yield
     assert children() <= before

@@ -6,5 +6,5 @@ import pathlib
 import sys
 
 folder = pathlib.Path(sys.argv[1])
-told = folder / f"{os.environ['MUSTER_TEST_AGENT']}-{os.environ['LOCAL_RANK']}.json"
-told.write_text(json.dumps(dict(os.environ)))
+reported = folder / f"{os.environ['MUSTER_TEST_AGENT']}-{os.environ['LOCAL_RANK']}.json"
+reported.write_text(json.dumps(dict(os.environ)))

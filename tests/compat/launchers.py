@@ -107,13 +107,13 @@ class Job:
 
     # --- events
 
-    def told(self, event: str) -> list[dict]:
+    def reported(self, event: str) -> list[dict]:
         """The account's lines about the event, the oldest first."""
         if not self.account_file.exists():
             return []
         lines = self.account_file.read_text().splitlines(keepends=True)
-        all_told = [json.loads(line) for line in lines if line.endswith("\n")]
-        return [said for said in all_told if said["event"] == event]
+        all_reported = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [printed for printed in all_reported if printed["event"] == event]
 
     def output_of(self, name: str) -> str:
         (agent,) = [agent for agent in self._agents if agent.name == name]
@@ -133,15 +133,15 @@ class Job:
 
         def together():
             last = {
-                (said["agent"], said["local_rank"]): said
-                for said in self.told("trains")
-                if said["agent"] in agents
+                (printed["agent"], printed["local_rank"]): printed
+                for printed in self.reported("trains")
+                if printed["agent"] in agents
             }
-            said = list(last.values())
-            everybody = sorted(line["rank"] for line in said) == list(range(len(said)))
-            is_one_round = {line["world_size"] for line in said} == {len(said)}
-            is_whole = {line["agent"] for line in said} == agents
-            return said if everybody and is_one_round and is_whole else []
+            printed = list(last.values())
+            everybody = sorted(line["rank"] for line in printed) == list(range(len(printed)))
+            is_one_round = {line["world_size"] for line in printed} == {len(printed)}
+            is_whole = {line["agent"] for line in printed} == agents
+            return printed if everybody and is_one_round and is_whole else []
 
         return self.until(together, f"the workers of {sorted(agents)} train together")
 

@@ -118,7 +118,7 @@ def meet(kind, torch_nodes, tmp_path):
         server.stop()
 
 
-def assert_said_once(node: CommandLineNode, server) -> None:
+def assert_printed_once(node: CommandLineNode, server) -> None:
     assert node.warnings() == [f"muster: the server at {server.address} {SAID}"]
 
 
@@ -129,7 +129,7 @@ def test_nodes_of_both_kinds_agree(meet):
     results = [node.result() for node in nodes]
     assert_same_master(results, assert_one_round(nodes, results, 0))
     for node in nodes[::2]:
-        assert_said_once(node, meeting.server)
+        assert_printed_once(node, meeting.server)
 
 
 def test_late_nodes_are_followed_into_the_next_round_without_another_message(meet):
@@ -147,7 +147,7 @@ def test_late_nodes_are_followed_into_the_next_round_without_another_message(mee
     results = [node.result() for node in nodes]
     assert_same_master(results, assert_one_round(nodes, results, 1))
     for node in nodes[::2]:
-        assert_said_once(node, meeting.server)
+        assert_printed_once(node, meeting.server)
 
 
 @on_either_server
@@ -191,7 +191,7 @@ def test_pytorchs_server_may_take_the_place_of_musters(tmp_path, torch_nodes):
         assert sorted(result["rank"] for result in results) == [0, 1]
         assert_same_master(results, results[0])
         for node in nodes:
-            assert_said_once(node, server)
+            assert_printed_once(node, server)
         del theirs
     finally:
         meeting.end()

@@ -186,7 +186,7 @@ def test_every_element_is_popped_once_however_many_pop(client, other):
         for number in range(each):
             store.queue_push("queue", f"{name}:{number}")
 
-    def pop_until_told_to_stop(store):
+    def pop_until_stopped(store):
         popped = []
         while True:
             try:
@@ -197,7 +197,7 @@ def test_every_element_is_popped_once_however_many_pop(client, other):
                 return popped
             popped.append(element.decode())
 
-    popping = [Background(pop_until_told_to_stop, client()) for _ in range(poppers)]
+    popping = [Background(pop_until_stopped, client()) for _ in range(poppers)]
     pushing = [Background(push, client(), name) for name in range(pushers)]
     for call in pushing:
         call.result()

@@ -35,11 +35,11 @@ def test_launch062_launch063_launch064_ddp_trains_on_one_node(job, workers, meth
         *job.training("--method", method),
     )
     job.assert_all_ended_well(agent)
-    trained = job.told("trained")
-    assert sorted(said["rank"] for said in trained) == list(range(workers))
-    assert {said["world_size"] for said in trained} == {workers}
-    assert len({tuple(said["weights"]) for said in trained}) == 1
-    assert all(said["elastic"] for said in job.told("trains"))
+    trained = job.reported("trained")
+    assert sorted(printed["rank"] for printed in trained) == list(range(workers))
+    assert {printed["world_size"] for printed in trained} == {workers}
+    assert len({tuple(printed["weights"]) for printed in trained}) == 1
+    assert all(printed["elastic"] for printed in job.reported("trains"))
 
 
 def test_launch079_launch080_a_script_that_fails_in_rank_2_is_named(job):
@@ -47,8 +47,8 @@ def test_launch079_launch080_a_script_that_fails_in_rank_2_is_named(job):
         "alone", "--standalone", "--nproc-per-node=3", *job.training("--fail-rank", "2")
     )
     assert agent.ended() == 1
-    assert [said["rank"] for said in job.told("fails")] == [2]
-    assert not job.told("trained")
+    assert [printed["rank"] for printed in job.reported("fails")] == [2]
+    assert not job.reported("trained")
     report = failure_report(agent)
     assert report.keys() == {0, 1, "root"}, "the others fall with it"
     assert rank_of(report["root"]) == 2, agent.output()
@@ -93,7 +93,7 @@ def test_launch085_both_nodes_report_the_recorded_failure_of_one(job):
         for node in (1, 2)
     ]
     assert [agent.ended() for agent in agents] == [1, 1]
-    assert {said["agent"] for said in job.told("fails")} == {"node2"}
+    assert {printed["agent"] for printed in job.reported("fails")} == {"node2"}
     for agent in agents:
         root = failure_report(agent)["root"]
         assert rank_of(root) == 2, agent.output()

@@ -117,9 +117,9 @@ def check_weights(model: torch.nn.Module, steps: int) -> list[float]:
 def has_ended(step: int, wanted: argparse.Namespace) -> bool:
     """All ranks receive rank 0's decision."""
     ended = wanted.until.exists() if wanted.until else step == wanted.steps
-    told = torch.tensor([int(ended)])
-    dist.broadcast(told, 0)
-    return bool(told.item())
+    reported = torch.tensor([int(ended)])
+    dist.broadcast(reported, 0)
+    return bool(reported.item())
 
 
 def is_to_fail(rank: int, step: int, wanted: argparse.Namespace) -> bool:

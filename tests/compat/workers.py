@@ -125,8 +125,8 @@ def finish_worker(pid: int, pipe: int, give_up: float) -> dict:
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.002)
     _, status = os.waitpid(pid, 0)
-    with os.fdopen(pipe) as said:
-        text = said.read()
+    with os.fdopen(pipe) as printed:
+        text = printed.read()
     return (
         json.loads(text)
         if text

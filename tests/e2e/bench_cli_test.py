@@ -318,15 +318,15 @@ class Rendezvous(unittest.TestCase):
 class Soak(unittest.TestCase):
     def test_a_fleet_that_comes_and_goes_is_whole_in_the_end_and_leaves_nothing(self):
         # The tolerance: sanitizers keep freed memory for a while.
-        told = bench("soak", "--nodes", 300, "--minutes", 0.07, "--churn", 10, "--sample", 0.3, "--last-call", 0.3,
+        reported = bench("soak", "--nodes", 300, "--minutes", 0.07, "--churn", 10, "--sample", 0.3, "--last-call", 0.3,
                      "--seed", 7, "--tolerance", 100)
-        self.assertTrue(told["clean"])
-        self.assertTrue(told["ranks_ok"])
-        self.assertGreater(told["rounds"], 1)
-        self.assertGreater(told["died"], 0)
-        self.assertGreater(told["left"], 0)
-        self.assertEqual((told["descriptors_unaccounted"], told["descriptors_left_over"]), (0, 0))
-        first, *churned, last = told["samples"]
+        self.assertTrue(reported["clean"])
+        self.assertTrue(reported["ranks_ok"])
+        self.assertGreater(reported["rounds"], 1)
+        self.assertGreater(reported["died"], 0)
+        self.assertGreater(reported["left"], 0)
+        self.assertEqual((reported["descriptors_unaccounted"], reported["descriptors_left_over"]), (0, 0))
+        first, *churned, last = reported["samples"]
         for sample in (first, last):
             self.assertEqual((sample["calm"], sample["connected"], sample["in_round"]), (True, 300, 300))
         self.assertTrue(churned)
@@ -356,9 +356,9 @@ class Soak(unittest.TestCase):
         self.assertIn("\nmemory       not measured\n", done.stdout)
         self.assertRegex(done.stdout, r"\nwrong +too short to show .* needs at least 10 samples, and has [1-9]\b")
         self.assertEqual(done.stdout.splitlines()[-1], "soak: FAILED")
-        told = json.loads(self.soak(*options, "--json").stdout)
-        self.assertEqual((told["clean"], told["rss_growth_percent"]), (False, None))
-        self.assertIn("too short to show", told["wrong"][0])
+        reported = json.loads(self.soak(*options, "--json").stdout)
+        self.assertEqual((reported["clean"], reported["rss_growth_percent"]), (False, None))
+        self.assertIn("too short to show", reported["wrong"][0])
 
     def test_one_in_which_no_node_left_fails_and_reports_it(self):
         done = self.soak("--minutes", 0.01, "--churn", 0, "--sample", 0.03)

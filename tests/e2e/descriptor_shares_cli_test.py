@@ -28,18 +28,18 @@ def blob(data):
 class Peer:
     """A client of the store with an address of its own and a deadline for each answer."""
 
-    def __init__(self, port, address, says=VALIDATE):
+    def __init__(self, port, address, mentions=VALIDATE):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE, source_address=(address, 0))
-        self.socket.sendall(says)
+        self.socket.sendall(mentions)
 
     def receive(self, count):
-        heard = b""
-        while len(heard) < count:
-            part = self.socket.recv(count - len(heard))
+        received = b""
+        while len(received) < count:
+            part = self.socket.recv(count - len(received))
             if not part:
                 raise ConnectionError("closed")
-            heard += part
-        return heard
+            received += part
+        return received
 
     def ping(self):
         self.socket.sendall(PING + b"abcd")
@@ -74,8 +74,8 @@ class Shares(Processes, unittest.TestCase):
                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS,) * 2))
         self.port = json.loads(self.server.stdout.readline())["port"]
 
-    def peer(self, address, says=VALIDATE):
-        made = Peer(self.port, address, says)
+    def peer(self, address, mentions=VALIDATE):
+        made = Peer(self.port, address, mentions)
         self.addCleanup(made.close)
         return made
 

@@ -53,8 +53,8 @@ class ElasticJob(unittest.TestCase):
 
     def test_a_killed_node_costs_no_step_and_leaves_no_process(self):
         job = self.start(BUILD)
-        said, _ = job.communicate(timeout=PATIENCE)
-        self.assertEqual(job.returncode, 0, said)
+        printed, _ = job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, 0, printed)
         for line in (r"elastic_job: 3 nodes of 2 workers, at least 2 needed; .*",
                      r"muster: round 0: 3 nodes, 6 workers, formed in \d+ ms, 0 restarts left",
                      r"elastic_job: kill -9 \d+: the launcher of node 2, with 2 workers",
@@ -62,28 +62,28 @@ class ElasticJob(unittest.TestCase):
                      r"muster: round 1: 2 nodes, 4 workers, formed in \d+ ms, 0 restarts left",
                      r"  \[node \d, rank 0\] the sum of 1 to 24000 is 288012000, as it has to be",
                      r"elastic_job: the job has ended with status 0 on the remaining nodes, .*; no process is left"):
-            self.assertRegex(said, re.compile(f"^{line}$", re.MULTILINE))
-        steps = [int(number) for number in re.findall(r"step (\d+) of 24:", said)]
+            self.assertRegex(printed, re.compile(f"^{line}$", re.MULTILINE))
+        steps = [int(number) for number in re.findall(r"step (\d+) of 24:", printed)]
         self.assertEqual(sorted(set(steps)), list(range(1, 25)), "each step is reported")
         self.nothing_is_left()
 
     def test_nothing_is_left_after_an_interruption_either(self):
         job = self.start(BUILD)
-        said = ""
+        printed = ""
         for line in job.stdout:
-            said += line
+            printed += line
             if "step 2 of 24" in line:
                 break
         job.send_signal(signal.SIGINT)
-        said += job.communicate(timeout=PATIENCE)[0]
-        self.assertEqual(job.returncode, 130, said)
+        printed += job.communicate(timeout=PATIENCE)[0]
+        self.assertEqual(job.returncode, 130, printed)
         self.nothing_is_left()
 
     def test_missing_programs_are_reported(self):
         job = self.start(self.folder)
-        said, _ = job.communicate(timeout=PATIENCE)
+        printed, _ = job.communicate(timeout=PATIENCE)
         self.assertEqual(job.returncode, 2)
-        self.assertIn("has no muster and elastic_worker", said)
+        self.assertIn("has no muster and elastic_worker", printed)
 
 
 if __name__ == "__main__":

@@ -90,10 +90,10 @@ class Etcd(Processes, unittest.TestCase):
         etcd = self.etcd("--data-dir", str(data), TORCHELASTIC_ETCD_BINARY_PATH=str(silent))
         until(lambda: any("listens" in log.read_text(encoding="ascii") for log in data.glob("0/m0/etcd.log")),
               "the program does not start")
-        told_at = time.monotonic()
+        signalled_at = time.monotonic()
         etcd.send_signal(signal.SIGTERM)
         self.assertEqual(etcd.wait(PATIENCE), 0)
-        self.assertLess(time.monotonic() - told_at, 5)  # of 60 s, four times
+        self.assertLess(time.monotonic() - signalled_at, 5)  # of 60 s, four times
         self.assertFalse(data.exists())
 
     def test_a_missing_program_is_reported(self):

@@ -47,7 +47,7 @@ class Cluster(OnEtcd):
         self.agree(*self.running)
         for node in self.forming:
             node.error("2 of 3 nodes are here")
-        self.said = [len(node.events) for node in self.running]
+        self.printed = [len(node.events) for node in self.running]
         self.struck = None
 
     def strike(self, fault):
@@ -61,7 +61,7 @@ class Cluster(OnEtcd):
         self.assertLess(formed - self.struck, LEASE_S + BUSY_S)
         # The claim that nothing happens is about time.
         time.sleep(max(0.0, self.struck + LEASE_S + 1 - time.monotonic()))
-        self.assert_quiet(*self.running, since=self.said)
+        self.assert_quiet(*self.running, since=self.printed)
         # The nodes then receive what they should.
         began = time.monotonic()
         late = self.node(nodes="2:3", run=self.run_id + "-runs")

@@ -301,7 +301,7 @@ class OnEtcd(unittest.TestCase):
     def assert_no_contradiction(self):
         """No rank occurs twice; the members of a round agree on it; rounds only grow; no node is in a round that it did
         not join."""
-        told = collections.defaultdict(list)
+        reported = collections.defaultdict(list)
         for node in self.nodes:
             last, joins = -1, False
             for event in node.events:
@@ -309,9 +309,9 @@ class OnEtcd(unittest.TestCase):
                     self.assertTrue(joins, node.events)
                     self.assertGreater(event.data["round"], last, node.events)
                     last = event.data["round"]
-                    told[event.data["store_prefix"]].append(event.data)
+                    reported[event.data["store_prefix"]].append(event.data)
                 joins = event.kind == "joining"
-        for where, reports in told.items():
+        for where, reports in reported.items():
             ranks = [report["rank"] for report in reports]
             self.assertEqual(len(ranks), len(set(ranks)), f"{where}: {reports}")
             self.assertEqual(len({(report["world_size"], report["master_addr"], report["master_port"])

@@ -23,14 +23,14 @@ class Deaths(OnEtcd):
         number, _ = self.agree(*nodes)
         victim.kill()
         died = time.monotonic()
-        heard = [node.event(lambda event: event.kind not in ("joining", "round"), "word of the loss") for node in others]
-        for event in heard:
+        received = [node.event(lambda event: event.kind not in ("joining", "round"), "word of the loss") for node in others]
+        for event in received:
             self.assertEqual((event.kind, event.data["round"], event.data["who"]), ("member_lost", number, victim.name))
         _, formed = self.agree(*others, after=number)
-        told_s, formed_s = max(event.time for event in heard) - died, formed - died
-        self.assertLess(told_s, NOTICED_S + BUSY_S)
+        noticed_s, formed_s = max(event.time for event in received) - died, formed - died
+        self.assertLess(noticed_s, NOTICED_S + BUSY_S)
         self.assertLess(formed_s, NOTICED_S + LAST_CALL_S + BUSY_S)
-        return f"the others were notified after {told_s:.2f} s, and were in a round after {formed_s:.2f} s"
+        return f"the others were notified after {noticed_s:.2f} s, and were in a round after {formed_s:.2f} s"
 
     def test_the_leader_is_killed_while_running(self):
         nodes = [self.node(nodes="3:4") for _ in range(4)]
@@ -232,7 +232,7 @@ class EarlierRuns(OnEtcd):
 
 
 class BadInput(OnEtcd):
-    def refused(self, *arguments, status, says):
+    def refused(self, *arguments, status, mentions):
         """One clear message."""
         done = subprocess.run([MUSTER, "rendezvous", "--backend", "etcd", "--id", self.run_id, "--nodes", "1",
                                "--local-addr", "127.0.0.1", "--hold", "0", *arguments], capture_output=True, text=True,
@@ -240,33 +240,33 @@ class BadInput(OnEtcd):
         self.assertEqual(done.returncode, status, done.stderr)
         self.assertEqual(done.stdout, "")
         last = done.stderr.splitlines()[-1]
-        for part in says:
+        for part in mentions:
             self.assertIn(part, last)
         if status == 2:
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
 
     def test_endpoints_without_a_server_are_named(self):
         there = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-        self.refused("--endpoint", "etcd://" + ",".join(there), "--timeout", "2", status=4, says=there)
+        self.refused("--endpoint", "etcd://" + ",".join(there), "--timeout", "2", status=4, mentions=there)
 
     def test_invalid_endpoints(self):
-        self.refused("--endpoint", "ftp://127.0.0.1:1", status=2, says=["ftp", "etcd, http or https"])
-        self.refused("--endpoint", "etcd://127.0.0.1:99999", status=2, says=["99999", "65535"])
-        self.refused("--endpoint", "etcd://127.0.0.1:1,,127.0.0.1:2", status=2, says=["empty"])
-        self.refused("--endpoint", "etcd://a:b:c", status=2, says=["a:b:c"])
-        self.refused("--endpoint", "https://127.0.0.1:1", "--conf", "protocol=http", status=2, says=["https", "http"])
+        self.refused("--endpoint", "ftp://127.0.0.1:1", status=2, mentions=["ftp", "etcd, http or https"])
+        self.refused("--endpoint", "etcd://127.0.0.1:99999", status=2, mentions=["99999", "65535"])
+        self.refused("--endpoint", "etcd://127.0.0.1:1,,127.0.0.1:2", status=2, mentions=["empty"])
+        self.refused("--endpoint", "etcd://a:b:c", status=2, mentions=["a:b:c"])
+        self.refused("--endpoint", "https://127.0.0.1:1", "--conf", "protocol=http", status=2, mentions=["https", "http"])
         self.refused("--endpoint", self.etcd.endpoint, "--conf", "keep_alive_max_attempt=0", status=2,
-                     says=["keep_alive_max_attempt"])
-        self.refused("--endpoint", self.etcd.endpoint, "--conf", "rank_policy=best", status=2, says=["best", "natural"])
+                     mentions=["keep_alive_max_attempt"])
+        self.refused("--endpoint", self.etcd.endpoint, "--conf", "rank_policy=best", status=2, mentions=["best", "natural"])
 
     def test_an_etcd_that_speaks_no_tls_is_named(self):
         self.refused("--endpoint", self.etcd.endpoint.replace("etcd://", "https://"), "--timeout", "2", status=4,
-                     says=[self.etcd.address(0)])
+                     mentions=[self.etcd.address(0)])
 
     def test_what_others_wrote_into_the_record_of_the_run_is_named(self):
         key = self.key("run")
         self.etcd.put(key, "not ours")
-        self.refused("--endpoint", self.etcd.endpoint, status=1, says=[key])
+        self.refused("--endpoint", self.etcd.endpoint, status=1, mentions=[key])
 
     def test_what_others_wrote_into_a_notice_is_named(self):
         node = self.node(nodes="2")
@@ -321,9 +321,9 @@ class Permissions(OnEtcd):
         file.flush()
         return f"password_file={file.name}"
 
-    def refused_as(self, who, word, says):
+    def refused_as(self, who, word, mentions):
         self.refused("--endpoint", self.endpoint(who), "--conf", self.password(word), status=4,
-                     says=[self.etcd.address(0), says])
+                     mentions=[self.etcd.address(0), mentions])
 
     def test_missing_permission_to_write_is_reported(self):
         self.refused_as("stranger", "word", "permission denied")
@@ -331,7 +331,7 @@ class Permissions(OnEtcd):
     def test_a_password_on_the_command_line_is_refused_and_not_shown(self):
         for arguments in (("--endpoint", self.endpoint("member:word")),
                           ("--endpoint", self.endpoint("member"), "--conf", "password=word")):
-            self.refused(*arguments, status=2, says=["password_file", "MUSTER_ETCD_PASSWORD"])
+            self.refused(*arguments, status=2, mentions=["password_file", "MUSTER_ETCD_PASSWORD"])
         status = subprocess.run([MUSTER, "status", "--server", self.endpoint("member:word")], capture_output=True,
                                 text=True, timeout=PATIENCE, check=False)
         self.assertEqual(status.returncode, 2, status.stderr)
@@ -343,7 +343,7 @@ class Permissions(OnEtcd):
         self.assertEqual(status.returncode, 0, status.stderr)
 
     def test_a_missing_user_is_reported(self):
-        self.refused("--endpoint", self.etcd.endpoint, status=4, says=[self.etcd.address(0), "no user was given"])
+        self.refused("--endpoint", self.etcd.endpoint, status=4, mentions=[self.etcd.address(0), "no user was given"])
 
     def test_a_wrong_password_is_called_so(self):
         self.refused_as("member", "sword", "password")

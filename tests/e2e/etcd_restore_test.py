@@ -14,17 +14,17 @@ class Restored(OnEtcd):
 
     def assert_place_lost_and_met_again(self, nodes, number, restored):
         """Every node reports that its place in that round is lost, because etcd has gone back, and all meet again."""
-        heard = [node.event(lambda event: event.kind not in ("joining", "round", "nodes_waiting"), "word of the restore")
+        received = [node.event(lambda event: event.kind not in ("joining", "round", "nodes_waiting"), "word of the restore")
                  for node in nodes]
-        for event in heard:
-            self.assertEqual((event.kind, event.data["round"]), ("place_lost", number), heard)
+        for event in received:
+            self.assertEqual((event.kind, event.data["round"]), ("place_lost", number), received)
         _, formed = self.agree(*nodes, after=number)
-        told_s, formed_s = max(event.time for event in heard) - restored, formed - restored
-        self.assertLess(told_s, RECONNECTED_S + BUSY_S)
+        noticed_s, formed_s = max(event.time for event in received) - restored, formed - restored
+        self.assertLess(noticed_s, RECONNECTED_S + BUSY_S)
         self.assertLess(formed_s, RECONNECTED_S + LAST_CALL_S + BUSY_S)
-        self.report(f"etcd restored from an older backup: all were notified after {told_s:.2f} s, and were in a round after "
+        self.report(f"etcd restored from an older backup: all were notified after {noticed_s:.2f} s, and were in a round after "
                     f"{formed_s:.2f} s")
-        return heard
+        return received
 
     def second_round(self):
         """Three nodes in their second round, and an earlier backup in which they are registered."""
@@ -38,8 +38,8 @@ class Restored(OnEtcd):
     def test_members_that_the_backup_knows(self):
         nodes, number, backup = self.second_round()
         self.etcd.restore(backup)
-        heard = self.assert_place_lost_and_met_again(nodes, number, time.monotonic())
-        for event in heard[:2]:  # the third one's lease is not in the backup
+        received = self.assert_place_lost_and_met_again(nodes, number, time.monotonic())
+        for event in received[:2]:  # the third one's lease is not in the backup
             self.assertIn("older data", event.data["why"])
         self.leader_among(nodes)
 

@@ -48,13 +48,13 @@ class JobsInEtcd(Fleet):
         worker = self.script(f'echo "$GROUP_RANK $LOCAL_RANK $WORLD_SIZE $MASTER_ADDR:$MASTER_PORT" > {done}/$RANK')
         agents = [self.agent("--nproc-per-node", "2", nodes="2", worker=(worker,)) for _ in range(2)]
         self.assert_ends(0, *agents)
-        said = {}
+        printed = {}
         for rank in range(4):
             with open(os.path.join(done, str(rank)), encoding="utf-8") as file:
-                said[rank] = file.read().split()
-        self.assertEqual([said[rank][:3] for rank in range(4)],
+                printed[rank] = file.read().split()
+        self.assertEqual([printed[rank][:3] for rank in range(4)],
                          [["0", "0", "4"], ["0", "1", "4"], ["1", "0", "4"], ["1", "1", "4"]])
-        self.assertEqual(len({place for *_, place in said.values()}), 1, said)
+        self.assertEqual(len({place for *_, place in printed.values()}), 1, printed)
         self.assert_nothing_left()
 
     def lose(self, which, signal_number=signal.SIGKILL):
@@ -69,7 +69,7 @@ class JobsInEtcd(Fleet):
         worker, = self.one_world(survivor, after=before)
         took_s = time.monotonic() - died
         self.assertNotIn(worker.pid, [one.pid for one in workers])
-        self.assertEqual((worker["WORLD_SIZE"], worker.restarts), ("1", 0), survivor.said())
+        self.assertEqual((worker["WORLD_SIZE"], worker.restarts), ("1", 0), survivor.printed())
         worker.order("exit 0")
         self.assert_ends(0, survivor)
         self.assert_nothing_left()
@@ -95,7 +95,7 @@ class JobsInEtcd(Fleet):
             worker.order("exit 0")
         self.assert_ends(0, *agents)
         for agent, worker in zip(agents, workers):
-            self.assertEqual([one.pid for one in agent.all_workers()], [worker.pid], agent.said())
+            self.assertEqual([one.pid for one in agent.all_workers()], [worker.pid], agent.printed())
 
 
 if __name__ == "__main__":

@@ -45,14 +45,14 @@ class Process:
     """Keeps every line that a program prints, with its time."""
 
     def __init__(self, command):
-        self.said = {"stdout": [], "stderr": []}
+        self.printed = {"stdout": [], "stderr": []}
         self._ended = set()  # stdout, stderr or both
         self._changed = threading.Condition()
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                          stderr=subprocess.PIPE, text=True)
         atexit.register(self.kill)  # whatever happens to the test
         self.pid = self._process.pid
-        self._readers = [threading.Thread(target=self._read, args=(name,), daemon=True) for name in self.said]
+        self._readers = [threading.Thread(target=self._read, args=(name,), daemon=True) for name in self.printed]
         for reader in self._readers:
             reader.start()
 
@@ -60,7 +60,7 @@ class Process:
         with getattr(self._process, name) as stream:
             for text in stream:
                 with self._changed:
-                    self.said[name].append(Line(time.monotonic(), text.rstrip("\n")))
+                    self.printed[name].append(Line(time.monotonic(), text.rstrip("\n")))
                     self._changed.notify_all()
         with self._changed:
             self._ended.add(name)
@@ -69,12 +69,12 @@ class Process:
     def line(self, name, is_it, what):
         """The first matching line, as soon as it is there."""
         def found():
-            return next((line for line in self.said[name] if is_it(line.text)), None)
+            return next((line for line in self.printed[name] if is_it(line.text)), None)
         with self._changed:
             self._changed.wait_for(lambda: found() or name in self._ended, PATIENCE)
             line = found()
             if line is None:
-                raise AssertionError(f"{what}: it has ended, or {PATIENCE} s have passed; it printed {self.said}")
+                raise AssertionError(f"{what}: it has ended, or {PATIENCE} s have passed; it printed {self.printed}")
             return line
 
     def error(self, pattern):
@@ -114,8 +114,8 @@ class Failures(unittest.TestCase):
 
     def serve(self, listen="127.0.0.1:0", place=()):
         server = self.start("serve", "--listen", listen, "--json", "--quiet", place=place)
-        _, told = server.result()
-        self.port = told["port"]
+        _, reported = server.result()
+        self.port = reported["port"]
         return server
 
     def free_port(self):
@@ -148,11 +148,11 @@ class Failures(unittest.TestCase):
 
     def agree(self, *nodes, round=0):
         """All are in one round, with different ranks and one meeting place. Returns their results."""
-        told = [node.result(lambda result: result["round"] == round)[1] for node in nodes]
-        self.assertEqual(sorted(one["rank"] for one in told), list(range(len(nodes))), told)
-        self.assertEqual({one["world_size"] for one in told}, {len(nodes)}, told)
-        self.assertEqual(len({(one["master_addr"], one["master_port"]) for one in told}), 1, told)
-        return told
+        reported = [node.result(lambda result: result["round"] == round)[1] for node in nodes]
+        self.assertEqual(sorted(one["rank"] for one in reported), list(range(len(nodes))), reported)
+        self.assertEqual({one["world_size"] for one in reported}, {len(nodes)}, reported)
+        self.assertEqual(len({(one["master_addr"], one["master_port"]) for one in reported}), 1, reported)
+        return reported
 
     def later_round_of(self, *nodes, after=0):
         """Waits until all of them, and no others, are in a later round; there may be some in between. Returns when."""
@@ -178,9 +178,9 @@ class Deaths(Failures):
 
     def test_the_others_continue_without_a_killed_node(self):
         _, seconds = self.three_of_four_survive()
-        said = f"kill -9: the last survivor was in a new round after {seconds:.2f} s, {LAST_CALL_S} s of it last call"
-        self.report(said)
-        self.assertLess(seconds, PROMISE_S + LAST_CALL_S + BUSY_S, said)
+        printed = f"kill -9: the last survivor was in a new round after {seconds:.2f} s, {LAST_CALL_S} s of it last call"
+        self.report(printed)
+        self.assertLess(seconds, PROMISE_S + LAST_CALL_S + BUSY_S, printed)
 
     def test_the_round_after_a_death_stands(self):
         survivors, _ = self.three_of_four_survive()
@@ -190,7 +190,7 @@ class Deaths(Failures):
             stands = self.run_status()
             self.assertEqual((stands["round"], stands["phase"]), (1, "complete"), stands)
         for node in survivors:
-            self.assertEqual(len(node.said["stdout"]), 2, node.said)
+            self.assertEqual(len(node.printed["stdout"]), 2, node.printed)
 
     def test_a_spare_takes_the_place_of_the_dead_without_a_last_call(self):
         self.serve()
@@ -207,9 +207,9 @@ class Deaths(Failures):
         died = time.monotonic()
         self.agree(survivor, spare, round=1)
         seconds = max(node.result(rounds_above(0))[0] for node in (survivor, spare)) - died
-        said = f"kill -9: the spare was in after {seconds:.2f} s"
-        self.report(said)
-        self.assertLess(seconds, PROMISE_S + BUSY_S, said)
+        printed = f"kill -9: the spare was in after {seconds:.2f} s"
+        self.report(printed)
+        self.assertLess(seconds, PROMISE_S + BUSY_S, printed)
 
     def test_a_node_that_stands_still_is_declared_lost_in_time_and_notices_it(self):
         self.serve()
@@ -219,7 +219,7 @@ class Deaths(Failures):
         still.signal(signal.SIGSTOP)
         self.assert_given_up(f"127.0.0.1_{still.pid}_", others)
         self.later_round_of(*others)
-        self.assertEqual(len(still.said["stdout"]), 1, "it stands still")
+        self.assertEqual(len(still.printed["stdout"]), 1, "it stands still")
         went_on = time.monotonic()
         still.signal(signal.SIGCONT)
         still.error("this node has lost its place in round 0: ")
@@ -345,13 +345,13 @@ class Networks(Failures):
         self.near = self.network.inside(self.network.near)
         self.far = self.network.inside(self.network.far)
 
-    def assert_workers_can_meet(self, told):
+    def assert_workers_can_meet(self, reported):
         """Rank 0's store answers from both sides."""
-        self.assertFalse(told["master_addr"].startswith("127."), told)
+        self.assertFalse(reported["master_addr"].startswith("127."), reported)
         for place in (self.near, self.far):
-            done = subprocess.run([*place, MUSTER, "store", "--server", f"{told['master_addr']}:{told['master_port']}",
+            done = subprocess.run([*place, MUSTER, "store", "--server", f"{reported['master_addr']}:{reported['master_port']}",
                                    "ping"], capture_output=True, text=True, timeout=PATIENCE, check=False)
-            self.assertEqual(done.returncode, 0, f"from {place[-1]}: {told}: {done.stderr}")
+            self.assertEqual(done.returncode, 0, f"from {place[-1]}: {reported}: {done.stderr}")
 
     def test_a_machine_without_network_is_declared_lost_and_comes_back(self):
         self.serve(f"{self.network.NEAR}:0", place=self.near)
@@ -367,8 +367,8 @@ class Networks(Failures):
         self.later_round_of(*here, there)
         self.once(lambda run: run["phase"] == "complete" and len(run["participants"]) == 3, host=self.network.NEAR,
                   place=self.near)
-        _, told = there.result(rounds_above(0, 3))
-        self.assert_workers_can_meet(told)
+        _, reported = there.result(rounds_above(0, 3))
+        self.assert_workers_can_meet(reported)
 
     def test_a_node_that_connects_through_loopback_can_be_reached_from_elsewhere(self):
         self.serve(":0", place=self.near)
@@ -379,9 +379,9 @@ class Networks(Failures):
                 here = self.node(run=first, nodes="2", conf=conf + label["here"], place=self.near)
                 there = self.node(run=first, nodes="2", host=self.network.NEAR, conf=conf + label["there"],
                                   place=self.far)
-                told = dict(zip(("here", "there"), self.agree(here, there)))
-                self.assertEqual(told[first]["rank"], 0, told)
-                self.assert_workers_can_meet(told["here"])
+                reported = dict(zip(("here", "there"), self.agree(here, there)))
+                self.assertEqual(reported[first]["rank"], 0, reported)
+                self.assert_workers_can_meet(reported["here"])
 
 
 if __name__ == "__main__":

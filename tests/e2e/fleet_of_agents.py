@@ -124,18 +124,18 @@ class Agent:
     def ended(self):
         return self.process.poll() is not None
 
-    def said(self):
+    def printed(self):
         with open(self._errors, encoding="utf-8", errors="replace") as file:
             return file.read()
 
-    def await_word(self, pattern, patience=PATIENCE):
+    def await_output(self, pattern, patience=PATIENCE):
         """Waits until its output matches; returns the match."""
-        return until(lambda: re.search(pattern, self.said()),
-                     lambda: f"'{pattern}'; {self.pid} ({self.process.poll()}) said:\n{self.said()}", patience)
+        return until(lambda: re.search(pattern, self.printed()),
+                     lambda: f"'{pattern}'; {self.pid} ({self.process.poll()}) printed:\n{self.printed()}", patience)
 
     def round(self):
         """Number and size, in nodes, of the last round that formed, from its output; None: none has."""
-        formed = re.findall(r"round (\d+): (\d+) nodes?, \d+ workers?, formed", self.said())
+        formed = re.findall(r"round (\d+): (\d+) nodes?, \d+ workers?, formed", self.printed())
         return (int(formed[-1][0]), int(formed[-1][1])) if formed else None
 
     def send(self, number):
@@ -146,7 +146,7 @@ class Agent:
         try:
             return self.process.wait(patience)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.pid} has not ended within {patience} s; it said:\n{self.said()}") from None
+            raise AssertionError(f"{self.pid} has not ended within {patience} s; it printed:\n{self.printed()}") from None
 
     def all_workers(self):
         """In the order of their reports."""
@@ -164,7 +164,7 @@ class Agent:
         def there():
             living = [one for one in self.all_workers() if one.pid not in others and one.lives]
             return living if len(living) == count else None
-        found = until(there, lambda: f"{count} workers of {self.pid} ({self.process.poll()}), which said:\n{self.said()}")
+        found = until(there, lambda: f"{count} workers of {self.pid} ({self.process.poll()}), which printed:\n{self.printed()}")
         return sorted(found, key=lambda worker: int(worker["LOCAL_RANK"]))
 
     def worker(self, but=()):
@@ -224,12 +224,12 @@ class Fleet(unittest.TestCase):
         return found
 
     def describe(self, pids):
-        said = []
+        printed = []
         for pid in pids:
             with contextlib.suppress(OSError):
                 with open(f"/proc/{pid}/cmdline", "rb") as file:
-                    said.append(f"{pid} {state_of(pid)} {file.read().replace(bytes(1), b' ').decode(errors='replace')}")
-        return "\n".join(said)
+                    printed.append(f"{pid} {state_of(pid)} {file.read().replace(bytes(1), b' ').decode(errors='replace')}")
+        return "\n".join(printed)
 
     def assert_nothing_left(self, but=(), patience=SOON):
         """No other process of the job is alive, guardians included."""
@@ -274,7 +274,7 @@ class Fleet(unittest.TestCase):
         server = Agent(process, folder, errors)
         self.agents.append(server)
         if wait:
-            server.await_word("serving on")
+            server.await_output("serving on")
         return server
 
     # --- Checks
@@ -307,8 +307,8 @@ class Fleet(unittest.TestCase):
             found = [workers[0] for workers in living if len(workers) == 1]
             stays = all(agent.round() == (number, size) for agent in agents)
             return found if stays and len(found) == len(agents) else None
-        return until(there, lambda: "one world:\n" + "\n---\n".join(agent.said() for agent in agents))
+        return until(there, lambda: "one world:\n" + "\n---\n".join(agent.printed() for agent in agents))
 
     def assert_ends(self, status, *agents, patience=PATIENCE):
         for agent in agents:
-            self.assertEqual(agent.end(patience), status, agent.said())
+            self.assertEqual(agent.end(patience), status, agent.printed())

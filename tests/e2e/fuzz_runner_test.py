@@ -93,10 +93,10 @@ class FuzzRunner(unittest.TestCase):
                 time.sleep(0.01)
             second = self.run_it("requests")
             (self.build / "go").write_text("go\n", encoding="ascii")
-            told, _ = first.communicate(timeout=60)
+            reported, _ = first.communicate(timeout=60)
         self.assertEqual(second.returncode, 2, second)
         self.assertIn(f"did not run: another run writes {self.build}/requests.log", second.stdout)
-        self.assertEqual(first.returncode, 0, told)
+        self.assertEqual(first.returncode, 0, reported)
 
     def ends_its_fuzzer(self, number, before=None, script=""):
         """Sends a signal to a runner, and returns its status once both have ended."""

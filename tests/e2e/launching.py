@@ -83,8 +83,8 @@ class Launching:
 
     def ended(self, process, feed=None, patience=PATIENCE):
         """Waits for it. Bytes that are not valid text are kept as surrogates."""
-        heard = process.communicate(feed, timeout=patience)
-        out, err = (b"" if part is None else part for part in heard)
+        received = process.communicate(feed, timeout=patience)
+        out, err = (b"" if part is None else part for part in received)
         return Outcome(process.returncode, out.decode(errors="surrogateescape"), err.decode(errors="surrogateescape"))
 
     def run_job(self, *arguments, status=0, feed=None, **options):
@@ -95,7 +95,7 @@ class Launching:
         self.assertEqual(outcome.status, status, f"{outcome.out}\n{outcome.err}")
         return outcome
 
-    def refused(self, *arguments, status, says=(), **options):
+    def refused(self, *arguments, status, mentions=(), **options):
         """One clear line, after a usage line for a usage error, and no worker."""
         outcome = self.run_job(*arguments, status=status, **options)
         self.assertEqual(outcome.out, "")
@@ -104,7 +104,7 @@ class Launching:
             self.assertTrue(lines[0].startswith("usage: "), outcome.err)
             lines = lines[1:]
         self.assertEqual(len(lines), 1, outcome.err)
-        for part in (says,) if isinstance(says, str) else says:
+        for part in (mentions,) if isinstance(mentions, str) else mentions:
             self.assertIn(part, lines[0])
         self.assertEqual(os.listdir(self.seen), [], "a worker was started")
         return outcome

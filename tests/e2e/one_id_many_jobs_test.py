@@ -72,9 +72,9 @@ class OneId(Fleet):
             until(lambda: note_prefix() or all(agent.ended for agent in agents), "the run is there")
         statuses = [agent.end() for agent in agents]
         expected = {"succeeds": 0, "fails": 1, "is killed": -9}[ending]
-        said = "\n".join(agent.said() for agent in agents)
-        self.assertEqual(set(statuses), {expected}, f"{nodes} {ending}\n{said}")
-        self.assertNotIn("of an older job", said)
+        printed = "\n".join(agent.printed() for agent in agents)
+        self.assertEqual(set(statuses), {expected}, f"{nodes} {ending}\n{printed}")
+        self.assertNotIn("of an older job", printed)
         self.assert_right(nodes, self.ranks(seen), ending)
         return prefix
 

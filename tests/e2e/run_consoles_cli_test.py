@@ -25,11 +25,11 @@ class Readers(Launching, unittest.TestCase):
         job = self.launch("--tee=3", "--no-python", worker)
         self.wait_for_seen("done")
 
-        def told():
+        def reported():
             job.send_signal(signal.SIGTERM)
             return job.poll() is not None
 
-        eventually(told, "the launcher ends")
+        eventually(reported, "the launcher ends")
 
     def test_a_launcher_with_unread_messages_does_its_work(self):
         reading, writing = os.pipe()
@@ -94,7 +94,7 @@ class System(Launching, unittest.TestCase):
     def test_a_folder_is_no_script_unless_python_can_run_it(self):
         folder = self.folder / "package"
         folder.mkdir()
-        self.refused(folder, status=1, says="__main__.py")
+        self.refused(folder, status=1, mentions="__main__.py")
         (folder / "__main__.py").write_text("print('ran')", encoding="utf-8")
         self.assertEqual(self.run_job(folder).out, "ran\n")
 

@@ -56,10 +56,10 @@ class Variables(Launching, unittest.TestCase):
                 self.assertEqual(len(seen), 2)
                 for rank, one in enumerate(seen):
                     self.assertEqual([name for name in PROMISED if name not in one], [])
-                    told = {name: one[name] for name in PROMISED}
+                    reported = {name: one[name] for name in PROMISED}
                     for name in ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE", "MASTER_ADDR", "MASTER_PORT"):
-                        del told[name]
-                    self.assertEqual(told, {
+                        del reported[name]
+                    self.assertEqual(reported, {
                         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
                         "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1", "ROLE_NAME": "tr", "ROLE_RANK": str(rank),
                         "ROLE_WORLD_SIZE": "2", "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "2",

@@ -48,7 +48,7 @@ class EtcdJob(Fleet):
         for agent in agents:
             agent.order("exit 0")
         for agent in agents:
-            self.assertEqual(agent.end(), 0, agent.said())
+            self.assertEqual(agent.end(), 0, agent.printed())
         self.assert_nothing_left()
 
     def test_two_nodes_meet_work_and_end(self):
@@ -83,7 +83,7 @@ class EtcdJob(Fleet):
         self.end_etcd()
         node = self.agent(conf={"join_timeout": "2"})
         self.assertNotEqual(node.end(), 0)
-        self.assertIn(self.endpoint, node.said())
+        self.assertIn(self.endpoint, node.printed())
 
 
 if __name__ == "__main__":

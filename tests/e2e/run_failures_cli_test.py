@@ -49,9 +49,9 @@ class Failing(Launching, unittest.TestCase):
         return (f'if [ $RANK = 0 ]; then while [ "$(ls "$SEEN" | wc -l)" -lt {workers - 1} ]; do sleep 0.05; done; '
                 'exit 3; fi\n')
 
-    def leave(self, told, status=1):
+    def leave(self, reported, status=1):
         """A worker that writes this to its error file."""
-        (self.folder / "told").write_bytes(told if isinstance(told, bytes) else json.dumps(told).encode())
+        (self.folder / "told").write_bytes(reported if isinstance(reported, bytes) else json.dumps(reported).encode())
         return f'cp "{self.folder}/told" "$TORCHELASTIC_ERROR_FILE"; exit {status}'
 
 
@@ -236,31 +236,31 @@ class ErrorFileOfTheLauncher(Failing):
     def setUp(self):
         super().setUp()
         self.place = self.folder / "parents.json"
-        self.told = {"TORCHELASTIC_ERROR_FILE": str(self.place)}
+        self.reported = {"TORCHELASTIC_ERROR_FILE": str(self.place)}
 
     def content(self):
         return json.loads(self.place.read_text(encoding="utf-8"))
 
     def test_launch102_the_causes_error_is_passed_on_with_its_exit_code(self):
         self.place.write_text("what an earlier launcher left", encoding="utf-8")
-        self.job(self.leave(RECORDED | {"more": "kept"}, status=3), env=self.told)
+        self.job(self.leave(RECORDED | {"more": "kept"}, status=3), env=self.reported)
         expected = json.loads(json.dumps(RECORDED)) | {"more": "kept"}
         expected["message"]["errorCode"] = 3
         self.assertEqual(self.content(), expected)
 
     def test_launch103_a_worker_without_error_file_leaves_none_for_the_parent(self):
-        self.job("exit 3", env=self.told)
+        self.job("exit 3", env=self.reported)
         self.assertFalse(self.place.exists())
 
     def test_launch104_an_error_that_is_a_text_is_shown_and_copied_as_it_is(self):
         plain = {"message": "one line\n  and another", "timestamp": 1700000000}
-        outcome = self.job(self.leave(plain), env=self.told)
+        outcome = self.job(self.leave(plain), env=self.reported)
         self.assertIn("  traceback : one line\n  and another\n", outcome.err)
         self.assertEqual(self.content(), plain)
 
     def test_launch105_a_stopped_launcher_names_the_signal(self):
         worker = self.script(f'touch "$SEEN/ready"\n{REST}')
-        job = self.launch("--no-python", worker, env=self.told)
+        job = self.launch("--no-python", worker, env=self.reported)
         self.wait_for_seen("ready")
         job.send_signal(signal.SIGTERM)
         self.assertEqual(self.ended(job).status, 1)
@@ -270,7 +270,7 @@ class ErrorFileOfTheLauncher(Failing):
         self.assertIn("py_callstack", message["extraInfo"])
 
     def test_a_job_that_ends_well_leaves_none(self):
-        self.job("exit 0", status=0, env=self.told)
+        self.job("exit 0", status=0, env=self.reported)
         self.assertFalse(self.place.exists())
 
 
@@ -285,21 +285,21 @@ class ReportsAsJson(Failing):
         return json.loads(self.path.read_text(encoding="utf-8"))
 
     def test_it_names_the_first_failure_and_all_others(self):
-        told = self.report("[ $RANK = 1 ] && exit 3; exec sleep 600", "--rdzv-id=job7", workers=3)
-        self.assertEqual((told["entry_point"], told["run_id"], told["restarts"]), (f"{self.folder}/worker", "job7", 0))
-        root = told["root_cause"]
+        reported = self.report("[ $RANK = 1 ] && exit 3; exec sleep 600", "--rdzv-id=job7", workers=3)
+        self.assertEqual((reported["entry_point"], reported["run_id"], reported["restarts"]), (f"{self.folder}/worker", "job7", 0))
+        root = reported["root_cause"]
         self.assertEqual((root["rank"], root["local_rank"], root["exitcode"], root["signal"]), (1, 1, 3, None))
         self.assertGreater(root["pid"], 0)
         self.assertRegex(root["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
-        self.assertEqual(sorted((one["rank"], one["exitcode"], one["signal"]) for one in told["failures"]),
+        self.assertEqual(sorted((one["rank"], one["exitcode"], one["signal"]) for one in reported["failures"]),
                          [(0, -15, "SIGTERM"), (1, 3, None), (2, -15, "SIGTERM")])
-        self.assertIn(root, told["failures"])
+        self.assertIn(root, reported["failures"])
 
     def test_it_has_the_workers_message_or_its_last_lines(self):
         self.assertIn("ValueError: no such thing", self.report(self.leave(RECORDED))["root_cause"]["message"])
-        said = self.report("echo 'the real reason' >&2; exit 3", "-r", "3", "--max-restarts=1")
-        self.assertIn("the real reason", said["root_cause"]["output"])
-        self.assertEqual(said["restarts"], 1)
+        printed = self.report("echo 'the real reason' >&2; exit 3", "-r", "3", "--max-restarts=1")
+        self.assertIn("the real reason", printed["root_cause"]["output"])
+        self.assertEqual(printed["restarts"], 1)
 
     def test_it_is_not_there_when_all_went_well(self):
         self.job("exit 0", "--failure-report", self.path, status=0)
@@ -368,7 +368,7 @@ class Events(Failing):
         self.assertEqual(self.events(outcome.err)[-1]["metadata"]["agent_restarts"], 1)
 
     def test_launch143_an_unknown_sink_is_refused(self):
-        self.refused("--event-log-handler", "nope", "--no-python", self.witness(), status=1, says="nope")
+        self.refused("--event-log-handler", "nope", "--no-python", self.witness(), status=1, mentions="nope")
 
     def test_launch144_events_are_silenced_with_the_log_level(self):
         for level, count in (("WARNING", 0), ("INFO", 7)):
@@ -387,7 +387,7 @@ class Events(Failing):
 
     def test_a_file_that_cannot_be_written_is_refused_before_anything_starts(self):
         self.refused("--event-log-handler", f"file:{self.folder}/none/events", "--no-python", self.witness(), status=1,
-                     says=[f"{self.folder}/none/events"])
+                     mentions=[f"{self.folder}/none/events"])
 
     def test_a_full_disk_costs_the_events_and_not_the_job(self):
         outcome = self.job("exit 0", "--event-log-handler", "file:/dev/full", status=0)

@@ -202,13 +202,13 @@ class KillMatrix(Fleet):
         if self.victim == "host":
             self.nodes = "3"
             self.start_both()
-            self.near.await_word("2 of 3 nodes are here")
-            self.other.await_word("2 of 3 nodes are here")
+            self.near.await_output("2 of 3 nodes are here")
+            self.other.await_output("2 of 3 nodes are here")
             return self.near.pid
         self.nodes = "2"
         self.start_server()
         self.near = self.node()
-        self.near.await_word("1 of 2 nodes are here")
+        self.near.await_output("1 of 2 nodes are here")
         return self.near.pid if self.victim == "agent" else self.server.pid
 
     def stage_run(self):
@@ -254,7 +254,7 @@ class KillMatrix(Fleet):
         os.kill(pid, signal.SIGCONT)
 
     def outcome_begins_again(self, _):
-        until(lambda: re.search("begins again", self.near.said()), "near begins again")
+        until(lambda: re.search("begins again", self.near.printed()), "near begins again")
         workers = self.one_world(self.near, self.other, after=self.met)
         self.assertEqual([worker.restarts for worker in workers], [1, 0])
         self.finish(self.near, self.other)
@@ -336,7 +336,7 @@ class KillMatrix(Fleet):
         pair = [self.node(), self.node()]
         self.one_world(*pair)
         os.kill(pid, signal.SIGCONT)
-        self.near.await_word("a spare: ")
+        self.near.await_output("a spare: ")
         self.finish(*pair)
         self.assert_ends(0, self.near)
 
@@ -359,13 +359,13 @@ class KillMatrix(Fleet):
             self.near.end()
         for agent in (self.near, self.other) if self.has_server else (self.other,):
             self.assert_ends(1, agent)
-            agent.await_word("has been out of reach for|is lost")
+            agent.await_output("has been out of reach for|is lost")
             self.assertEqual([worker for worker in agent.all_workers() if worker.lives], [])
 
     def outcome_lost_rendezvous_done(self, _):
         self.assert_ends(0, self.near)
         self.assert_ends(1, self.other)
-        self.other.await_word("has been out of reach for")
+        self.other.await_output("has been out of reach for")
 
     def outcome_held_up(self, pid):
         self.let_go_on(pid)

@@ -170,8 +170,8 @@ class Logs(Launching, unittest.TestCase):
         for line in outcome.out.splitlines():
             whole = re.fullmatch(r"\[default(\d+)\]:worker (\d+) line (\d+) -{31} end", line)
             self.assertTrue(whole, f"torn: {line!r}")
-            rank, said, number = map(int, whole.groups())
-            self.assertEqual((rank, next_line[rank]), (said, number), "in the order in which they were written")
+            rank, printed, number = map(int, whole.groups())
+            self.assertEqual((rank, next_line[rank]), (printed, number), "in the order in which they were written")
             next_line[rank] += 1
         self.assertEqual(next_line, {rank: lines for rank in range(workers)})
         self.assertEqual([log.count(b"\n") for log in self.files().values()], [lines] * workers)

@@ -110,8 +110,8 @@ class Watchdog(Launching, unittest.TestCase):
         watch = [event for event in events if event["metadata"]["state"] == "RUNNING"]
         self.assertEqual([event["name"] for event in watch],
                          ["watchdog started", "timer expired", "kill worker process", "watchdog stopped"])
-        told = json.loads(watch[1]["metadata"]["metadata"])
-        self.assertEqual((told["scope_id"], told["signal"]), ("forward", "9"))
+        reported = json.loads(watch[1]["metadata"]["metadata"])
+        self.assertEqual((reported["scope_id"], reported["signal"]), ("forward", "9"))
 
     def test_a_killed_launcher_leaves_a_pipe_and_no_process_that_waits_at_it(self):
         job = self.launch("--standalone", self.python_script(TIMERS + "(seen / 'here').touch()\n" + HANGS), env=WATCHED)

@@ -42,19 +42,19 @@ class SimCommand(Processes, unittest.TestCase):
         self.assertGreater(len(seeds), 1)
 
     def test_the_same_seed_is_the_same_story_to_the_byte(self):
-        def told(seed):
+        def reported(seed):
             return sim("--seed", seed, "--story").stdout
-        self.assertEqual(told("57"), told("57"))
-        self.assertNotEqual(told("57"), told("58"))
+        self.assertEqual(reported("57"), reported("57"))
+        self.assertNotEqual(reported("57"), reported("58"))
 
     def test_a_campaign_prints_the_same_again_whichever_thread_was_first(self):
-        def told(jobs, *options):
+        def reported(jobs, *options):
             return sim("--seed", "1", "--runs", "200", "--jobs", jobs, *options).stdout.replace(f"{jobs} at a time", "")
-        self.assertEqual(told("1"), told("3"))
+        self.assertEqual(reported("1"), reported("3"))
         # Here all runs are equally slow to heal, and one of them is named.
-        calm = told("1", "--no-faults")
+        calm = reported("1", "--no-faults")
         for _ in range(3):
-            self.assertEqual(told("3", "--no-faults"), calm)
+            self.assertEqual(reported("3", "--no-faults"), calm)
 
     def test_what_the_machine_needed_is_printed_separately(self):
         # At the end: a sanitizer may have printed something before.
@@ -62,8 +62,8 @@ class SimCommand(Processes, unittest.TestCase):
         self.assertRegex(sim("--seed", "1", "--runs", "2").stderr, r"(^|\n)2 runs in [\d.]+ s\n$")
 
     def test_a_hash_is_written_alike_everywhere(self):
-        told = re.search(r"hash ([0-9a-f]{16})$", sim("--seed", "57").stdout, re.MULTILINE)[1]
-        self.assertEqual(json.loads(sim("--seed", "57", "--json").stdout)["hash"], told)
+        reported = re.search(r"hash ([0-9a-f]{16})$", sim("--seed", "57").stdout, re.MULTILINE)[1]
+        self.assertEqual(json.loads(sim("--seed", "57", "--json").stdout)["hash"], reported)
 
     def test_runs_played_twice_are_counted(self):
         options = ("--seed", "1", "--runs", "20", "--twice")
@@ -91,9 +91,9 @@ class SimCommand(Processes, unittest.TestCase):
     def test_a_finding_carries_its_replay_as_json_too(self):
         bug = ("--driver", "coordinator", "--plant", "rank-by-arrival", "--json")
         finding = json.loads(sim("--seed", "1", "--runs", "200", *bug).stdout)["findings"][0]
-        for told in (finding, json.loads(sim("--seed", str(finding["seed"]), *bug).stdout)):
-            self.assertRegex(told["replay"], rf"^muster-lab sim --seed {finding['seed']} .*--plant rank-by-arrival --story$")
-            again = sim(*told["replay"].split()[2:])
+        for reported in (finding, json.loads(sim("--seed", str(finding["seed"]), *bug).stdout)):
+            self.assertRegex(reported["replay"], rf"^muster-lab sim --seed {finding['seed']} .*--plant rank-by-arrival --story$")
+            again = sim(*reported["replay"].split()[2:])
             self.assertEqual(again.returncode, 1)
             self.assertIn("VIOLATION", again.stdout)
 
@@ -170,10 +170,10 @@ class SimCommand(Processes, unittest.TestCase):
                 campaign = self.start_sim("--seed", "1000", "--runs", "1000000", "--jobs", "2", "--no-faults")
                 self.assertIn("seeds 1000 to", campaign.stdout.readline())
                 campaign.send_signal(deadly)
-                _, told = campaign.communicate(timeout=120)
+                _, reported = campaign.communicate(timeout=120)
                 self.assertNotEqual(campaign.returncode, 0)
-                replay = re.search(r"^  muster-lab (sim --seed (\d+) --no-faults) --story$", told, re.MULTILINE)
-                self.assertIsNotNone(replay, told)
+                replay = re.search(r"^  muster-lab (sim --seed (\d+) --no-faults) --story$", reported, re.MULTILINE)
+                self.assertIsNotNone(replay, reported)
                 self.assertGreaterEqual(int(replay[2]), 1000)
                 self.assertEqual(sim(*replay[1].split()[1:]).returncode, 0)
 
@@ -181,11 +181,11 @@ class SimCommand(Processes, unittest.TestCase):
         run = self.start_sim("--nodes", "50000")
         seed = re.match(r"seed=(\d+) ", run.stdout.readline())[1]
         run.send_signal(signal.SIGABRT)
-        _, told = run.communicate(timeout=120)
-        self.assertIn(f"muster-lab sim --seed {seed} --nodes 50000 --story\n", told)
+        _, reported = run.communicate(timeout=120)
+        self.assertIn(f"muster-lab sim --seed {seed} --nodes 50000 --story\n", reported)
 
     def test_invalid_input_is_refused_by_name(self):
-        for options, said in ((["--driver", "zookeeper"], "coordinator, document, mixed"),
+        for options, printed in ((["--driver", "zookeeper"], "coordinator, document, mixed"),
                               (["--nodes", "1"], "--nodes"),
                               (["--runs", "0"], "--runs"),
                               (["--seed", "x"], "--seed"),
@@ -198,7 +198,7 @@ class SimCommand(Processes, unittest.TestCase):
             with self.subTest(options=options):
                 done = sim(*options)
                 self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
-                self.assertIn(said, done.stderr)
+                self.assertIn(printed, done.stderr)
 
     def test_the_last_seed_is_a_seed(self):
         self.assertTrue(sim("--seed", LAST_SEED).stdout.startswith(f"seed={LAST_SEED} "))
@@ -245,13 +245,13 @@ class SimScript(unittest.TestCase):
         self.assertRegex(calls[-1], r"^--seed 1 --runs 40000 .*--driver launcher --require-probes$")
 
     def test_a_short_one_does_not_and_reports_it(self):
-        told, calls = self.calls(SIM_RUNS="199999", SIM_SEED="3")
-        self.assertIn("sim: 199999 runs are fewer than 200,000: ", told)
+        reported, calls = self.calls(SIM_RUNS="199999", SIM_SEED="3")
+        self.assertIn("sim: 199999 runs are fewer than 200,000: ", reported)
         self.assertIn("--seed 3 --curve --driver coordinator --nodes 10000", calls)
         self.assertRegex(calls[-3], r"^--seed 3 --runs 199999 ")
         self.assertRegex(calls[-2], r"^--seed 3 --runs 39999 .*--driver etcd$")
         self.assertRegex(calls[-1], r"^--seed 3 --runs 39999 .*--driver launcher$")
-        self.assertNotIn("--require-probes", told)
+        self.assertNotIn("--require-probes", reported)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from processes import MUSTER, Processes
 PATIENCE = 60
 NODE = r"127\.0\.0\.1_\d+_\d+"
 ROLES = ("participants", "waiting", "spares", "idle")
-HEARD = r"heard \d+\.\d s ago"
+LAST_SEEN = r"heard \d+\.\d s ago"
 
 
 class Status(Processes, unittest.TestCase):
@@ -86,7 +86,7 @@ class Once(Status):
                          (name, "127.0.0.1", True, False))
         self.assertNotIn("rank", member, "no node has one yet")
         self.assertRegex(self.text(), rf"^run 'run', round 0, forming: {re.escape(summary)}\n"
-                                      rf"  in  +{name} +{HEARD}\n$")
+                                      rf"  in  +{name} +{LAST_SEEN}\n$")
 
     def test_a_last_call_shows_the_time_left(self):
         nodes = [self.node(nodes="2:3", last_call="600") for _ in range(2)]
@@ -110,8 +110,8 @@ class Once(Status):
             self.assertLess(member["last_heard_seconds"], PATIENCE, "otherwise it would have been declared lost")
         first, second = sorted(ranks, key=ranks.get)
         self.assertRegex(self.text(), rf"^run 'run', round 0, complete: in round 0 with 2 nodes\n"
-                                      rf"  rank 0  +{first} +{HEARD}, label host-0\n"
-                                      rf"  rank 1  +{second} +{HEARD}, label host-1\n$")
+                                      rf"  rank 0  +{first} +{LAST_SEEN}, label host-0\n"
+                                      rf"  rank 1  +{second} +{LAST_SEEN}, label host-1\n$")
 
     def test_a_late_node_waits_and_its_messages_are_received_all_the_time(self):
         nodes = [self.node(nodes="2:3", interval=1) for _ in range(2)]
@@ -122,12 +122,12 @@ class Once(Status):
         self.assertEqual([member["node"] for member in stands["waiting"]], [name])
         self.assertEqual(stands["summary"], "in round 0 with 2 nodes; 1 node waits for the next round")
         self.assertRegex(self.text(), rf"^run 'run', round 0, complete: {stands['summary']}\n(  rank \d .*\n){{2}}"
-                                      rf"  waits  +{name} +{HEARD}\n$")
+                                      rf"  waits  +{name} +{LAST_SEEN}\n$")
         # The age of the last message grows until the next keep-alive, and is then small again.
-        def heard(run):
+        def received(run):
             return run["waiting"][0]["last_heard_seconds"]
-        before = heard(self.once(lambda run: heard(run) >= 0.05))
-        self.once(lambda run: heard(run) < before)
+        before = received(self.once(lambda run: received(run) >= 0.05))
+        self.once(lambda run: received(run) < before)
 
     def test_a_node_that_finds_the_round_full_is_a_spare(self):
         nodes = [self.node() for _ in range(2)]
@@ -136,7 +136,7 @@ class Once(Status):
         stands = self.once(lambda run: run["spares"])
         self.assertEqual([member["node"] for member in stands["spares"]], [name])
         self.assertEqual((len(stands["participants"]), stands["waiting"]), (2, []))
-        self.assertRegex(self.text(), rf"\n  spare  +{name} +{HEARD}\n$")
+        self.assertRegex(self.text(), rf"\n  spare  +{name} +{LAST_SEEN}\n$")
 
     def test_a_closed_run_shows_which_node_closed_it_and_why(self):
         node = self.start("rendezvous", "--backend", "muster", "--endpoint", self.address, "--id", "run", "--hold", "0",
@@ -162,8 +162,8 @@ class Once(Status):
         self.assertEqual(stands["phase"], "complete", "neither has been declared lost yet")
         text = self.text()
         self.assertRegex(text, r"^run 'run', round 0, complete: in round 0 with 2 nodes; not heard of lately: ")
-        self.assertRegex(text, rf"{names[0]} +{HEARD}, late\n")
-        self.assertRegex(text, rf"{names[1]} +{HEARD}, not connected\n")
+        self.assertRegex(text, rf"{names[0]} +{LAST_SEEN}, late\n")
+        self.assertRegex(text, rf"{names[1]} +{LAST_SEEN}, not connected\n")
 
     def test_a_run_whose_nodes_have_gone_is_remembered_as_empty(self):
         node = self.node(nodes="1", conf=",grace=0")
@@ -215,7 +215,7 @@ class Watched(Status):
         self.assertGreaterEqual(time.monotonic() - began, 2, "a second between two of them")
         for head, member in blocks:
             self.assertEqual(head, "run 'run', round 0, complete: in round 0 with 1 node\n")
-            self.assertRegex(member, rf"^  rank 0  +{NODE} +{HEARD}\n$")
+            self.assertRegex(member, rf"^  rank 0  +{NODE} +{LAST_SEEN}\n$")
         self.assertNotIn("\x1b", self.stopped(watch))
 
     def test_a_run_may_be_watched_before_it_is_there_and_changes_show(self):

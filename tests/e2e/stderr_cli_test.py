@@ -39,13 +39,13 @@ class Client:
 
     def add(self, key, delta):
         self.socket.sendall(ADD + struct.pack("<Q", len(key)) + key + struct.pack("<q", delta))
-        heard = b""
-        while len(heard) < 8:
-            part = self.socket.recv(8 - len(heard))
+        received = b""
+        while len(received) < 8:
+            part = self.socket.recv(8 - len(received))
             if not part:
                 raise AssertionError("the server has closed the connection")
-            heard += part
-        return struct.unpack("<q", heard)[0]
+            received += part
+        return struct.unpack("<q", received)[0]
 
     def close(self):
         self.socket.close()
@@ -86,12 +86,12 @@ class Serve(Processes, unittest.TestCase):
 
     def test_its_lines_come_once_a_reader_reads(self):
         offend(self.port)
-        heard = b""
-        while b"starts with byte" not in heard:
+        received = b""
+        while b"starts with byte" not in received:
             part = os.read(self.reading, 65536)
-            self.assertTrue(part, heard[-200:])
-            heard += part
-        last = heard.decode().splitlines()[-1].lstrip("x")
+            self.assertTrue(part, received[-200:])
+            received += part
+        last = received.decode().splitlines()[-1].lstrip("x")
         self.assertRegex(last, r"^\S+Z warning closed 127\.0\.0\.1:\d+: starts with byte 71, not with VALIDATE$")
 
     def test_a_reader_that_goes_away_does_not_end_it(self):
@@ -114,17 +114,17 @@ class Journal:
 
     def __init__(self, node):
         self.node = node
-        self.heard = b""
+        self.received = b""
 
     def line(self):
         def whole():
             ready, _, _ = select.select([self.node.stdout], [], [], 0)
             if ready:
-                self.heard += os.read(self.node.stdout.fileno(), 65536)
-            return b"\n" in self.heard
+                self.received += os.read(self.node.stdout.fileno(), 65536)
+            return b"\n" in self.received
 
         eventually(whole, "the node prints a line")
-        line, self.heard = self.heard.split(b"\n", 1)
+        line, self.received = self.received.split(b"\n", 1)
         return json.loads(line)
 
     def round(self):

@@ -104,13 +104,13 @@ class Torture(unittest.TestCase):
             campaign = subprocess.Popen([sys.executable, "-m", "torture", "--muster", MUSTER, "--seed", SEED],
                                         cwd=LAB, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                         env={**os.environ, "TMPDIR": folder})
-            said = []
+            printed = []
             for line in campaign.stdout:
-                said.append(line)
+                printed.append(line)
                 if "strike 1" in line:
                     campaign.send_signal(signal.SIGTERM)
             campaign.stdout.close()
-            self.assertEqual(campaign.wait(), 130, said)
+            self.assertEqual(campaign.wait(), 130, printed)
             self.assertEqual(os.listdir(folder), [])
             self.assertNotIn(folder, self.output("mount"))
         self.assertNotIn(f"muster-torture-{campaign.pid}-", self.output("ip", "netns", "list"))
