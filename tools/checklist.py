@@ -5,11 +5,11 @@
     tools/checklist.py --prefix Rdzv --count 187 --reasons docs/internals/rendezvous.md
     tools/checklist.py --prefix Launch --count 154 --reasons docs/internals/architecture.md
 
-A test claims an item with its name: `TEST(StoreTest, Item017AddsUp)` or `def test_item017_adds_up`;
-a name may claim several (`Item030Item031...`). There is a list for the store (prefix Item), one for
-the rendezvous (prefix Rdzv) and one for the launcher (prefix Launch). An item that cannot be tested has a line in the
-reasons file instead: "Item 098: not tested because ...". Prints the items with neither, and whatever
-claims an item that is not on the list or that has such a line; then the status is 1.
+The name of a test claims an item: `TEST(StoreTest, Item017AddsUp)` or `def test_item017_adds_up`; a name may claim
+several (`Item030Item031...`). There is a list for the store (prefix Item), one for the rendezvous (prefix Rdzv) and one
+for the launcher (prefix Launch). An item that cannot be tested has a line in the reasons file instead: "Item 098: not
+tested because ...". Prints the items with neither, and tests that claim an item that is not on the list or has such a
+line; then the status is 1.
 """
 
 import argparse

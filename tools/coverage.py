@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Reports which lines the tests have reached, from what a build with --coverage left behind.
+"""Reports which lines the tests have reached, from the counts of a build with --coverage.
 
     tools/coverage.py BUILD [--least PERCENT] [--missing] [FOLDER...]
 
 BUILD is the build folder; FOLDERs are folders of the repository (default: src/store src/rendezvous src/server
-src/etcd). Prints a table of folders and files, and with --missing the lines that nothing has reached. Ends with status 1 if a folder has
-less than PERCENT (default 90) of its lines covered, and with status 2, and no table, if gcov fails: a figure without some
-of the files would look like any other. Needs gcov of the compiler that built; standard library only.
+src/etcd). Prints a table of folders and files, and with --missing the lines that no test has reached. Ends with status 1
+if a folder has less than PERCENT (default 90) of its lines covered. Ends with status 2 and without a table if gcov
+fails, because the figure would lack some files. Needs gcov of the compiler that built; standard library only.
 
 A line counts if any object file has code for it; it is covered if any of them has run it. Tests (*_test.cc) do not count.
 """

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Runs a GoogleTest program; what fails is run once more, each test alone, and has to pass then.
+"""Runs a GoogleTest program. Failed tests run once more, each alone, and must pass then.
 
     tools/run_again.py LOG PROGRAM [OPTION...]
 
-All that the program says goes to LOG. Prints which tests failed, and how they did alone. Status 0: all tests passed, or
-those that failed passed alone; 1: not; a program that ended in another way than with failed tests is not run again, for
-nobody knows what it left out. For runs whose tests have to share the machine with instrumented ones, as those of
-scripts/coverage; the tests proper (scripts/test) give nothing a second chance. Standard library only.
+All output of the program goes to LOG. Prints which tests failed, and their results alone. Status 0: all tests passed, or
+the failed ones passed alone; 1: not. A program that ended in another way than with failed tests is not run again,
+because it may have left out tests.
+
+This is for runs that share the machine with instrumented tests, as those of scripts/coverage. scripts/test does not
+repeat failed tests. Standard library only.
 """
 
 import re

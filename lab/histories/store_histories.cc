@@ -184,7 +184,7 @@ int Main(int argc, char** argv) {
   app.add_option("--lanes", campaign.lanes, "Histories at a time")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  app.add_option("--load", campaign.load, "Connections that keep the server busy besides")
+  app.add_option("--load", campaign.load, "Further connections that keep the server busy")
       ->check(CLI::Range(0, 64))
       ->capture_default_str();
   app.add_option("--show", flags.shown, "Findings that are printed")->capture_default_str();

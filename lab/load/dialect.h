@@ -75,7 +75,7 @@ struct ReplyPlace {
 };
 
 enum class ReplyStep {
-  kMore,   ///< All bytes used, the reply goes on.
+  kMore,   ///< All bytes used; the reply continues.
   kGood,   ///< Complete and right.
   kWrong,  ///< Complete and wrong.
   kLost,   ///< Not a reply: nothing behind it can be understood.

@@ -172,7 +172,7 @@ Result<std::unique_ptr<BlockingStream>> SimDialer::Dial(const Endpoint& to, Inst
   if (patience <= 0s) return Error{Code::kTimeout, "no time to connect"};
   process_.network().Connect(process_, to, patience,
                              [this, waiting](Result<std::shared_ptr<Socket>> socket) {
-                               if (waiting->strand == nullptr) {  // it has given up
+                               if (waiting->strand == nullptr) {  // it has timed out
                                  if (socket) (*socket)->Close();
                                  return;
                                }

@@ -83,7 +83,7 @@ class World {
   std::optional<Epoch> NodeJoined(size_t index, const Node& node, int64_t round_before,
                                   const RendezvousInfo& info);
   void NodeEnded(size_t index);
-  /// Nodes whose workers are at work in that round.
+  /// Nodes whose workers work in that round.
   int64_t WorkingIn(int64_t round) const;
 
   // --- What launchers report.

@@ -81,7 +81,7 @@ class JobFleet(Fleet):
         return not await_end(self.nodes, promises.JOB_END_S)
 
     def newcomer_is_refused(self):
-        return True  # it may be refused, or may begin the job anew if the server has forgotten it
+        return True  # it may be refused, or may begin the job again if the server has forgotten it
 
     def end(self):
         left = super().end()

@@ -21,7 +21,7 @@ class Condition:
     jitter_s: float = 0.0
     loss: float = 0.0
 
-    def beside(self, other):
+    def combined(self, other):
         """Both conditions at once."""
         return Condition(self.cut or other.cut, self.delay_s + other.delay_s, self.jitter_s + other.jitter_s,
                          1 - (1 - self.loss) * (1 - other.loss))
@@ -65,7 +65,7 @@ class Machine:
     def _tell(self):
         sends = receives = Condition()
         for one in self._troubles:
-            sends, receives = sends.beside(one[0]), receives.beside(one[1])
+            sends, receives = sends.combined(one[0]), receives.combined(one[1])
         self._network.configure(self.address, sends, receives)
 
 

@@ -58,8 +58,8 @@ def child(command: list[str], **options: object) -> subprocess.Popen[bytes]:
 def muster_program() -> str:
     """The one of the package under test."""
     package = pathlib.Path(muster.__file__).parent
-    beside = [package.parent / "bin", pathlib.Path(sys.executable).parent]
-    found = shutil.which("muster", path=os.pathsep.join([*map(str, beside), os.environ["PATH"]]))
+    folders = [package.parent / "bin", pathlib.Path(sys.executable).parent]
+    found = shutil.which("muster", path=os.pathsep.join([*map(str, folders), os.environ["PATH"]]))
     assert found, "the program `muster` is not installed"
     return found
 

@@ -1,6 +1,6 @@
-"""Nothing grows: not over 10,000 calls of each kind on a store, and not over 10,000 rendezvous.
+"""No resource grows over 10,000 calls of each kind on a store, or over 10,000 rendezvous.
 
-Each scenario runs in a process of its own (this file, as a program), which counts what it holds
+Each scenario runs in a process of its own (this file, as a program), which counts its resources
 after a warm-up and at the end. Bounds, from the warm-up to the end:
 
 * threads and descriptors: none more;
@@ -8,9 +8,9 @@ after a warm-up and at the end. Bounds, from the warm-up to the end:
   thousands. Interned strings and caches take a few, late.
 * memory: 1 MiB, which is 128 bytes for each of 8,000 calls: a value, a connection or a handler that
   is lost in each of them is more. Pages that are touched late were seen to take 270 KiB.
-* at the end, nanobind says nothing about objects that are left.
+* at the end, nanobind reports no objects that are left.
 
-MUSTER_LEAK_RENDEZVOUS is how many rendezvous there are (10,000, which take 20 s).
+MUSTER_LEAK_RENDEZVOUS is the number of rendezvous (10,000, which take 20 s).
 """
 
 from __future__ import annotations

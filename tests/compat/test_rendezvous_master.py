@@ -73,7 +73,7 @@ def test_rdzv137_a_rank_0_of_pytorch_that_missed_a_round_is_followed_when_it_is_
     assert_same_master(results, before)
 
     away.pause()
-    eventually(lambda: away.name not in meeting.members(), "it is taken for dead", ROUND_S)
+    eventually(lambda: away.name not in meeting.members(), "it is declared lost", ROUND_S)
     present = [deputy, muster]
     results = all_next(present)
     assert_same_master(results, assert_one_round(present, results, 1))

@@ -117,11 +117,11 @@ int Launcher::Run(const std::function<void()>& meanwhile) {
   {
     const cli::SignalWatch signals(SignalsHeld::Numbers(),
                                    [&](int signal) { driver.OnSignal(signal); });
-    std::thread beside(meanwhile ? meanwhile : [] {});
+    std::thread second(meanwhile ? meanwhile : [] {});
     status = driver.Run();
     wait_line.End();
     processes.reset();
-    beside.join();
+    second.join();
   }
   host.FinishOutput();
   host.RecordEnd("");

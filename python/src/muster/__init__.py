@@ -1,6 +1,6 @@
 """muster: stores, rendezvous and a launcher for elastic distributed training.
 
-What torch.distributed and torchelastic call by a name is called so here, too::
+Names are those of torch.distributed and torchelastic::
 
     import muster
 
@@ -75,7 +75,7 @@ for _name, _thing in vars(_native).items():
         _thing.__module__ = "muster" if _name in __all__ else "muster.rendezvous"
 del _name, _thing
 
-# Loaded when they are first asked for: what does not need them starts sooner, and without torch.
+# Loaded on their first use: what does not need them starts sooner, and without torch.
 _LAUNCHING = ("LaunchError", "WorkerFailure", "launch")
 _MODULES = ("rendezvous", "torch", "torchrun", "utils")
 

@@ -160,8 +160,8 @@ def launch(
 ) -> dict[int, Any] | None:
     """Runs this node's part of an elastic job, and returns when it is done.
 
-    The workers are new processes, started, watched and started again by `muster run`, with the
-    environment that torchrun would give them. What they print is shown where Python prints. Ctrl-C
+    The workers are new processes. `muster run` starts, watches and restarts them, with the
+    environment that torchrun would give them. Their output goes where Python's output goes. Ctrl-C
     ends the job in order, and then raises KeyboardInterrupt.
 
     Args:
@@ -169,9 +169,9 @@ def launch(
             ["train.py", "--epochs", "3"], or the same as one string. A command that begins with a
             file *.py is run with this Python, one that begins with "-m" is one of its modules, and
             anything else is a program. As with torchrun, ${local_rank} stands for the worker's
-            local rank, and $$ for one $. Functions of a notebook, or of the script that runs,
-            travel by cloudpickle, others by their name.
-        args, kwargs: what the function is called with.
+            local rank, and $$ for one $. Functions of a notebook, or of the running script, are
+            passed with cloudpickle, others by name.
+        args, kwargs: the arguments of the function.
         nproc_per_node: workers on this node: a number, "gpu", "xpu", "cpu" or "auto".
         nnodes: number of nodes, or "MIN:MAX" where they may come and go. Each calls launch().
         rdzv_backend: "muster" (the default), "c10d", "static", "etcd" or "etcd-v2".
@@ -180,20 +180,19 @@ def launch(
         run_id: name of the job, the same on all nodes.
         node_rank: which node this is, for the backend "static".
         local_addr: the address under which other nodes reach this one.
-        max_restarts: how often this node's workers may fail and be started again.
-        env: variables for the workers, besides those that this process has.
+        max_restarts: how often this node's workers may fail and restart.
+        env: variables for the workers, in addition to those of this process.
         log_dir: where logs and error files go. Without it they are removed at the end.
         redirects, tee: which streams go to files, as in `muster run`: "3" is both.
         timeout: seconds, or a timedelta, after which the job is ended.
 
     Returns:
-        For a function, what it returned, by global rank, from the workers of this node. None for a
-        command.
+        For a function, the results of this node's workers, by global rank. None for a command.
 
     Raises:
         LaunchError: the job failed; the text has the first worker that did, with its traceback.
         TimeoutError: the job took longer than `timeout`, and was ended.
-        TypeError, ValueError: an argument cannot be meant; it is named.
+        TypeError, ValueError: an argument is invalid; the message names it.
         FileNotFoundError: the program `muster` is not there.
     """
     options = _Options(

@@ -10,11 +10,11 @@
 
 Backends: ``muster`` (a server notifies every node at once; ``muster serve``, or the node that the
 endpoint names), ``etcd`` (a cluster of etcd; ``etcd-v2`` is another name for it), ``c10d`` (one
-shared state, understood by torchrun's own handlers), ``static`` (every node is told its rank), and
-what is registered in :data:`rendezvous_handler_registry`.
+shared state, understood by torchrun's own handlers), ``static`` (every node gets its rank as an
+option), and backends that are registered in :data:`rendezvous_handler_registry`.
 
-Handlers may be used from several threads. Calls that wait release the GIL and can be ended with
-Ctrl-C: KeyboardInterrupt, and the node has given up its place.
+Several threads may use a handler. Calls that wait release the GIL. Ctrl-C ends them with
+KeyboardInterrupt, and the node has given up its place.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class RendezvousHandler(abc.ABC):
         Raises:
             RendezvousClosedError: The run is over.
             RendezvousTimeoutError: Not enough nodes came in time; names the missing nodes.
-            RendezvousConnectionError: The backend is out of reach; says where it should be.
+            RendezvousConnectionError: The backend is out of reach; names its endpoint.
             RendezvousStateError: What the backend holds cannot be read.
             RendezvousGracefulExitError: The run ended while this node was a spare.
         """
@@ -486,7 +486,7 @@ class RendezvousHandlerRegistry:
     def create_handler(self, params: RendezvousParameters) -> RendezvousHandler:
         """The handler that the creator of ``params.backend`` makes.
 
-        ValueError if there is none, RuntimeError if the handler says it is another backend's.
+        ValueError if there is none, RuntimeError if the handler reports another backend.
         """
         if not hasattr(params, "backend"):
             wrong_type("params", "a RendezvousParameters", params)
