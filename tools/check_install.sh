@@ -66,11 +66,11 @@ grep -qx "the sum of 1 to 3000 is 4501500, as it has to be" "$scratch/job.txt" |
   fail "elastic_worker did not finish:" "$scratch/job.txt"
 
 # --- store_meeting alone.
-everybody="participant-0 participant-1 participant-2 participant-3"
+participants="participant-0 participant-1 participant-2 participant-3"
 "$example/store_meeting" >"$scratch/alone.txt" 2>&1 || fail "the example failed" "$scratch/alone.txt"
 for rank in 0 1 2 3; do
-  grep -qx "rank $rank met: $everybody" "$scratch/alone.txt" ||
-    fail "rank $rank did not meet everybody:" "$scratch/alone.txt"
+  grep -qx "rank $rank met: $participants" "$scratch/alone.txt" ||
+    fail "rank $rank did not meet all:" "$scratch/alone.txt"
 done
 grep -qx "all 4 have met" "$scratch/alone.txt" || fail "the meeting has no end:" "$scratch/alone.txt"
 

@@ -73,7 +73,7 @@ std::string Written(const RendezvousConfig& config) {
   return text;
 }
 
-/// Each option is taken for a number, a word for yes, and a word for no.
+/// Reads each option as a number and as a boolean.
 void CheckValues(const RendezvousParameters& parameters) {
   for (const auto& option : parameters.config) {
     const auto number = Accepted([&] { return parameters.GetAsInt(option.first); });

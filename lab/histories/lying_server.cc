@@ -121,8 +121,8 @@ std::optional<size_t> LyingServer::Consume(ClientId client, int fd, std::string_
 }
 
 bool LyingServer::IsThere(ClientId client, std::string_view key) {
-  Released nobody;
-  return machine_.Step(client, {.op = Op::kGet, .key = key}, kNow, nobody).number == 1;
+  Released released;
+  return machine_.Step(client, {.op = Op::kGet, .key = key}, kNow, released).number == 1;
 }
 
 Reply LyingServer::Answer(ClientId client, const Request& request, Released& released) {

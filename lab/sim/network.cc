@@ -210,8 +210,8 @@ void Network::WatchPatience(Socket& socket) {
     const auto back = links_.find({connection->hosts_[1 - side], connection->hosts_[side]});
     const bool undelivered =
         back != links_.end() && back->second.cut && back->second.cut_since <= since;
-    const bool nobody = At(connection->hosts_[1 - side]).dark;
-    if (!stuck && !undelivered && !nobody) {
+    const bool is_dark = At(connection->hosts_[1 - side]).dark;
+    if (!stuck && !undelivered && !is_dark) {
       if (!connection->held_[side].empty()) WatchPatience(socket);
       return;
     }

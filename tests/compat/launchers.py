@@ -138,10 +138,10 @@ class Job:
                 if printed["agent"] in agents
             }
             printed = list(last.values())
-            everybody = sorted(line["rank"] for line in printed) == list(range(len(printed)))
+            all_ranks = sorted(line["rank"] for line in printed) == list(range(len(printed)))
             is_one_round = {line["world_size"] for line in printed} == {len(printed)}
             is_whole = {line["agent"] for line in printed} == agents
-            return printed if everybody and is_one_round and is_whole else []
+            return printed if all_ranks and is_one_round and is_whole else []
 
         return self.until(together, f"the workers of {sorted(agents)} train together")
 

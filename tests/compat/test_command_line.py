@@ -344,7 +344,7 @@ def test_a_usage_error_is_distinguished_from_a_failure(peer, words):
 
 
 @pytest.fixture
-def nobody():
+def no_server():
     """An address without a listener, which no other process gets."""
 
     class Nobody:
@@ -357,19 +357,19 @@ def nobody():
         yield Nobody
 
 
-def test_item107_no_server_is_reported_in_time(nobody):
+def test_item107_no_server_is_reported_in_time(no_server):
     started = time.monotonic()
-    result = muster(nobody, "ping", options=["--connect-timeout", "5"])
+    result = muster(no_server, "ping", options=["--connect-timeout", "5"])
     # with a second for starting the program
     assert 5 <= time.monotonic() - started < 1.2 * 5
     assert result.status == NO_SERVER
-    assert nobody.host in result.errors and str(nobody.port) in result.errors
+    assert no_server.host in result.errors and str(no_server.port) in result.errors
 
 
-def test_item108_a_host_without_an_address_is_reported_in_time(nobody):
-    nobody.address = f"no-such-host.invalid:{nobody.port}"
+def test_item108_a_host_without_an_address_is_reported_in_time(no_server):
+    no_server.address = f"no-such-host.invalid:{no_server.port}"
     started = time.monotonic()
-    result = muster(nobody, "ping", options=["--connect-timeout", "1"])
+    result = muster(no_server, "ping", options=["--connect-timeout", "1"])
     assert time.monotonic() - started < 10  # the system's resolver may be slow
     assert result.status == NO_SERVER
     assert "no-such-host.invalid" in result.errors

@@ -128,7 +128,7 @@ class Variables(Launching, unittest.TestCase):
         self.assertEqual(os.listdir(self.seen), [], "a worker was started")
 
     def test_launch060_static_without_an_address_is_port_29500_on_the_loopback(self):
-        skip_or_fail("" if has_own_networks() else "networks of one's own are not allowed here",
+        skip_or_fail("" if has_own_networks() else "private networks are not allowed here",
                      "MUSTER_REQUIRE_NETWORKS")
         seen = self.environments("--rdzv-backend=static", program=(
             "unshare", "-rn", sys.executable, "-c", LOOPBACK_UP, MUSTER, "run"))

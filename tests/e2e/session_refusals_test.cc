@@ -97,12 +97,12 @@ TEST_P(SessionRefusalTest, AJoinFromANodeThatHasNotReceivedItsRoundDoesNotLeaveI
 
 TEST_P(SessionRefusalTest, NoMessageIsAcceptedBeforeAnOpen) {
   Pair pair = PairInARound();
-  SessionTalker nobody(port());
+  SessionTalker without_session(port());
   for (const Said kind : kOfASession) {
-    ExpectPast(nobody, nobody.Message(kind), "session is over");
-    ExpectPast(nobody, pair.a.Message(kind), "session is over");
+    ExpectPast(without_session, without_session.Message(kind), "session is over");
+    ExpectPast(without_session, pair.a.Message(kind), "session is over");
   }
-  EXPECT_EQ(nobody.SaidSoFar(), "");
+  EXPECT_EQ(without_session.SaidSoFar(), "");
   ExpectUndisturbed(pair);
 }
 

@@ -135,9 +135,9 @@ class Failures(StoreCommand):
     def test_no_server_is_still_status_4(self):
         with socket.socket() as holder:
             holder.bind(("127.0.0.1", 0))
-            nobody = f"127.0.0.1:{holder.getsockname()[1]}"
+            no_server = f"127.0.0.1:{holder.getsockname()[1]}"
             for words in (("add", "n", "1"), ("ping",)):
-                self.fails(NO_SERVER, "--connect-timeout", "0.2", *words, server=nobody)
+                self.fails(NO_SERVER, "--connect-timeout", "0.2", *words, server=no_server)
 
     def test_missing_keys_are_counted(self):
         self.done("set", f"{self.key}/there", "")

@@ -192,10 +192,10 @@ TEST_F(BootstrapTest, Rdzv137ALateJoinerFindsWhatATorchRank0PublishedEarlier) {
 
 TEST_F(BootstrapTest, Rdzv137WhatOthersPublishedEarlierIsNotTakenForIt) {
   const StoreServer server({.host = "127.0.0.1", .threads = 1});
-  const BoundSocket nobody = BindLoopback();
-  Publish(0, {"127.0.0.9", server.port()});  // of a node that is not rank 0 now
-  Publish(1, {"127.0.0.1", nobody.port});    // where no server listens any more
-  Publish(2, {"127.0.0.1", server.port()});  // by a muster node, which publishes in every round
+  const BoundSocket no_server = BindLoopback();
+  Publish(0, {"127.0.0.9", server.port()});   // of a node that is not rank 0 now
+  Publish(1, {"127.0.0.1", no_server.port});  // where no server listens any more
+  Publish(2, {"127.0.0.1", server.port()});   // by a muster node, which publishes in every round
   meeting_.store->Set(Key(2, "MUSTER_RANK_0"), "127.0.0.1");
   meeting_.store->Set(Key(3, "MASTER_ADDR"), "127.0.0.1");  // by half
   AwaitOneMore(4, "127.0.0.1");
@@ -205,7 +205,7 @@ TEST_F(BootstrapTest, Rdzv137WhatOthersPublishedEarlierIsNotTakenForIt) {
               AllOf(HasSubstr("rank 0 of round 4"), HasSubstr("MASTER_ADDR")));
   EXPECT_TRUE(EventuallyTrue([] { return HeartbeatThreads().size() == 1; }))
       << "it is in the round nevertheless, and alive";
-  close(nobody.fd);
+  close(no_server.fd);
 }
 
 TEST_F(BootstrapTest, AWaitForRank0IsReported) {

@@ -388,13 +388,13 @@ TEST(C10dStoreTest, Rdzv149TheHostServesAndTheOthersConnect) {
 }
 
 TEST(C10dStoreTest, Rdzv149WithoutAHostThereIsAConnectionError) {
-  const BoundSocket nobody = BindLoopback();
+  const BoundSocket no_server = BindLoopback();
   EXPECT_THAT(ErrorOf<RendezvousConnectionError>([&] {
-                CreateC10dBackend(
-                    Parameters(Loopback(nobody.port), {{"is_host", false}, {"read_timeout", "1"}}));
+                CreateC10dBackend(Parameters(Loopback(no_server.port),
+                                             {{"is_host", false}, {"read_timeout", "1"}}));
               }),
-              AllOf(HasSubstr("reached"), HasSubstr(Loopback(nobody.port))));
-  close(nobody.fd);
+              AllOf(HasSubstr("reached"), HasSubstr(Loopback(no_server.port))));
+  close(no_server.fd);
 }
 
 TEST(C10dStoreTest, Rdzv150AnEndpointHereIsServedOrElseReached) {
