@@ -175,8 +175,7 @@ bool StoreClientOfHistory::Perform(const Operation& operation, milliseconds pati
 
 void StoreClientOfHistory::Lose(size_t number, const std::string& why, bool impatient) {
   if (!FaultsExplain() && journal_.at(number).kind == Kind::kAdd) {
-    journal_.Answered(number, Outcome::kRefused);  // The model decides whether the refusal was
-                                                   // right.
+    journal_.Answered(number, Outcome::kRefused);  // the model checks this
   } else if (!FaultsExplain() && !impatient) {
     Complain(Describe(journal_.at(number)), why);
   }

@@ -143,7 +143,7 @@ History Shrink(const History& whole) {
     }
   }
   for (const size_t i : least.firm()) {
-    if (least.Alone(i).IsViolation()) return {history[i]};  // Such as an unknown value.
+    if (least.Alone(i).IsViolation()) return {history[i]};  // as a value never written
   }
   Case loose = least;
   loose.Loosen();

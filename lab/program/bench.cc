@@ -70,9 +70,7 @@ Result<BenchServer> ReachServer(const std::string& address, pid_t pid, int threa
   }
   server.endpoint = *endpoint;
   if (server.endpoint.host.empty()) server.endpoint.host = "localhost";
-  if (pid != 0)
-    MUSTER_CHECK_OK(load::CpuTime(pid));  // reports a wrong pid before the load, not
-                                          // after it
+  if (pid != 0) MUSTER_CHECK_OK(load::CpuTime(pid));  // fails now, not after the load
   server.pid = pid;
   return server;
 }

@@ -115,9 +115,7 @@ int PlayCurve(uint64_t seed, SimFlags flags) {
   }
   std::fflush(stdout);
   int status = kOk;
-  if (flags.side_by_side)
-    mallopt(M_ARENA_MAX, 1);  // the same number of nodes shares a heap in
-                              // each case
+  if (flags.side_by_side) mallopt(M_ARENA_MAX, 1);  // many worlds share a heap, like one world
   for (const sim::Plan& plan : plans) {
     flags.nodes = plan.nodes;
     sim::SetCrashReport(Replay(seed, flags));

@@ -26,7 +26,7 @@ MemberWatch::MemberWatch(const Plan& plan, Checkers& checkers)
       checkers_(checkers) {}
 
 void MemberWatch::Look(Epoch epoch, const Coordinator::Run& run, WorldTime now,
-                       const InboxOf& ear_of) {
+                       const InboxOf& inbox_of) {
   if (!is_judged_) return;
   if (!run.state.complete || epoch != epoch_ || run.state.round != round_) seats_.clear();
   epoch_ = epoch;
@@ -36,7 +36,7 @@ void MemberWatch::Look(Epoch epoch, const Coordinator::Run& run, WorldTime now,
   const auto waiting = static_cast<int64_t>(run.state.wait_list.size());
   for (auto& [node, seat] : seats_) {
     const Coordinator::Member& member = run.members.at(node);
-    const std::optional<Inbox> inbox = ear_of(member);
+    const std::optional<Inbox> inbox = inbox_of(member);
     const bool is_new = std::exchange(seat.incarnation, member.incarnation) != member.incarnation;
     if (!inbox || is_new || !inbox->listens || inbox->round != round_ || inbox->knows_end) {
       for (auto& [lost, since] : seat.unnoticed) since = now;

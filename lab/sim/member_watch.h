@@ -33,9 +33,9 @@ class MemberWatch {
  public:
   MemberWatch(const Plan& plan, Checkers& checkers);
 
-  /// How the member of the round can be reached; nullopt: not now.
+  /// The inbox of a member of the round; nullopt: it cannot be reached now.
   using InboxOf = std::function<std::optional<Inbox>(const Coordinator::Member&)>;
-  void Look(Epoch epoch, const Coordinator::Run& run, WorldTime now, const InboxOf& ear_of);
+  void Look(Epoch epoch, const Coordinator::Run& run, WorldTime now, const InboxOf& inbox_of);
 
   /// Within this time a reachable member is notified of a loss, and NumNodesWaiting() is correct:
   /// notices to all members are sent at most ten times a second, and travel.

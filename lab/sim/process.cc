@@ -36,7 +36,7 @@ class SimProcess::Strand {
   explicit Strand(std::function<void()> body) : fiber(std::move(body)) {}
 
   Fiber fiber;
-  uint64_t parked = 0;  // counts wake-ups; the present count, if it is parked
+  uint64_t parked = 0;  // how often it has parked, the present time included
   bool is_parked = false;
   bool woken = false;
 };

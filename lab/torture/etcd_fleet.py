@@ -86,7 +86,7 @@ class EtcdFleet(Fleet):
         return all(stands_in(events, float("inf")) == number or node.is_spare_of(number) for node, events in living)
 
     def newcomer_is_refused(self):
-        """Nothing to check: the end is known only while nodes that received it are registered, and these leave."""
+        """Nothing to check: the end is known only while nodes that received it are registered, and they leave at once."""
         return True
 
     def end(self):

@@ -157,7 +157,7 @@ TEST_P(C10dCellTest, ALostCellIsCreatedAgainByTheNextWrite) {
   store_->DeleteKey(kKey);
   EXPECT_FALSE(backend->SetState("next"));
   EXPECT_TRUE(backend->SetState("next")->was_set);
-  // Also if the same bytes are there.
+  // Also with the bytes that were stored.
   const std::any same = backend->GetState()->token;
   store_->DeleteKey(kKey);
   EXPECT_FALSE(backend->SetState("next", same));

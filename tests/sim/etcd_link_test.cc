@@ -362,7 +362,7 @@ TEST_F(EtcdLinkTest, ANodeThatWaitsForDeadNodesLeasesKnowsWhy) {
   Bury();
   settings.max_nodes = 3;
   LinkNode& late = Joining();
-  // Until it leads, and its own old record blocks it.
+  // Until it leads, and refuses its own settings.
   const auto refused = [&] {
     return !late.troubles.empty() &&
            late.troubles.back().find("max_nodes 3 against 4") != std::string::npos;
