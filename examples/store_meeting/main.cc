@@ -104,8 +104,7 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "usage: %s [HOST:PORT RANK WORLD]\n", argv[0]);
       return 2;
     }
-  } catch (const muster::DistError& error) {  // The base of all of muster's exceptions about a
-                                              // store.
+  } catch (const muster::DistError& error) {  // The base of muster's exceptions.
     std::fprintf(stderr, "the meeting failed: %s\n", error.what());
     return 1;
   } catch (const std::exception& error) {

@@ -39,8 +39,7 @@ class Load {
           wire.Send(batch);
           wire.Receive(30 * 208);
         }
-      } catch (const std::runtime_error&) {  // Its only purpose is to disturb others; its own
-                                             // result does not count.
+      } catch (const std::runtime_error&) {  // Its own result does not count.
       }
     }
   }

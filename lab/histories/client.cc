@@ -165,8 +165,7 @@ bool StoreClientOfHistory::Perform(const Operation& operation, milliseconds pati
     return true;
   } catch (const NetworkError& error) {
     Lose(number, error.what(), patience < kLong);
-  } catch (const std::exception& error) {  // No fault of the network makes a server send invalid
-                                           // answers.
+  } catch (const std::exception& error) {  // No fault explains invalid answers.
     Complain(Describe(operation), error.what());
     Lose(number, error.what(), true);
   }

@@ -59,8 +59,7 @@ struct CampaignReport {
   uint64_t same_twice = 0;                            ///< With `twice`: runs with two equal hashes.
   std::array<DriverFigures, kDriverCount> drivers{};  ///< By Driver.
   std::vector<Finding> findings{};                    ///< By seed.
-  std::vector<std::string> complaints{};              ///< Complaints about all runs together: see
-                                                      ///< Judge().
+  std::vector<std::string> complaints{};              ///< About all runs: see Judge().
 };
 
 /// The number of runs of a driver from which the percentiles are meaningful.

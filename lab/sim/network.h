@@ -185,8 +185,7 @@ class Network {
   };
   std::map<std::pair<HostId, uint16_t>, Door> doors_;
   std::map<std::pair<HostId, HostId>, Link> links_;
-  std::vector<std::shared_ptr<Connection>> connections_;  // connections whose end neither side has
-                                                          // noticed
+  std::vector<std::shared_ptr<Connection>> connections_;  // no side has noticed their end
   uint64_t made_ = 0;
   uint64_t messages_ = 0;
   uint64_t bytes_ = 0;

@@ -145,8 +145,7 @@ class World {
   MemberWatch members_;
   std::map<HostId, WorldTime> disturbed_;
   HostId server_host_{};
-  std::vector<std::unique_ptr<SimProcess>> processes_;  ///< Dead ones, too: planned events refer to
-                                                        ///< them.
+  std::vector<std::unique_ptr<SimProcess>> processes_;  ///< With dead ones: events refer to them.
   std::vector<std::unique_ptr<Agent>> agents_;
   std::vector<std::unique_ptr<Launcher>> launchers_;
   std::vector<Place> places_;

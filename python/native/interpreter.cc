@@ -20,8 +20,7 @@ constexpr auto kVisitMax = 5s;
 struct Gate {
   std::atomic<int> visitors = 0;
   std::atomic<bool> is_closed = false;
-  std::atomic<std::thread::id> closed_by{};  // the thread that ends the interpreter; it may always
-                                             // enter
+  std::atomic<std::thread::id> closed_by{};  // this thread may always enter
   pid_t home = getpid();
   void (*last)() = nullptr;
   // For the last visitor to report that it has left. Only for that: a fork may come at any time.

@@ -140,8 +140,7 @@ TEST_P(ThreadsContract, Item057_ANewTimeoutDoesNotChangeTheCallUnderWay) {
   store->SetTimeout(milliseconds(200));
   Background<std::string> blocked([&] { return store->Get("never"); });
   ASSERT_TRUE(blocked.UntilBlocked());
-  store->SetTimeout(kDefaultStoreTimeout);  // some stores apply this after the call; none may
-                                            // deadlock
+  store->SetTimeout(kDefaultStoreTimeout);  // may wait for the call; must not deadlock
   EXPECT_EQ(store->Timeout(), kDefaultStoreTimeout);
   EXPECT_THROW(blocked.Result(), StoreTimeoutError);
 }

@@ -221,8 +221,7 @@ TEST(SlowClientsTest, Item120_AClientThatTakesNothingForTooLongIsClosed) {
   options.stall_max = milliseconds(300);
   const StoreServer server(options);
   RawClient other = RawClient::Validated(server.port());
-  RawClient idle = RawClient::Validated(server.port());  // requests nothing, so nothing is queued
-                                                         // for it
+  RawClient idle = RawClient::Validated(server.port());  // nothing is queued for it
   other.Send(SetBytes("/k", std::string(8 * kMebibyte, 'v')));
   other.Settle();
   RawClient stalled = StingyClient(server.port());

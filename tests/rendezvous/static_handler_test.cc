@@ -36,8 +36,7 @@ TEST(StaticHandlerTest, Rdzv171_ARankIsRequired) {
               AllOf(HasSubstr("'rank' is missing"), HasSubstr("--node-rank")));
   EXPECT_THAT(ErrorFor(Parameters("localhost:1", {{"rank", std::monostate()}})),
               HasSubstr("'rank' is missing"));
-  EXPECT_THAT(ErrorFor(Parameters("", {})), HasSubstr("'rank' is missing"));  // checked before
-                                                                              // anything else
+  EXPECT_THAT(ErrorFor(Parameters("", {})), HasSubstr("'rank' is missing"));  // first
 }
 
 TEST(StaticHandlerTest, Rdzv171_AnEndpointIsRequired) {
