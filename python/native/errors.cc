@@ -46,35 +46,36 @@ bool RaiseWithCause(const RendezvousConnectionError& error) {
 void BindRendezvousErrors(nb::module_& module) {
   const nb::object error = Bind<RendezvousError>(module, "RendezvousError",
                                                  Linkable("muster._native.Error", PyExc_Exception),
-                                                 "Root of the errors of a rendezvous.");
+                                                 "Base of the errors of a rendezvous.");
   Bind<RendezvousClosedError>(module, "RendezvousClosedError", error, "The rendezvous is closed.");
   Bind<RendezvousTimeoutError>(module, "RendezvousTimeoutError", error,
                                "The rendezvous did not complete in time.");
   Bind<RendezvousConnectionError>(module, "RendezvousConnectionError", error,
                                   "The backend cannot be reached.");
   Bind<RendezvousStateError>(module, "RendezvousStateError", error,
-                             "The shared state is not what it should be.");
-  Bind<RendezvousGracefulExitError>(module, "RendezvousGracefulExitError", error,
-                                    "The node left, as it was asked to.");
+                             "The backend holds something that is not a rendezvous state.");
+  Bind<RendezvousGracefulExitError>(
+      module, "RendezvousGracefulExitError", error,
+      "The rendezvous was closed while this node was a spare: an orderly exit.");
 }
 
 }  // namespace
 
 void BindErrors(nb::module_& module) {
-  // Of two that fit, nanobind asks the one that was registered last: roots come first.
+  // If two match, nanobind uses the one that was registered last: bases come first.
   const nb::object root = Bind<DistError>(module, "DistError", PyExc_RuntimeError,
-                                          "Root of all errors of muster's own.");
+                                          "Base of all of muster's own errors.");
   Bind<NetworkError>(
       module, "DistNetworkError", root,
-      "No connection, or it broke. A TCPStore that has raised this is of no further\n"
-      "use; clone() makes a fresh connection.");
+      "No connection, or it broke. A TCPStore that has raised this cannot be used any\n"
+      "more; clone() makes a new connection.");
   const nb::object store =
-      Bind<StoreError>(module, "DistStoreError", root, "A store could not do what it was asked.");
+      Bind<StoreError>(module, "DistStoreError", root, "A store could not execute a call.");
   Bind<StoreTimeoutError>(
       module, "StoreTimeoutError", store,
       "A key, an element or the others at a barrier did not come in time. The store is still\n"
       "usable.");
-  Bind<QueueEmptyError>(module, "QueueEmptyError", store, "Nothing to pop.");
+  Bind<QueueEmptyError>(module, "QueueEmptyError", store, "The queue is empty.");
   BindRendezvousErrors(module);
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {

@@ -38,7 +38,7 @@ auto WithPython(PyObject* object, Use&& use) {
   }
 }
 
-/// For messages about what a method returned: "MyStore.get()".
+/// For messages about a method's result: "MyStore.get()".
 std::string ResultOf(nb::handle object, const char* method) {
   return "what " + std::string(Py_TYPE(object.ptr())->tp_name) + "." + method + "() returns";
 }
@@ -79,7 +79,7 @@ void Call(PyObject* its, const char* method, const Arguments&... arguments) {
 
 }  // namespace
 
-// The arguments are functions: they make Python's objects when the lock is held.
+// The arguments are functions: they make Python's objects once the lock is held.
 
 void PythonStore::Set(std::string_view key, std::string_view value) {
   Call(

@@ -13,7 +13,7 @@ namespace muster::python {
 class PythonStore final : public Store {
  public:
   explicit PythonStore(nb::object object) : object_(Share(std::move(object))) {}
-  /// Without a share in the object: somebody else keeps it, whom Python's collector knows.
+  /// Without owning the object: another object keeps it, which Python's collector knows.
   static std::shared_ptr<PythonStore> Borrowing(nb::handle object) {
     return std::shared_ptr<PythonStore>(
         new PythonStore(SharedObject(object.ptr(), [](PyObject*) {})));

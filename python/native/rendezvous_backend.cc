@@ -87,7 +87,7 @@ class PythonBackend final : public RendezvousBackend {
     throw nb::python_error();
   }
 
-  // None is no token, here and there.
+  // None is no token, in both directions.
   static std::any TokenIn(const nb::tuple& parts) {
     const nb::object token = parts[1];
     if (token.is_none()) return {};
@@ -136,9 +136,10 @@ class PythonBackend final : public RendezvousBackend {
   const std::string name_;
 };
 
-// --- Ours in Python ------------------------------------------------------------------------------
+// --- muster's backends in Python
+// ------------------------------------------------------------------
 
-/// A backend is called by one thread at a time; in Python, several have it in their hands.
+/// One thread at a time may call a backend; in Python several threads may have it.
 struct SharedBackend {
   std::mutex mutex;
   std::unique_ptr<RendezvousBackend> backend;
@@ -175,7 +176,7 @@ class BackendInPython final : public RendezvousBackend {
   const std::shared_ptr<SharedBackend> shared_;
 };
 
-/// What Python holds.
+/// The object behind Python's class.
 class C10dBackend {
  public:
   explicit C10dBackend(std::unique_ptr<RendezvousBackend> backend)
@@ -194,7 +195,7 @@ nb::object TokenForPython(const std::any& token) {
   return text == nullptr ? nb::none() : nb::object(AsBytes(*text));
 }
 
-/// Whatever is not bytes was not given out by this backend, and fences nothing.
+/// Anything but bytes was not made by this backend, and fences nothing.
 std::any TokenFromPython(nb::handle given) {
   if (given.is_none()) return {};
   if (PyBytes_Check(given.ptr())) return Bytes(given, "token");
@@ -257,7 +258,7 @@ void BackendFailures::RaiseCause(const RendezvousError& error) const {
 
 BackendReference::~BackendReference() {
   const InterpreterVisit visit;
-  if (!visit) return;  // goes with the process
+  if (!visit) return;  // the process ends anyway
   const nb::gil_scoped_acquire locked;
   const PendingError kept;
   Clear();

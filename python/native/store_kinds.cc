@@ -19,7 +19,7 @@ namespace {
 
 std::string Repr(const std::string& text) { return nb::repr(ToText(text)).c_str(); }
 
-/// std::invalid_argument comes from our core; here it is told which argument it was.
+/// std::invalid_argument comes from the core; here the name of the argument is added.
 template <typename Call>
 auto Naming(const char* argument, Call&& call) {
   try {
@@ -39,11 +39,11 @@ struct TcpArguments {
 TcpStoreOptions TcpOptions(const TcpArguments& given) {
   TcpStoreOptions options;
   options.is_server = Flag(given.is_master, "is_master");
-  // Only who listens can leave the choice to the kernel.
+  // Only a server can leave the choice to the kernel.
   const int64_t port_min = options.is_server ? 0 : 1;
   options.port = static_cast<uint16_t>(Integer(given.port, "port", port_min, UINT16_MAX));
   if (!given.world_size.is_none()) {
-    // As in torch: below zero means that it is not known.
+    // As in torch: below zero means unknown.
     const int64_t size = Integer(given.world_size, "world_size", INT_MIN, INT_MAX);
     if (size == 0) throw nb::value_error("world_size: TCPStore world size cannot be 0");
     if (size > 0) options.world_size = static_cast<int>(size);
@@ -74,13 +74,13 @@ void BindTcpStore(nb::module_& module) {
       module, "TCPStore",
       "A client of a store server: of a StoreServer, of torch's TCPStore, or of its own.\n\n"
       "With is_master=True the server is started here, on `port` (0: any that is free; the\n"
-      "attribute `port` tells), and lives as long as this object. With multi_tenant=True it is\n"
+      "attribute `port` has it), and lives as long as this object. With multi_tenant=True it is\n"
       "shared with other TCPStores of this process on the same port; master_listen_fd is a socket\n"
-      "that is already bound, and is taken over.\n\n"
-      "With a world_size each TCPStore counts itself in, and the one with the server returns only\n"
+      "that is already bound, and that the store then owns.\n\n"
+      "With a world_size each TCPStore counts itself, and the one with the server returns only\n"
       "when all are there, unless wait_for_workers=False. `timeout` limits connecting, and is the\n"
       "store's timeout afterwards. There is one server: use_libuv changes nothing.\n\n"
-      "Raises DistNetworkError if nobody answers, StoreTimeoutError if the others do not come.");
+      "Raises DistNetworkError if no server answers, StoreTimeoutError if the others do not come.");
   tcp.def("__init__", &InitTcp, Any("host_name"), Any("port"), Any("world_size") = nb::none(),
           Any("is_master") = false, Any("timeout") = nb::none(), Any("wait_for_workers") = true,
           Any("multi_tenant") = false, Any("master_listen_fd") = nb::none(),
@@ -92,7 +92,7 @@ void BindTcpStore(nb::module_& module) {
                   "master_listen_fd: int | None = None, use_libuv: bool | None = True) -> None"));
   tcp.def_prop_ro(
       "host", [](const TcpStoreObject& self) { return ToText(self.host); },
-      nb::for_getter(nb::sig("def host(self) -> str")), "The server's host, as it was given.");
+      nb::for_getter(nb::sig("def host(self) -> str")), "The server's host, as given.");
   tcp.def_prop_ro(
       "port", [](const TcpStoreObject& self) { return int{self.port}; },
       nb::for_getter(nb::sig("def port(self) -> int")), "The server's port.");
@@ -176,7 +176,8 @@ nb::object UnderlyingNonPrefix(const PrefixStoreObject& self) {
   return nb::getattr(self.inner, "_underlying_non_prefix_store", self.inner);
 }
 
-/// What it holds, for Python's collector: a class written in Python may lead back to it.
+/// The references that it holds, for Python's collector: a class written in Python may refer back
+/// to it.
 int VisitPrefixStore(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (!nb::inst_ready(self)) return 0;
@@ -188,7 +189,7 @@ int VisitPrefixStore(PyObject* self, visitproc visit, void* arg) {
 int ClearPrefixStore(PyObject* self) {
   if (!nb::inst_ready(self)) return 0;
   auto* const object = nb::inst_ptr<PrefixStoreObject>(self);
-  object->Drop();  // may refer to the inner one, without keeping it
+  object->Drop();  // may refer to the inner one, without owning it
   object->inner.reset();
   return 0;
 }
@@ -210,14 +211,14 @@ void BindPrefixStore(nb::module_& module) {
       [](PrefixStoreObject* self, nb::handle its_prefix, nb::handle store) {
         std::string text = Bytes(its_prefix, "prefix");
         if (store.is_none()) throw nb::value_error("store argument cannot be None");
-        StoreOf(store, "store");  // is it one, and usable here?
+        StoreOf(store, "store");  // checks that it is a store that can be used here
         new (self) PrefixStoreObject(std::move(text), nb::borrow(store));
       },
       Any("prefix"), Any("store"),
       nb::sig("def __init__(self, prefix: str, store: Store) -> None"));
   prefix.def_prop_ro(
       "prefix", [](const PrefixStoreObject& self) { return ToText(self.prefix); },
-      nb::for_getter(nb::sig("def prefix(self) -> str")), "What its keys begin with.");
+      nb::for_getter(nb::sig("def prefix(self) -> str")), "The prefix of its keys.");
   prefix.def_prop_ro(
       "underlying_store", [](const PrefixStoreObject& self) { return self.inner; },
       nb::for_getter(nb::sig("def underlying_store(self) -> Store")), "The other store.");
@@ -230,7 +231,7 @@ void BindPrefixStore(nb::module_& module) {
   prefix.def(
       "__repr__",
       [](const PrefixStoreObject& self) {
-        // A class written in Python may say what UTF-8 cannot hold.
+        // A class written in Python may return text that UTF-8 cannot hold.
         return ToText("PrefixStore(" + Repr(self.prefix) + ", " +
                       Bytes(nb::repr(self.inner), "repr(store)") + ")");
       },
@@ -314,7 +315,7 @@ void BindEtcdStore(nb::module_& module) {
                    ") -> None"));
   etcd.def_prop_ro(
       "prefix", [](const EtcdStoreObject& self) { return ToText(self.prefix); },
-      nb::for_getter(nb::sig("def prefix(self) -> str")), "Of all its keys in etcd.");
+      nb::for_getter(nb::sig("def prefix(self) -> str")), "The prefix of all its keys in etcd.");
   etcd.def(
       "__repr__",
       [](const EtcdStoreObject& self) {

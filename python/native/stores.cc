@@ -38,7 +38,7 @@ const StoreObject* Ours(nb::handle object) {
   return nb::isinstance<StoreObject>(object) ? &nb::cast<const StoreObject&>(object) : nullptr;
 }
 
-/// What a PrefixStore around it uses.
+/// The store that a PrefixStore around it uses.
 std::shared_ptr<Store> Inner(nb::handle object) {
   const StoreObject* const ours = Ours(object);
   return ours != nullptr && ours->store() ? ours->store() : PythonStore::Borrowing(object);
@@ -49,8 +49,8 @@ InFork InForkOf(nb::handle object) {
   return ours == nullptr ? InFork::kUsable : ours->in_fork();
 }
 
-/// Its class is in the library that is loaded when somebody asks for etcd: it has been, if there is
-/// one. A look at it before that must not load it.
+/// Its class is in the library that is loaded on the first use of etcd. If the object exists, the
+/// library is loaded; this check must not load it.
 bool IsEtcdStore(const Store& store) {
   return std::string_view(typeid(store).name()) == "N6muster9EtcdStoreE";
 }

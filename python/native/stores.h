@@ -1,4 +1,4 @@
-// Stores across the border, for the other parts of the module.
+// Stores in both directions, for the other parts of the module.
 #pragma once
 
 #include <nanobind/nanobind.h>

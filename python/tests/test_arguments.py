@@ -1,4 +1,4 @@
-"""Whoever is given the wrong thing says which argument it was, what was wanted and what came."""
+"""The error for a wrong argument names the argument, what was expected and what was given."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Call = Callable[..., object]
 
 
 class Unexpected:
-    """Nothing that any function takes."""
+    """A value that no function accepts."""
 
 
 THING = Unexpected()
@@ -28,7 +28,7 @@ def store() -> muster.Store:
     return made
 
 
-# Method, good arguments; each of them is exchanged for something wrong.
+# Method and valid arguments; each of them is replaced by a wrong one.
 METHODS: dict[str, dict[str, Any]] = {
     "set": {"key": "k", "value": "v"},
     "get": {"key": "k"},
@@ -164,7 +164,7 @@ def test_wrong_types_are_named(store: muster.Store, function: str, argument: str
         assert f"not {type(wrong).__name__}" in message or "must be a str" in message, message
 
 
-# Where None stands for the default.
+# Arguments for which None means the default.
 OPTIONAL = {
     *(
         "Store.wait.timeout",
@@ -261,7 +261,7 @@ WRONG_TYPES: list[tuple[str, str, object, str]] = [
 
 
 @pytest.mark.parametrize(("function", "argument", "value", "message"), WRONG_TYPES)
-def test_what_the_messages_say(
+def test_the_texts_of_messages(
     store: muster.Store, function: str, argument: str, value: object, message: str
 ) -> None:
     with pytest.raises(TypeError, match=f"^{message}$"):

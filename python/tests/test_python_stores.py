@@ -123,7 +123,7 @@ def test_torchs_private_name_of_the_innermost_store() -> None:
     assert outer._underlying_non_prefix_store is outer.underlying_non_prefix_store is inner
 
 
-def test_a_class_that_forgets_its_base_is_told_so() -> None:
+def test_a_class_that_does_not_call_its_base_gets_an_error() -> None:
     class Forgetful(muster.Store):
         def __init__(self) -> None:
             pass

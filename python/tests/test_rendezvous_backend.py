@@ -24,11 +24,11 @@ PATIENCE_S = 60.0
 
 
 class Token:
-    """Any object will do."""
+    """Any object can be a token."""
 
 
 class DictBackend(RendezvousBackend):
-    """A dict and a lock; all handlers of one process share it."""
+    """A dict and a lock, shared by all handlers of one process."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -196,7 +196,7 @@ def test_what_is_no_exception_passes_through() -> None:
 
 
 @pytest.mark.parametrize("answer", [3, (b"",), ("text", 1), (b"", 1, True), [b"", 1]])
-def test_answers_that_cannot_be_meant_are_type_errors(answer: object) -> None:
+def test_invalid_answers_are_type_errors(answer: object) -> None:
     class Odd(DictBackend):
         def get_state(self) -> Any:
             return answer
@@ -207,7 +207,7 @@ def test_answers_that_cannot_be_meant_are_type_errors(answer: object) -> None:
     assert isinstance(raised.value.__cause__, TypeError)
 
 
-def test_a_state_that_is_none_of_ours_is_said_so() -> None:
+def test_a_foreign_state_is_reported() -> None:
     backend = DictBackend()
     backend.set_state(b"sand")
     handler = handler_on(backend, muster.HashStore())

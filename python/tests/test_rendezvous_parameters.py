@@ -1,4 +1,4 @@
-"""What handlers are made from: what is taken, what is refused and with which words."""
+"""The parameters of handlers: what is accepted, what is refused and with which messages."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def test_parameters_hold_what_they_were_given() -> None:
 
 
 @pytest.mark.parametrize("value", [True, 1, "1", "true", "T", "Yes", "y"])
-def test_words_for_true(value: object) -> None:
+def test_texts_for_true(value: object) -> None:
     assert parameters(option=value).get_as_bool("option") is True
 
 
 @pytest.mark.parametrize("value", [False, 0, "0", "False", "f", "no", "N"])
-def test_words_for_false(value: object) -> None:
+def test_texts_for_false(value: object) -> None:
     assert parameters(option=value).get_as_bool("option") is False
 
 
@@ -220,7 +220,7 @@ def c10d_state(*args: Any) -> object:
         (lambda: rendezvous.MembershipEvent("lost"), TypeError, "kind"),  # type: ignore[arg-type]
     ],
 )
-def test_what_cannot_be_meant_is_refused_by_name(
+def test_invalid_input_is_refused_by_name(
     call: Callable[[], object], error: type[Exception], named: str
 ) -> None:
     with pytest.raises(error, match=re.escape(named)):
@@ -290,7 +290,7 @@ def test_store_info_is_published_by_rank_0() -> None:
 
 
 class OwnHandler(RendezvousHandler):
-    """All that torchelastic asks for, and nothing else."""
+    """All that torchelastic requires, and nothing else."""
 
     def __init__(self, params: RendezvousParameters) -> None:
         self.params = params
@@ -300,7 +300,7 @@ class OwnHandler(RendezvousHandler):
         self.closed = False
 
     def get_backend(self) -> str:
-        return str(self.params.get("says", self.params.backend))
+        return str(self.params.get("claims", self.params.backend))
 
     def next_rendezvous(self) -> RendezvousInfo:
         return RendezvousInfo(muster.HashStore(), 0, 1, RendezvousStoreInfo("host", 1))
@@ -332,7 +332,7 @@ def test_a_python_handler_is_made_by_the_registry() -> None:
     with pytest.raises(ValueError, match="own"):
         registry.register("own", lambda params: OwnHandler(params))
     with pytest.raises(RuntimeError, match="other"):
-        registry.create_handler(make(backend="own", says="other"))
+        registry.create_handler(make(backend="own", claims="other"))
     with pytest.raises(ValueError, match="backend"):
         registry.register("", OwnHandler)
     with pytest.raises(TypeError, match="creator"):

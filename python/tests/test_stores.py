@@ -1,4 +1,4 @@
-"""One contract, kept by every kind of store; threads; classes of stores written in Python."""
+"""One contract for every kind of store; threads; classes of stores written in Python."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_queues(with_queues: muster.Store) -> None:
         store.queue_pop("q")
 
 
-def test_a_store_without_queues_says_so(tmp_path: pathlib.Path) -> None:
+def test_a_store_without_queues_reports_it(tmp_path: pathlib.Path) -> None:
     for store in (muster.FileStore(str(tmp_path / "f")), PythonStore()):
         with pytest.raises(NotImplementedError):
             store.queue_push("q", "1")
@@ -177,7 +177,7 @@ def in_thread(call: Callable[[], object]) -> tuple[threading.Thread, list[object
 
 
 def test_others_run_while_one_waits(store: muster.Store) -> None:
-    """The GIL is released: this very thread, which sets the key, runs while the other waits."""
+    """The GIL is released: this thread, which sets the key, runs while the other waits."""
     waiting = store.clone()
     thread, results = in_thread(lambda: waiting.get("late"))
     until(lambda: time.sleep(0.05) or thread.is_alive(), "the thread waits")
@@ -240,7 +240,7 @@ def test_tcp_store_whose_world_does_not_come() -> None:
         muster.TCPStore("127.0.0.1", 0, 2, True, 0.2)
 
 
-def test_tcp_store_without_a_server_says_where() -> None:
+def test_tcp_store_without_a_server_names_the_endpoint() -> None:
     port = utils.get_free_port()
     with pytest.raises(muster.DistNetworkError, match=str(port)):
         muster.TCPStore("127.0.0.1", port, timeout=0.3)
@@ -346,7 +346,7 @@ def test_get_all_alone() -> None:
     assert utils.get_all(store, 0, "p/", 1) == [b"a"]
 
 
-def test_barrier_says_who_is_missing() -> None:
+def test_barrier_names_missing_ranks() -> None:
     with pytest.raises(muster.DistStoreError, match="node of 1"):
         utils.barrier(
             muster.HashStore(),
@@ -415,7 +415,7 @@ def test_all_public_names_are_there() -> None:
         muster.nothing  # noqa: B018
 
 
-def test_everything_says_what_it_is_for() -> None:
+def test_everything_has_a_docstring() -> None:
     for name in dir(muster._native):
         described = getattr(muster._native, name)
         if not isinstance(described, type) or described.__module__ != "muster":

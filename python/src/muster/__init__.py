@@ -1,6 +1,6 @@
 """muster: stores, rendezvous and a launcher for elastic distributed training.
 
-What torch.distributed and torchelastic call by a name is called so here, too::
+Names are those of torch.distributed and torchelastic::
 
     import muster
 
@@ -81,7 +81,7 @@ del _name, _thing
 
 _torch_link.install()
 
-# Loaded when they are first asked for: what does not need them starts sooner, and without torch.
+# Loaded on their first use: what does not need them starts sooner, and without torch.
 _LAUNCHING = ("LaunchError", "WorkerFailure", "launch")
 _MODULES = ("rendezvous", "torch", "torchrun", "utils")
 

@@ -37,7 +37,7 @@ __all__ = [
 
 
 def get_socket_with_port() -> socket.socket:
-    """A socket that listens on a port that was free: nobody else can take it meanwhile.
+    """A socket that listens on a port that was free: no other process can take it meanwhile.
 
     ``TCPStore(..., master_listen_fd=sock.detach())`` serves on it, and so does
     ``StoreServer(listen_fd=sock.detach())``.

@@ -10,11 +10,11 @@
 
 Backends: ``muster`` (a server notifies every node at once; ``muster serve``, or the node that the
 endpoint names), ``etcd`` (a cluster of etcd; ``etcd-v2`` is another name for it), ``c10d`` (one
-shared state, understood by torchrun's own handlers), ``static`` (every node is told its rank), and
-what is registered in :data:`rendezvous_handler_registry`.
+shared state, understood by torchrun's own handlers), ``static`` (every node gets its rank as an
+option), and backends that are registered in :data:`rendezvous_handler_registry`.
 
-Handlers may be used from several threads. Calls that wait release the GIL and can be ended with
-Ctrl-C: KeyboardInterrupt, and the node has given up its place.
+Several threads may use a handler. Calls that wait release the GIL. Ctrl-C ends them with
+KeyboardInterrupt, and the node has given up its place.
 """
 
 from __future__ import annotations

@@ -146,15 +146,15 @@ class RendezvousHandler(abc.ABC):
 
         Raises:
             RendezvousClosedError: The run is over.
-            RendezvousTimeoutError: Not enough nodes came in time; says who was missing.
-            RendezvousConnectionError: The backend is out of reach; says where it should be.
+            RendezvousTimeoutError: Not enough nodes came in time; names the missing nodes.
+            RendezvousConnectionError: The backend is out of reach; names its endpoint.
             RendezvousStateError: What the backend holds cannot be read.
             RendezvousGracefulExitError: The run ended while this node was a spare.
         """
 
     @abc.abstractmethod
     def is_closed(self) -> bool:
-        """Whether the rendezvous is closed, as far as is known here (up to a second old)."""
+        """Whether the rendezvous is closed, as far as this node knows (up to a second old)."""
 
     @abc.abstractmethod
     def set_closed(self) -> None:
@@ -170,12 +170,12 @@ class RendezvousHandler(abc.ABC):
 
     @abc.abstractmethod
     def shutdown(self) -> bool:
-        """Gives up this node's part; with most backends that closes the rendezvous for all.
+        """Ends this node's part; with most backends that closes the rendezvous for all.
 
         Returns whether it worked.
         """
 
-    # What follows, torchelastic does not have.
+    # The methods below are not in torchelastic.
 
     @property
     def active_backend(self) -> str:
@@ -190,7 +190,7 @@ class RendezvousHandler(abc.ABC):
         """Waits until something happens to the round; None if that took longer than ``timeout``.
 
         After any event but ``CLOSED`` it is time for :meth:`next_rendezvous`. Handlers that are not
-        notified of events look five times a second, and notice only waiting nodes and the end.
+        notified of events check five times a second, and notice only waiting nodes and the end.
         """
         until = time.monotonic() + duration(timeout, "timeout").total_seconds()
         while True:
@@ -212,7 +212,7 @@ class RendezvousHandler(abc.ABC):
         return False
 
     def leave(self) -> None:
-        """Gives up this node's place in the round, and nothing else: the others go on."""
+        """Gives up this node's place in the round, and nothing else: the others continue."""
         return None
 
     def describe_wait(self) -> WaitReport:
@@ -221,7 +221,7 @@ class RendezvousHandler(abc.ABC):
 
 
 class RendezvousParameters:
-    """What a handler is made from.
+    """The parameters of a handler.
 
     Args:
         backend: ``muster``, ``c10d``, ``static``, ``etcd``, ``etcd-v2``, or one that is registered.
@@ -275,7 +275,7 @@ class RendezvousParameters:
     def get_as_bool(self, key: str, default: Optional[bool] = None) -> Optional[bool]:
         """The option as a bool: also 1, true, t, yes, y, 0, false, f, no, n, in any case.
 
-        None stays None. ValueError, naming the option, for anything else.
+        None stays None. ValueError, naming the option, for any other value.
         """
         value = self.get(key, default)
         if value is None or isinstance(value, bool):
@@ -293,7 +293,7 @@ class RendezvousParameters:
     def get_as_int(self, key: str, default: Optional[int] = None) -> Optional[int]:
         """The option as an int, as ``int()`` converts it. None stays None.
 
-        ValueError, naming the option, for what it does not convert.
+        ValueError, naming the option, if it cannot be converted.
         """
         value = self.get(key, default)
         if value is None:
@@ -337,9 +337,9 @@ class RendezvousHandlerRegistry:
             )
 
     def create_handler(self, params: RendezvousParameters) -> RendezvousHandler:
-        """What the creator of ``params.backend`` makes.
+        """The handler that the creator of ``params.backend`` makes.
 
-        ValueError if there is none, RuntimeError if the handler says it is another backend's.
+        ValueError if there is none, RuntimeError if the handler reports another backend.
         """
         if not hasattr(params, "backend"):
             wrong_type("params", "a RendezvousParameters", params)

@@ -19,7 +19,7 @@ class C10dRendezvousBackend(RendezvousBackend):
     """The state in a key of a store, as torchrun keeps it.
 
     Args:
-        store: Used by this backend alone: nobody else should block on it.
+        store: Used by this backend alone: no other call should block on it.
         run_id: The name of the run.
     """
 

@@ -43,7 +43,7 @@ class RendezvousBackend(abc.ABC):
 
     @abc.abstractmethod
     def get_state(self) -> Optional[tuple[bytes, Token]]:
-        """What is stored, and the token that fences the next write. None: nothing is."""
+        """The stored state, and the token that fences the next write. None: nothing is stored."""
 
     @abc.abstractmethod
     def set_state(
@@ -119,7 +119,7 @@ class RendezvousTimeout:
 
 @dataclass(eq=False, frozen=True)
 class RendezvousSettings:
-    """What all nodes of a dynamic rendezvous are told alike."""
+    """The options that all nodes of a dynamic rendezvous share."""
 
     run_id: str
     min_nodes: int
@@ -131,7 +131,7 @@ class RendezvousSettings:
 
 
 class RendezvousCost(NamedTuple):
-    """What it has cost a dynamic rendezvous to agree."""
+    """The cost of a dynamic rendezvous so far."""
 
     reads: int
     """Of the backend."""
@@ -164,7 +164,7 @@ class DynamicRendezvousHandler(NativeRendezvousHandler):
 
         Args:
             run_id: The name of the run, the same on all nodes.
-            store: What ``next_rendezvous()`` hands out, under a prefix for each round.
+            store: What ``next_rendezvous()`` returns, under a prefix for each round.
             backend: Holds the state.
             min_nodes: A round needs so many.
             max_nodes: A round has no more than so many.
@@ -189,14 +189,14 @@ class DynamicRendezvousHandler(NativeRendezvousHandler):
         check_node_counts(settings.min_nodes, settings.max_nodes)
         from muster.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
 
-        # What derives from ours may do something else in these methods.
+        # A class derived from muster's may override these methods.
         is_ours = type(backend) is C10dRendezvousBackend
         cell = backend._native if is_ours else backend  # type: ignore[attr-defined]
         return cls(_native.create_dynamic_handler(settings, store, cell, local_addr))
 
     @property
     def settings(self) -> RendezvousSettings:
-        """What it was made with."""
+        """The settings that it was made with."""
         run_id, min_nodes, max_nodes, *times, attempts = self._native.settings()
         join, last_call, close, heartbeat, interval = (timedelta(milliseconds=t) for t in times)
         return RendezvousSettings(
@@ -210,7 +210,7 @@ class DynamicRendezvousHandler(NativeRendezvousHandler):
 
     @property
     def cost(self) -> RendezvousCost:
-        """What it has cost so far to agree."""
+        """Its cost so far."""
         return RendezvousCost(*self._native.cost())
 
 

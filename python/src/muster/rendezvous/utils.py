@@ -15,7 +15,7 @@ def parse_rendezvous_endpoint(endpoint: Optional[str], default_port: int) -> tup
 
 
 def parse_rendezvous_config(config_str: str) -> dict[str, str]:
-    """``k1=v1,k2=v2`` as options. ValueError says which item is wrong."""
+    """``k1=v1,k2=v2`` as options. ValueError names the wrong item."""
     return _native.parse_rendezvous_config(config_str)
 
 
