@@ -46,7 +46,9 @@ class RendezvousStateError(RendezvousError):
     """The backend holds something that is not a rendezvous state."""
 
 class RendezvousGracefulExitError(RendezvousError):
-    """The rendezvous was closed while this node was a spare: an orderly exit."""
+    """
+    The rendezvous was closed while this node was a spare: an orderly exit.
+    """
 
 def get_free_port() -> int:
     """
@@ -76,9 +78,7 @@ class Store:
 
     def __init__(self) -> None: ...
     def set(self, key: str | bytes, value: str | bytes) -> None:
-        """
-        Creates or overwrites a value, and wakes all waiters of the key.
-        """
+        """Creates or overwrites a value, and wakes all waiters of the key."""
 
     def get(self, key: str | bytes) -> bytes:
         """
@@ -119,9 +119,7 @@ class Store:
         """
 
     def num_keys(self) -> int:
-        """
-        The number of values in the whole store, including some of its own.
-        """
+        """The number of values in the whole store, including some of its own."""
 
     def list_keys(self) -> list[str]:
         """All keys that have values, in no particular order."""
