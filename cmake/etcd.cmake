@@ -1,11 +1,11 @@
-# The optional component muster::etcd: a client of etcd v3 on gRPC. Included by src/CMakeLists.txt when MUSTER_ETCD is
-# on. Sources elsewhere that stand on it are added with target_sources(muster_etcd PRIVATE ...).
+# The optional component muster::etcd: a client of etcd v3 on gRPC. src/CMakeLists.txt includes this when MUSTER_ETCD is
+# on. Other folders add their sources with target_sources(muster_etcd PRIVATE ...).
 include(${CMAKE_CURRENT_LIST_DIR}/muster-grpc.cmake)
 muster_find_grpc()
 find_program(MUSTER_PROTOC protoc REQUIRED)
 find_program(MUSTER_GRPC_PLUGIN grpc_cpp_plugin REQUIRED)
 
-# What protoc makes of etcd's messages. Not our code: not our warnings, and no sanitizer but for its memory.
+# The code that protoc generates from etcd's messages. It gets none of our warnings, and only the sanitizer for memory.
 set(wire_dir ${CMAKE_CURRENT_BINARY_DIR}/etcd_wire)
 set(wire_proto ${CMAKE_CURRENT_SOURCE_DIR}/etcd/grpc/etcd.proto)
 file(MAKE_DIRECTORY ${wire_dir})

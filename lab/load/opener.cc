@@ -42,8 +42,7 @@ class Answers {
 
   size_t complete() const { return complete_; }
 
-  /// Waits for events. Answers are collected here; sockets that became writable are passed to
-  /// `writable`.
+  /// Waits for events. Collects answers, and passes sockets that became writable to `writable`.
   Status Turn(const std::function<Status(int fd, size_t number)>& writable) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - SteadyClock::now());
     if (left <= 0ms)
@@ -86,7 +85,7 @@ class Answers {
   }
 
   const std::string answer_;
-  std::vector<uint8_t> got_;  // bytes of the answer, for each connection
+  std::vector<uint8_t> got_;  // received bytes of the answer, by connection
   const Clock deadline_;
   size_t complete_ = 0;
   Descriptor epoll_;
@@ -130,7 +129,7 @@ class Opener {
     return Greet(fd, number);
   }
 
-  // Over loopback the connection stands by now; trying first saves a turn through epoll.
+  // Over loopback the connection is established by now; trying first saves a turn through epoll.
   Status Greet(int fd, size_t number) {
     const std::string hello = options_.hello(number);
     const ssize_t sent = send(fd, hello.data(), hello.size(), MSG_NOSIGNAL);
@@ -156,7 +155,7 @@ Result<Opened> OpenConnections(const OpenOptions& options) {
   Result<std::vector<sockaddr_storage>> addresses =
       Resolve(options.server, Instant{}, Instant{} + options.patience);
   if (!addresses) return About(options.server, addresses.error());
-  // A name may resolve to an address where nothing listens: the first that answers is taken.
+  // A name may resolve to an address where nothing listens: the first one that answers is used.
   Error failure{Code::kUnavailable, "no address"};
   for (const sockaddr_storage& address : *addresses) {
     Result<Opened> opened = Opener(options, address).Run();

@@ -32,7 +32,7 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr uint64_t kSeedMax = std::numeric_limits<uint64_t>::max();
-constexpr uint64_t kHuntRuns = 1'000;  // of each bug, without --runs
+constexpr uint64_t kHuntRuns = 1'000;  // runs of each bug, without --runs
 double SecondsSince(SteadyClock::time_point began) { return Seconds(SteadyClock::now() - began); }
 
 sim::Constraints ConstraintsOf(const SimFlags& flags) {
@@ -41,7 +41,8 @@ sim::Constraints ConstraintsOf(const SimFlags& flags) {
           .faults = !flags.no_faults};
 }
 
-/// An exception that leaves a run is a bug: it ends the program, which then says how to repeat it.
+/// An exception that leaves a run is a bug. It ends the program, which then prints the command that
+/// repeats the run.
 Played Play(const sim::Plan& plan, const SimFlags& flags) noexcept {
   const auto began = SteadyClock::now();
   sim::World world(plan);
@@ -55,7 +56,7 @@ Played Play(const sim::Plan& plan, const SimFlags& flags) noexcept {
 }
 
 int PlayOne(uint64_t seed, const SimFlags& flags) {
-  // A story must be there up to its last line if the program dies in it.
+  // Flushed, so that the story is complete if the program dies in it.
   if (flags.story) std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const sim::Plan plan = sim::Draw(seed, ConstraintsOf(flags));
   if (!flags.json) std::printf("%s\n", plan.ToString().c_str());
@@ -69,7 +70,8 @@ int PlayOne(uint64_t seed, const SimFlags& flags) {
   return played.outcome.violation.empty() ? kOk : kFailed;
 }
 
-/// So many worlds of that size at a time, with consecutive seeds; back from the last seed there is.
+/// As many worlds of that size at a time, with consecutive seeds; at the last seed there is, the
+/// seeds continue backwards.
 Played PlayBeside(const sim::Plan& plan, int64_t worlds, const SimFlags& flags) {
   const auto count = static_cast<uint64_t>(worlds);
   const uint64_t first = std::min(plan.seed, kSeedMax - count + 1);
@@ -94,7 +96,7 @@ Played PlayBeside(const sim::Plan& plan, int64_t worlds, const SimFlags& flags) 
   return all;
 }
 
-/// Smallest first: the peak of the memory is then that of the size just played. (Side by side it is
+/// Smallest first: the peak of the memory is then that of the current size. (Side by side it is
 /// about the same for all.)
 int PlayCurve(uint64_t seed, SimFlags flags) {
   const int64_t most = flags.nodes.value_or(100'000);
@@ -113,7 +115,7 @@ int PlayCurve(uint64_t seed, SimFlags flags) {
   }
   std::fflush(stdout);
   int status = kOk;
-  if (flags.side_by_side) mallopt(M_ARENA_MAX, 1);  // many worlds share a heap, as one has one
+  if (flags.side_by_side) mallopt(M_ARENA_MAX, 1);  // many worlds share a heap, like one world
   for (const sim::Plan& plan : plans) {
     flags.nodes = plan.nodes;
     sim::SetCrashReport(Replay(seed, flags));
@@ -219,7 +221,7 @@ void RefuseTogether(Given one, std::initializer_list<Given> others) {
   }
 }
 
-/// What would be ignored is refused: the user would believe that it was done.
+/// Options that would be ignored are refused.
 void RefuseContradictions(const SimFlags& flags) {
   const Given runs{"--runs", flags.runs > 1};
   const Given twice{"--twice", flags.twice};
@@ -252,14 +254,14 @@ int Simulate(const SimFlags& flags) {
       !sim::Plant(std::ranges::find(sim::AllBugs(), flags.plant, &sim::PlantedBug::name)->bug))
     throw std::runtime_error("no bugs can be planted in this build (cmake --preset sim)");
   sim::InstallCrashReport();
-  sim::SetCrashReport(Replay(seed, flags));  // until a thread is in a run of its own
+  sim::SetCrashReport(Replay(seed, flags));  // until a thread has a run of its own
   if (flags.curve) return PlayCurve(seed, flags);
   if (flags.hunt) return Hunt(seed, flags);
   const bool is_campaign = flags.runs > 1 || flags.twice || flags.require_probes;
   return is_campaign ? PlayMany(seed, flags) : PlayOne(seed, flags);
 }
 
-// Looked at before the flags are: an empty name is none of these either.
+// Checked before the flags, because an empty name is neither of them.
 std::string CheckDriver(const std::string& name) {
   if (sim::DriverOf(name)) return "";
   return Concat("'", Printable(name), "' is none of coordinator, document, mixed, launcher, etcd");

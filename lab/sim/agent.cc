@@ -22,8 +22,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kWorkStep{250};
-// One of many nodes without periodic work and without observers: it rests until it is
-// notified.
+// With many nodes, without periodic work and without observers, a node rests until it is notified.
 constexpr milliseconds kLongWorkStep{10'000};
 constexpr Duration kWorkersPatience = 3s;
 
@@ -94,8 +93,7 @@ void Agent::Rest(Duration longest) {
   process_.clock().SleepUntil(process_.Now() + Duration(static_cast<int64_t>(prng_.Below(most))));
 }
 
-// PyTorch's agents never reconnect: a lost connection ends them, and they are started
-// anew.
+// PyTorch's agents never reconnect: a lost connection ends them, and they are restarted.
 void Agent::Trouble(const std::exception& error) {
   last_error_ = error.what();
   world_.Note(index_, last_error_);
@@ -151,7 +149,7 @@ bool Agent::Join(RendezvousHandler& handler) {
     try {
       const RendezvousInfo info = handler.NextRendezvous();
       if (!process_.alive()) return false;
-      // Its place and its end were sent together: the next event must report it.
+      // Its place and the end of its place were sent together: the next event must report the end.
       out_since_.reset();
       if (info.round == out_of_) out_since_ = process_.scheduler().now();
       world_.checkers().SeePlace(Concat("node ", index_), info.round, knew_closed_);
@@ -186,7 +184,7 @@ void Agent::Work(RendezvousHandler& handler) {
     try {
       if (Await(handler) || ActOnItsOwn(handler)) break;
     } catch (const std::exception& error) {
-      Trouble(error);  // out of reach for now: the work goes on
+      Trouble(error);  // out of reach for now: the workers continue
       if (lost_) break;
     }
   }
@@ -206,10 +204,10 @@ bool Agent::Await(RendezvousHandler& handler) {
     world_.checkers().SeeClosed(Concat("node ", index_), handler.IsClosed(), knew_closed_);
     if (event && event->kind != MembershipEvent::Kind::kClosed && event->round != round_)
       world_.checkers().Violate(
-          Concat("node ", index_, " in round ", round_, " hears of round ", event->round));
+          Concat("node ", index_, " in round ", round_, " is notified of round ", event->round));
     if (event) world_.Note(index_, event->ToString());
     if (!event && out_since_) {
-      // Nothing happened, says its handler.
+      // Its handler reports no event.
       world_.checkers().SeeWork(Concat("node ", index_), round_,
                                 process_.scheduler().now() - *out_since_);
     }
@@ -228,8 +226,8 @@ bool Agent::Await(RendezvousHandler& handler) {
   return closed || waited_for || WorkersFail();
 }
 
-// Nodes of a shared document are not notified of lost members; but their workers wait for its
-// workers in vain, and fail.
+// Nodes of a shared document are not notified of lost members. Their workers wait in vain for the
+// lost node's workers, and fail.
 bool Agent::WorkersFail() {
   const WorldTime now = process_.scheduler().now();
   const bool complete = world_.WorkingIn(round_) >= world_size_;
@@ -245,10 +243,10 @@ bool Agent::HasLooked(RendezvousHandler& handler) {
   return !inbox_.lost.empty() || handler.NumNodesWaiting() > 0;
 }
 
-Inbox Agent::ear() const {
-  Inbox ear = inbox_;
-  if (handler_ != nullptr) ear.waiting = handler_->NumNodesWaiting();
-  return ear;
+Inbox Agent::inbox() const {
+  Inbox inbox = inbox_;
+  if (handler_ != nullptr) inbox.waiting = handler_->NumNodesWaiting();
+  return inbox;
 }
 
 bool Agent::ActOnItsOwn(RendezvousHandler& handler) {
@@ -264,7 +262,7 @@ bool Agent::ActOnItsOwn(RendezvousHandler& handler) {
     try {
       handler.Leave();
     } catch (const std::exception& error) {
-      Trouble(error);  // its place is given up all the same
+      Trouble(error);  // its place is left in any case
     }
     Rest(OneIn(2) ? 100ms : 2s);
     return true;

@@ -8,8 +8,8 @@ namespace muster::sim {
 
 namespace {
 
-// Ten times a second by the server's clock, which may be slow; the server's ticks.
-constexpr Duration kNews = 150ms;
+// Ten times a second by the server's clock, which may be slow; and the server's ticks.
+constexpr Duration kNoticeTime = 150ms;
 
 }  // namespace
 
@@ -19,14 +19,14 @@ void Inbox::Add(const MembershipEvent& event) {
   knows_end = knows_end || event.kind == Kind::kPlaceLost || event.kind == Kind::kClosed;
 }
 
-// A packet that is lost comes again later, and so on: there is no time within which it has come.
+// A lost packet is sent again later, repeatedly: there is no time within which it arrives.
 MemberWatch::MemberWatch(const Plan& plan, Checkers& checkers)
     : is_judged_(plan.nodes <= kFewNodes && !plan.faults.loss),
-      within_(kNews + plan.network.latency + plan.network.jitter),
+      within_(kNoticeTime + plan.network.latency + plan.network.jitter),
       checkers_(checkers) {}
 
 void MemberWatch::Look(Epoch epoch, const Coordinator::Run& run, WorldTime now,
-                       const EarOf& ear_of) {
+                       const InboxOf& inbox_of) {
   if (!is_judged_) return;
   if (!run.state.complete || epoch != epoch_ || run.state.round != round_) seats_.clear();
   epoch_ = epoch;
@@ -36,20 +36,19 @@ void MemberWatch::Look(Epoch epoch, const Coordinator::Run& run, WorldTime now,
   const auto waiting = static_cast<int64_t>(run.state.wait_list.size());
   for (auto& [node, seat] : seats_) {
     const Coordinator::Member& member = run.members.at(node);
-    const std::optional<Inbox> ear = ear_of(member);
+    const std::optional<Inbox> inbox = inbox_of(member);
     const bool is_new = std::exchange(seat.incarnation, member.incarnation) != member.incarnation;
-    if (!ear || is_new || !ear->listens || ear->round != round_ || ear->knows_end) {
+    if (!inbox || is_new || !inbox->listens || inbox->round != round_ || inbox->knows_end) {
       for (auto& [lost, since] : seat.unnoticed) since = now;
       seat.wrong_since.reset();
       continue;
     }
-    CheckLosses(node, seat, *ear, now);
-    CheckWaiting(node, seat, *ear, waiting, now);
+    CheckLosses(node, seat, *inbox, now);
+    CheckWaiting(node, seat, *inbox, waiting, now);
   }
 }
 
-// A member that is not known any more, or is another one of the same name, did not leave: it is
-// lost.
+// A member that is unknown now, or is another one of the same name, did not leave: it is lost.
 void MemberWatch::NoteLosses(const Coordinator::Run& run, WorldTime now) {
   const auto is_in = [&](const Node& node) { return run.state.participants.contains(node); };
   for (const auto& [node, seat] : seats_) {
@@ -59,34 +58,34 @@ void MemberWatch::NoteLosses(const Coordinator::Run& run, WorldTime now) {
     for (auto& [other, its] : seats_) its.unnoticed.try_emplace(node.ToString(), now);
   }
   std::erase_if(seats_, [&](const auto& each) { return !is_in(each.first); });
-  if (!seats_.empty()) return;  // no node joins it later
+  if (!seats_.empty()) return;  // no node joins the round later
   for (const auto& [node, rank] : run.state.participants) {
     const Coordinator::Member& member = run.members.at(node);
     seats_[node] = {.serial = member.serial, .incarnation = member.incarnation};
   }
 }
 
-void MemberWatch::CheckLosses(const Node& node, Seat& seat, const Inbox& ear, WorldTime now) {
+void MemberWatch::CheckLosses(const Node& node, Seat& seat, const Inbox& inbox, WorldTime now) {
   std::erase_if(seat.unnoticed,
-                [&](const auto& loss) { return ear.lost.find(loss.first) != std::string::npos; });
+                [&](const auto& loss) { return inbox.lost.find(loss.first) != std::string::npos; });
   for (const auto& [lost, since] : seat.unnoticed) {
     if (now - since <= within_) continue;
-    checkers_.Violate(Concat(node.ToString(), " has not heard that round ", round_, " has lost ",
+    checkers_.Violate(Concat(node.ToString(), " was not notified that round ", round_, " has lost ",
                              lost, ", ", Milliseconds(now - since), " ms ago"));
   }
 }
 
-// Sent at once when the first node waits, and when none waits any more. In between when they have
-// doubled since: it may be too high, or too low by half.
-void MemberWatch::CheckWaiting(const Node& node, Seat& seat, const Inbox& ear, int64_t waiting,
+// Notices are sent at once when the first node waits, and when no node waits any more; in between,
+// when the number has doubled. The member's number may therefore be too high, or too low by half.
+void MemberWatch::CheckWaiting(const Node& node, Seat& seat, const Inbox& inbox, int64_t waiting,
                                WorldTime now) {
   const bool is_true =
-      (ear.waiting > 0) == (waiting > 0) && (waiting == 0 || waiting < 2 * ear.waiting);
+      (inbox.waiting > 0) == (waiting > 0) && (waiting == 0 || waiting < 2 * inbox.waiting);
   if (is_true) return seat.wrong_since.reset();
   if (std::exchange(seat.waiting, waiting) != waiting || !seat.wrong_since) seat.wrong_since = now;
   if (now - *seat.wrong_since <= within_) return;
   checkers_.Violate(Concat("NumNodesWaiting() of ", node.ToString(), " in round ", round_, " is ",
-                           ear.waiting, "; ", waiting, " nodes have waited for ",
+                           inbox.waiting, "; ", waiting, " nodes have waited for ",
                            Milliseconds(now - *seat.wrong_since), " ms"));
 }
 

@@ -1,5 +1,4 @@
-// What libmuster_etcd.so offers: the parts of muster that need gRPC, behind one symbol to be looked
-// up.
+// The content of libmuster_etcd.so: the parts of muster that need gRPC, behind one symbol.
 #pragma once
 
 #include <memory>
@@ -15,13 +14,13 @@ struct EtcdPlugin {
   /// From now on the registry makes the backend "etcd", also under its name "etcd-v2".
   void (*enable)();
   std::shared_ptr<Store> (*open_store)(const EtcdOptions& options);
-  /// Of an EtcdStore; nullopt for all others.
+  /// The prefix of an EtcdStore; nullopt for all other stores.
   std::optional<std::string> (*store_prefix)(const Store& store);
 };
 
 inline constexpr const char* kEtcdPluginSymbol = "muster_etcd_plugin";
 
-/// Loads it, the first time. nb::python_error (ImportError) says what is missing.
+/// Loads it, the first time. nb::python_error (ImportError) names what is missing.
 const EtcdPlugin& LoadEtcd();
 
 }  // namespace muster::python

@@ -220,16 +220,15 @@ RendezvousConfig ParseRendezvousConfig(std::string_view text) {
     const size_t equals = std::min(item.find('='), item.size());
     const std::string_view key = Trim(item.substr(0, equals));
     if (key.empty()) {
-      throw std::invalid_argument(Concat("Item ", position, " of the rendezvous configuration ('",
-                                         Printable(item), "') has no option name in '",
-                                         Printable(text), "'. The format is k1=v1,k2=v2."));
+      throw std::invalid_argument(Concat(
+          "The rendezvous configuration string must be in format k1=v1,k2=v2. Item ", position,
+          " ('", Printable(item), "') has no option name in '", Printable(text), "'."));
     }
     const std::string_view value = equals < item.size() ? Trim(item.substr(equals + 1)) : "";
     if (value.empty()) {
-      throw std::invalid_argument(Concat("Rendezvous option '", Printable(key), "' (item ",
-                                         position,
-                                         " of the configuration) has no value. The format is "
-                                         "k1=v1,k2=v2."));
+      throw std::invalid_argument(Concat("The rendezvous configuration option '", Printable(key),
+                                         "' must have a value specified, but item ", position,
+                                         " has no value. The format is k1=v1,k2=v2."));
     }
     config.insert_or_assign(std::string(key), std::string(value));
   }

@@ -35,7 +35,7 @@ class EtcdTlsTest : public EtcdTest {
                         "--insecure-skip-tls-verify"}};
   }
 
-  /// Every call with this access fails at once, permanently. Returns the message.
+  /// Every call with this access fails at once and permanently. Returns the message.
   static std::string Refused(const EtcdCluster& cluster, EtcdAccess access) {
     access.endpoints = cluster.endpoints();
     TestClient test_client(access);
@@ -109,7 +109,8 @@ TEST_F(EtcdTlsTest, AClientWithoutACertificateIsRefused) {
   EXPECT_THAT(Refused(cluster, access_), ::testing::HasSubstr("none was given"));
 }
 
-// The next two may also be a proxy whose server is not up yet: not permanent, with a hint.
+// In the next two tests a proxy may be there whose server is not up yet: not permanent, with a
+// hint.
 TEST_F(EtcdTlsTest, AServerWithoutTlsIsUnavailableWithAHint) {
   const EtcdCluster cluster;
   access_.endpoints = cluster.endpoints();
@@ -213,7 +214,7 @@ TEST_F(EtcdUserTest, AWrongPasswordIsRefused) {
   EXPECT_EQ(watcher.end()->code, Code::kInvalid);
 }
 
-TEST_F(EtcdUserTest, NobodyIsRefused) {
+TEST_F(EtcdUserTest, AnAccessWithoutAUserIsRefused) {
   access_.user.clear();
   TestClient test_client(access_);
   const auto put = test_client.Put("free/k", "v");

@@ -150,7 +150,7 @@ void EtcdCluster::Restore(int member) const {
 void EtcdCluster::Signal(int member, int signal) {
   const pid_t pid = members_.at(static_cast<size_t>(member)).process->pid();
   if (kill(pid, signal) != 0) throw std::runtime_error("etcd cannot be signalled");
-  // Its threads stop one after the other, on a busy machine within 20 ms, in which it can still
+  // Its threads stop one after the other. On a busy machine this takes 20 ms, in which it can still
   // answer.
   siginfo_t stopped{};
   if (signal == SIGSTOP && waitid(P_PID, static_cast<id_t>(pid), &stopped, WSTOPPED) != 0)

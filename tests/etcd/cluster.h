@@ -42,20 +42,20 @@ class EtcdCluster {
 
   std::vector<Endpoint> endpoints() const;
   Endpoint endpoint(int member) const;
-  /// Of all members; without TLS and user.
+  /// For all members; without TLS and user.
   EtcdAccess access() const;
 
   void Kill(int member);
-  /// With the same ports and data.
+  /// Restarts it with the same ports and data.
   void Start(int member);
-  /// Of a member that is killed: keeps a copy of its data, or puts it back.
+  /// For a killed member: keeps a copy of its data, or puts it back.
   void BackUp(int member) const;
   void Restore(int member) const;
-  /// After SIGSTOP it has stopped.
+  /// After SIGSTOP, returns when it has stopped.
   void Signal(int member, int signal);
   bool IsHealthy() const;
 
-  /// Runs etcdctl; throws if it fails. Its output.
+  /// Runs etcdctl; throws if it fails. Returns its output.
   std::string Control(const std::vector<std::string>& words) const;
   /// The logs of all members, for a test that fails.
   std::string Logs() const;

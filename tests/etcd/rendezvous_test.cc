@@ -18,7 +18,7 @@
 #include "rendezvous/agreement.h"
 #include "support/errors.h"
 #include "support/eventually.h"
-#include "support/wish.h"
+#include "support/interruption_request.h"
 
 namespace muster::test {
 namespace {
@@ -63,7 +63,7 @@ class EtcdRendezvousTest : public EtcdTest {
     for (size_t i = 0; i < nodes.size(); ++i) {
       if (nodes[i] && value.find(Concat('"', nodes[i]->node(), '"')) != value.npos) return i;
     }
-    ADD_FAILURE() << "nobody leads: " << value;
+    ADD_FAILURE() << "no node leads: " << value;
     return 0;
   }
   static MembershipEvent EventOf(EtcdRendezvousHandler& node) {
@@ -77,12 +77,12 @@ class EtcdRendezvousTest : public EtcdTest {
 
 TEST_F(EtcdRendezvousTest, ANodeThatWasInterruptedIsOutAndCanComeAgain) {
   auto nodes = Nodes(1, 2, 2);
-  Wish wish;
+  InterruptionRequest request;
   for (int i = 0; i < 2; ++i) {
-    wish.Withdraw();
-    Background<void> waiter(wish.Within([&] { nodes[0]->NextRendezvous(); }));
+    request.Withdraw();
+    Background<void> waiter(request.Within([&] { nodes[0]->NextRendezvous(); }));
     EXPECT_TRUE(EventuallyTrue([&] { return nodes[0]->DescribeWait().here == 1; }));
-    wish.Make();
+    request.Make();
     EXPECT_THAT(ErrorOf<InterruptedError>([&] { waiter.Result(); }),
                 AllOf(HasSubstr("'run'"), HasSubstr("interrupted after ")));
   }
@@ -139,7 +139,7 @@ TEST_F(EtcdRendezvousTest, ALateNodeIsWaitedFor) {
   EXPECT_EQ(next->Result().round, 1);
 }
 
-TEST_F(EtcdRendezvousTest, WhoGoesIsMissedAndTheLeaderReplaced) {
+TEST_F(EtcdRendezvousTest, ALostNodeIsNoticedAndTheLeaderReplaced) {
   auto nodes = Nodes(3, 2, 3);
   NextOfAll(nodes);
   nodes.erase(nodes.begin() + static_cast<std::ptrdiff_t>(LeaderOf(nodes)));
@@ -149,7 +149,7 @@ TEST_F(EtcdRendezvousTest, WhoGoesIsMissedAndTheLeaderReplaced) {
   EXPECT_EQ(infos[0].round, 1);
 }
 
-TEST_F(EtcdRendezvousTest, ClosingIsToldAndEndsWithItsNodes) {
+TEST_F(EtcdRendezvousTest, ClosingIsReportedAndEndsWithItsNodes) {
   {
     const auto nodes = Nodes(2, 2, 2);
     NextOfAll(nodes);
@@ -167,7 +167,7 @@ TEST_F(EtcdRendezvousTest, ClosingIsToldAndEndsWithItsNodes) {
   EXPECT_EQ(infos[0].round, 1);
 }
 
-TEST_F(EtcdRendezvousTest, SpareTakesThePlaceOfWhoGoes) {
+TEST_F(EtcdRendezvousTest, ASpareTakesThePlaceOfANodeThatLeaves) {
   auto nodes = Nodes(2, 2, 2);
   NextOfAll(nodes);
   EtcdRendezvousHandler spare(Options(2, 2));
@@ -181,7 +181,7 @@ TEST_F(EtcdRendezvousTest, SpareTakesThePlaceOfWhoGoes) {
   EXPECT_EQ(next->Result().world_size, 2);
 }
 
-TEST_F(EtcdRendezvousTest, WhoWaitsSaysForWhom) {
+TEST_F(EtcdRendezvousTest, AWaitingNodeReportsWhichNodesAreMissing) {
   EtcdRendezvousHandler node(Options(2, 2));
   const auto next = Next(node);
   EXPECT_TRUE(EventuallyTrue([&] {
@@ -192,7 +192,7 @@ TEST_F(EtcdRendezvousTest, WhoWaitsSaysForWhom) {
   EXPECT_THROW(next->Result(), RendezvousClosedError);
 }
 
-TEST_F(EtcdRendezvousTest, EtcdIsStartedAnewWhileTheyWaitAndWhileTheyWork) {
+TEST_F(EtcdRendezvousTest, EtcdIsRestartedWhileNodesWaitAndWhileTheyWork) {
   keep_alive_max_attempt = 10;  // a busy machine takes seconds to start etcd
   auto nodes = Nodes(3, 3, 3);
   const auto first = Next(*nodes[0]);
@@ -214,7 +214,7 @@ TEST_F(EtcdRendezvousTest, EtcdIsStartedAnewWhileTheyWaitAndWhileTheyWork) {
   }
 }
 
-TEST_F(EtcdRendezvousTest, NobodyAnswers) {
+TEST_F(EtcdRendezvousTest, NoServerAnswers) {
   EtcdRendezvousOptions options = Options(1, 1);
   cluster.reset();
   options.join_timeout = milliseconds(500);

@@ -23,7 +23,7 @@ class EtcdRenewalTest : public EtcdTest {
           return i;
       }
     }
-    throw std::runtime_error("nobody leads etcd:\n" + lines.str());
+    throw std::runtime_error("no member leads etcd:\n" + lines.str());
   }
 };
 

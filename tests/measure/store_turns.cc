@@ -1,8 +1,9 @@
-// How long the store's lock is held at most, for requests at the limits: prints a line for each.
+// The longest time that the store's lock is held, for requests at the limits: prints a line for
+// each.
 //
 //   store_turns
 //
-// In time of the processor: what other processes take on a busy machine does not count.
+// The time is processor time, so other processes on a busy machine do not count.
 #include <time.h>
 
 #include <chrono>
@@ -63,7 +64,7 @@ class Measurement {
 
   void Short(const Request& request) { Batch({&request, 1}); }
 
-  /// All in one turn, as requests that arrive together.
+  /// All in one turn, like requests that arrive together.
   void Batch(std::span<const Request> requests) {
     std::vector<Request> made(requests.begin(), requests.end());
     std::vector<Piece> given(made.size());

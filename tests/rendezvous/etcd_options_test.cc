@@ -1,4 +1,4 @@
-// What people write down about an etcd cluster. No etcd is needed to read it.
+// Options of an etcd cluster as users write them. No etcd is needed to read them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -154,13 +154,13 @@ TEST(EtcdOptionsTest, APasswordMayStandInAFileOrAVariable) {
   ASSERT_EQ(setenv("MUSTER_ETCD_PASSWORD", "told", 1), 0);
   EXPECT_EQ(EtcdOptions::From(Parameters("me@h1", {})).password, "told");
   EXPECT_EQ(EtcdOptions::From(Parameters("h1", in_file)).password, "p@ss word");
-  EXPECT_EQ(EtcdOptions::From(Parameters("h1", {})).password, "") << "nobody asks for one";
+  EXPECT_EQ(EtcdOptions::From(Parameters("h1", {})).password, "") << "no user needs one";
   EXPECT_EQ(EtcdOptions::Parse("etcd://me@h1").password, "told");
   EXPECT_EQ(EtcdOptions::Parse("etcd://me:other@h1").password, "other");
   ASSERT_EQ(unsetenv("MUSTER_ETCD_PASSWORD"), 0);
 }
 
-TEST(EtcdOptionsTest, OptionsThatCannotBeMeantTogetherAreRefused) {
+TEST(EtcdOptionsTest, ContradictoryOptionsAreRefused) {
   EXPECT_THAT(Refusal(Parameters("https://h1", {{"cacert", "/a"}, {"ca_cert", "/b"}})),
               AllOf(HasSubstr("'cacert'"), HasSubstr("'ca_cert'")));
   EXPECT_THAT(Refusal(Parameters("h1", {{"cacert", "/a"}})), HasSubstr("protocol=https"));

@@ -1,4 +1,4 @@
-// Endpoints as people write them, this machine as its network sees it.
+// Endpoints as users write them, and this machine as its network sees it.
 #include "muster/network.h"
 
 #include <arpa/inet.h>
@@ -224,7 +224,7 @@ TEST(ThisMachineTest, TheFullNameHasADomainOrIsTheHostName) {
   EXPECT_TRUE(name == OwnName() || name.find('.') != std::string::npos) << name;
 }
 
-TEST(FreePortTest, APortThatIsHeldIsFreeForNobodyElseOnAnyAddress) {
+TEST(FreePortTest, APortThatIsHeldIsFreeForNoOtherOnAnyAddress) {
   const SocketWithPort socket;
   EXPECT_NE(socket.port(), 0);
   EXPECT_FALSE(CanBind("127.0.0.1", socket.port()));
@@ -249,7 +249,7 @@ TEST(FreePortTest, ThePortComesBackWithTheSocket) {
 }
 
 TEST(FreePortTest, AFreePortIsOneThatCouldBeBound) {
-  // Again and again: between the two, another process may have had the same luck.
+  // Repeatedly: between the two calls, another process may have got the same port.
   EXPECT_TRUE(EventuallyTrue([] { return CanBind("127.0.0.1", FreePort()); }));
 }
 

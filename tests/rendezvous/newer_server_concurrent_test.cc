@@ -1,4 +1,4 @@
-// A node never takes a muster server for a plain one, whatever versions of sessions that speaks.
+// A node never treats a muster server as a plain one, whatever session versions it speaks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,11 +26,11 @@ void Answer(RawSocket& peer, const std::string& answer) try {
   peer.Receive(5);
   peer.Send(answer);
 } catch (const std::runtime_error&) {
-  // The node has gone.
+  // The node has disconnected.
 }
 
-/// What NextRendezvous() says of a server that speaks only later versions. `answer` is its answer
-/// to an Open.
+/// The error of NextRendezvous() with a server that speaks only later versions. `answer` is its
+/// answer to an Open.
 std::string Meet(const std::string& answer) {
   RawListener listener;
   std::vector<std::string> log;

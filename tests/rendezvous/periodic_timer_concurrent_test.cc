@@ -1,4 +1,4 @@
-// A function called again and again, and the ways in which that ends.
+// A function that is called periodically, and how that ends.
 #include "store/periodic_timer.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ namespace {
 
 using std::chrono::hours;
 
-/// Counts its calls and remembers whose thread makes them.
+/// Counts its calls and remembers their thread.
 struct Ticks {
   std::atomic<int> count{0};
   std::atomic<int> thread{0};
@@ -165,7 +165,7 @@ TEST(PeriodicTimerTest, CancelFromInsideTheCallIsAnError) {
     }
   });
   timer->Start();
-  EXPECT_TRUE(EventuallyTrue([&] { return refused >= 2; }));  // and the timer goes on
+  EXPECT_TRUE(EventuallyTrue([&] { return refused >= 2; }));  // and the timer continues
   timer->Cancel();
 }
 

@@ -1,4 +1,4 @@
-// Which nodes a node waits for, in one sentence.
+// Which nodes are missing, in one sentence.
 #include "rendezvous/wait_report.h"
 
 #include <gmock/gmock.h>
@@ -50,7 +50,7 @@ TEST(WaitReportTest, TooFewNodes) {
             "588 s");
 }
 
-TEST(WaitReportTest, NobodyYet) {
+TEST(WaitReportTest, NoNodeYet) {
   EXPECT_EQ(Report(With({}), MinMax(2, 4)).ToString(),
             "round 0: 0 of 4 nodes are here, 2 more are needed; gives up in 588 s");
   EXPECT_EQ(Report(With({}), MinMax(1, 1)).ToString(),
@@ -64,7 +64,7 @@ TEST(WaitReportTest, ManyNamesAreCutShort) {
       "h_1_0 and 2 more), 10 more are needed; gives up in 588 s");
 }
 
-TEST(WaitReportTest, WhoIsSilentIsNamed) {
+TEST(WaitReportTest, ASilentNodeIsNamed) {
   WaitReport report = Report(With({"a", "b"}), MinMax(3, 3));
   report.silent = {"b_1_0"};
   report.time_left.reset();
@@ -96,7 +96,7 @@ TEST(WaitReportTest, TheLastCall) {
   EXPECT_EQ(report.ToString(),
             "round 3: 2 of 4 nodes are here (a_1_0, b_1_0), enough to start; last call for the "
             "others, 12 s left; gives up in 90 s");
-  // Past its end it is simply over.
+  // After its end it is simply over.
   EXPECT_EQ(ReportOn(snapshot, Named("a"), "run", MinMax(2, 4), kStart + 20s).last_call_left, 0ms);
 }
 

@@ -1,5 +1,5 @@
-// One leader, in an etcd that does to its writes what the test says: what it writes, in which
-// order, and what it makes of writes that are lost, late or overtaken.
+// One leader, with an etcd whose answers to its writes the test decides: what it writes, in which
+// order, and its reaction to writes that are lost, late or overtaken.
 #include "etcd/leader.h"
 
 #include <gmock/gmock.h>
@@ -39,8 +39,8 @@ class Office final : public EtcdLeader::Owner {
   }
 
   muster::Node Name(uint32_t number) const { return {Concat("10.1.0.", number), number, 0}; }
-  /// A member, as it would write itself.
-  void Write(uint32_t number, wire::EtcdMember::Request wish, int64_t said = 1,
+  /// A member's own record, as it would write it.
+  void Write(uint32_t number, wire::EtcdMember::Request request, int64_t said = 1,
              int64_t round = -1) {
     const wire::EtcdMember member{.hello = {.run_id = "run",
                                             .node = Name(number),
@@ -48,13 +48,14 @@ class Office final : public EtcdLeader::Owner {
                                             .bootstrap_port = 1000,
                                             .round = round},
                                   .serial = said,
-                                  .request = wish,
+                                  .request = request,
                                   .join_timeout = 60s};
     etcd.By({.then = {Put(keys.Member(Name(number)), wire::Write(member))}});
   }
   void Join(uint32_t number) { Write(number, wire::EtcdMember::Request::kJoin); }
 
-  /// Another leader, or the first. What the last one has under way is not made, and nobody hears.
+  /// Another leader, or the first one. Unfinished writes of the last one are not executed, and get
+  /// no answer.
   void Elect(uint32_t number) {
     leader.reset();
     for (const size_t call : etcd.Open()) etcd.Lose(call);
@@ -72,7 +73,7 @@ class Office final : public EtcdLeader::Owner {
     leader->Start();
   }
   void Pass(Duration time = 200ms) { scheduler.RunUntil(scheduler.now() + time); }
-  /// Whatever it asks for happens, and is answered, until it wants nothing more.
+  /// Executes and answers every request until there are none.
   void Grant() {
     for (int i = 0; i < 50; ++i) {
       Pass();
@@ -89,7 +90,7 @@ class Office final : public EtcdLeader::Owner {
     etcd.Succeed(etcd.Open().front());
     Pass();
   }
-  /// Calls are granted until one that writes such a key is under way; which one.
+  /// Executes calls until one that writes such a key is under way; returns that one.
   std::optional<size_t> Until(const std::string& prefix) {
     for (int i = 0; i < 50; ++i) {
       Pass();
@@ -131,7 +132,7 @@ class Office final : public EtcdLeader::Owner {
   std::vector<std::string> troubles;
 };
 
-TEST(EtcdLeaderTest, WhoDoesNotLeadReadsNothing) {
+TEST(EtcdLeaderTest, ANodeThatDoesNotLeadReadsNothing) {
   Office office;
   office.Join(1);
   office.Elect(1);
@@ -152,9 +153,9 @@ TEST(EtcdLeaderTest, AReadThatIsLostIsMadeAgain) {
   EXPECT_EQ(office.NoticeOf(1).stage, Push::Kind::kAdmitted);
 }
 
-// Says whether nobody is told of a round before it is written down: first who is in it, then that
+// Returns whether no node is notified of a round before it is recorded: first its plan, then that
 // it is the last one.
-bool NobodyIsToldOfARoundThatMayBeLost() {
+bool NoNodeIsNotifiedOfARoundThatMayBeLost() {
   Office office;
   office.Join(1);
   office.Join(2);
@@ -170,7 +171,7 @@ bool NobodyIsToldOfARoundThatMayBeLost() {
       const std::string first = office.etcd.KeysOf(call).front();
       office.etcd.Make(call);
       EXPECT_LE(office.etcd.Open().size(), 1u);
-      office.Pass();  // as long as it is not answered, nothing follows
+      office.Pass();  // nothing follows before it is answered
       EXPECT_EQ(office.etcd.Open(), std::vector<size_t>{call});
       office.etcd.Answer(call);
       is_planned = is_planned || first.starts_with(office.keys.Plans());
@@ -181,11 +182,11 @@ bool NobodyIsToldOfARoundThatMayBeLost() {
   return office.NoticeOf(1).round == 0 && office.NoticeOf(2).round == 0;
 }
 
-TEST(EtcdLeaderTest, NobodyIsToldOfARoundThatMayBeLost) {
-  EXPECT_TRUE(NobodyIsToldOfARoundThatMayBeLost());
+TEST(EtcdLeaderTest, NoNodeIsNotifiedOfARoundThatMayBeLost) {
+  EXPECT_TRUE(NoNodeIsNotifiedOfARoundThatMayBeLost());
 }
 
-TEST(EtcdLeaderTest, ARoundWhosePlanWasLostIsWrittenAgainAndToldOnce) {
+TEST(EtcdLeaderTest, ARoundWhosePlanWasLostIsWrittenAgainAndReportedOnce) {
   Office office;
   office.Join(1);
   office.Join(2);
@@ -197,7 +198,7 @@ TEST(EtcdLeaderTest, ARoundWhosePlanWasLostIsWrittenAgainAndToldOnce) {
   EXPECT_EQ(office.RunRecord().round, 0);
   EXPECT_EQ(office.NoticeOf(1).plan, office.RunRecord().plan);
   EXPECT_EQ(office.NoticeOf(2).plan, office.RunRecord().plan);
-  // The one that was given up is made at last.
+  // The abandoned write is finally executed.
   const int64_t revision = office.etcd.state.revision();
   office.etcd.Make(*plan);
   EXPECT_EQ(office.etcd.state.revision(), revision);
@@ -219,7 +220,7 @@ TEST(EtcdLeaderTest, ARoundOfWhichOnlyTheAnswerWasLostIsNotCompletedTwice) {
   EXPECT_EQ(office.deposed, 0);
 }
 
-TEST(EtcdLeaderTest, APlanThatNobodyWasToldOfIsNotTheNextLeaders) {
+TEST(EtcdLeaderTest, APlanThatWasNotReportedIsNotTheNextLeaders) {
   Office office;
   office.Join(1);
   office.Join(2);
@@ -228,9 +229,10 @@ TEST(EtcdLeaderTest, APlanThatNobodyWasToldOfIsNotTheNextLeaders) {
   ASSERT_TRUE(run);  // the plan is written, the record is not
   office.TakeOver(2);
   office.Grant();
-  EXPECT_EQ(office.RunRecord().round, 0) << "the first one, for nobody has heard of another";
+  EXPECT_EQ(office.RunRecord().round, 0)
+      << "the first one, because no node was notified of another";
   EXPECT_THAT(office.RunRecord().plan, HasSubstr("-"));
-  // What the first leader had under way is made at last: it does not lead any more.
+  // The first leader's unfinished write is finally executed; it does not lead any more.
   const std::string plan = office.RunRecord().plan;
   office.etcd.Make(*run);
   EXPECT_EQ(office.RunRecord().plan, plan);
@@ -241,12 +243,12 @@ TEST(EtcdLeaderTest, APlanThatNobodyWasToldOfIsNotTheNextLeaders) {
   EXPECT_THAT(plans, ElementsAre(office.keys.Plan(plan, 0))) << "and its plan is cleared away";
 }
 
-TEST(EtcdLeaderTest, TheNextLeaderTellsWhatTheLastOneHadPromised) {
+TEST(EtcdLeaderTest, TheNextLeaderReportsWhatTheLastOneHadPromised) {
   Office office;
   office.Join(1);
   office.Join(2);
   office.TakeOver(1);
-  ASSERT_TRUE(office.Until(office.keys.Notices()));  // not made: the leader is gone
+  ASSERT_TRUE(office.Until(office.keys.Notices()));  // not executed: the leader is gone
   const std::string plan = office.RunRecord().plan;
   ASSERT_EQ(office.NoticeOf(1).round, -1);
   office.TakeOver(2);
@@ -259,7 +261,7 @@ TEST(EtcdLeaderTest, TheNextLeaderTellsWhatTheLastOneHadPromised) {
   }
 }
 
-// Says whether a leader that another one has followed writes nothing more, whoever comes.
+// Returns whether a replaced leader writes nothing more, whichever nodes come.
 bool ALeaderThatWasFollowedWritesNothing() {
   Office office;
   office.TakeOver(1);
@@ -277,7 +279,8 @@ TEST(EtcdLeaderTest, ALeaderThatWasFollowedWritesNothing) {
   EXPECT_TRUE(ALeaderThatWasFollowedWritesNothing());
 }
 
-// Says whether what a leader wrote before it had to begin anew, and is made after that, is void.
+// Returns whether a leader's write is void if the leader had to read everything again before it is
+// executed.
 bool AnOldWriteDoesNotBringBackAnOldRun() {
   Office office;
   office.Join(1);
@@ -301,7 +304,7 @@ TEST(EtcdLeaderTest, AnOldWriteDoesNotBringBackAnOldRun) {
   EXPECT_TRUE(AnOldWriteDoesNotBringBackAnOldRun());
 }
 
-TEST(EtcdLeaderTest, WhoIsOvertakenReadsEverythingAnewAndGoesOn) {
+TEST(EtcdLeaderTest, AnOvertakenLeaderReadsEverythingAgainAndContinues) {
   Office office;
   office.Join(1);
   office.TakeOver(1);
@@ -311,13 +314,13 @@ TEST(EtcdLeaderTest, WhoIsOvertakenReadsEverythingAnewAndGoesOn) {
   office.etcd.Tell();
   office.Grant();
   EXPECT_EQ(office.deposed, 0);
-  // The round that it could not write down is not counted twice.
+  // The round that it could not record is not counted twice.
   EXPECT_EQ(office.RunRecord().round, 1);
   EXPECT_EQ(office.NoticeOf(1).round, 1);
   EXPECT_EQ(office.NoticeOf(2).round, 1);
 }
 
-TEST(EtcdLeaderTest, AfterALostConnectionItFindsWhoCameAndWhoIsGone) {
+TEST(EtcdLeaderTest, AfterALostConnectionItFindsNodesThatCameAndWent) {
   Office office;
   office.Join(1);
   office.Join(3);
@@ -348,7 +351,8 @@ TEST(EtcdLeaderTest, AfterALostConnectionItFindsThatItsWritesAreGone) {
   ASSERT_EQ(office.NoticeOf(2).round, -1);
   office.etcd.Trouble();
   office.Grant();
-  EXPECT_EQ(office.NoticeOf(1).round, 1) << "those who wish, and no round is counted twice";
+  EXPECT_EQ(office.NoticeOf(1).round, 1)
+      << "those that requested it, and no round is counted twice";
   EXPECT_EQ(office.NoticeOf(2).round, 1);
   EXPECT_EQ(office.NoticeOf(2).plan, office.RunRecord().plan);
 }
@@ -372,9 +376,9 @@ TEST_F(EtcdLeaderBugTest, WithoutTheTurnAnOldWriteBringsBackAnOldRun) {
   EXPECT_TRUE(ALeaderThatWasFollowedWritesNothing());
 }
 
-TEST_F(EtcdLeaderBugTest, WithoutTheRecordNodesAreToldOfWhatMayBeLost) {
+TEST_F(EtcdLeaderBugTest, WithoutTheRecordNodesAreNotifiedOfWhatMayBeLost) {
   planted_bug = Bug::kUncommittedRound;
-  EXPECT_FALSE(NobodyIsToldOfARoundThatMayBeLost());
+  EXPECT_FALSE(NoNodeIsNotifiedOfARoundThatMayBeLost());
 }
 
 #endif

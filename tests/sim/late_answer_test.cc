@@ -1,4 +1,4 @@
-// What the simulator found, as small stories.
+// Bugs that the simulator found, as short stories.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 class LateAnswerTest : public testing::Test {
  protected:
-  // Joins, and joins again whenever somebody waits, or it is out, or its time is up.
+  // Joins, and joins again whenever a node waits, its place is lost, or its time is up.
   void StartNode(SimProcess& process, std::vector<RendezvousInfo>& joined) {
     process.Start([this, &process, &joined] {
       const auto made = CreateCoordinatedHandler({.host = "10.0.0.1",
@@ -65,13 +65,13 @@ class LateAnswerTest : public testing::Test {
   std::map<const SimProcess*, std::vector<MembershipEvent>> heard;
 };
 
-// Found by seed 10752127: the assignment to a round that was over was taken for the answer to the
-// next call, and its node worked on in that round alone, for ever.
-TEST_F(LateAnswerTest, AnAnswerThatComesTooLateIsNotTakenForThatToTheNextCall) {
+// Found by seed 10752127: the assignment to a round that was over was used as the answer to the
+// next call, and its node stayed in that round alone, permanently.
+TEST_F(LateAnswerTest, AnAnswerThatComesTooLateIsNotUsedForTheNextCall) {
   StartNode(a, joined_a);
   scheduler.RunUntil(100ms);
   network.Clog(server_host, host_a, 4s);
-  StartNode(b, joined_b);  // the round is complete, and a does not hear of it
+  StartNode(b, joined_b);  // the round is complete, and a is not notified
   scheduler.RunUntil(3s);
   ASSERT_EQ(joined_b.size(), 1u);
   EXPECT_TRUE(joined_a.empty());
@@ -81,16 +81,16 @@ TEST_F(LateAnswerTest, AnAnswerThatComesTooLateIsNotTakenForThatToTheNextCall) {
   EndAll();
 }
 
-// Seeds 29 and 57 find it since the simulator reads that, too: the node worked on until it reached
+// Seeds 29 and 57 find it since the simulator checks that, too: the node continued until it reached
 // a server again.
-TEST_F(LateAnswerTest, WhoReadsThatItIsOutDoesNotWorkOnThoughTheServerIsGone) {
+TEST_F(LateAnswerTest, AnEvictedNodeDoesNotContinueAlthoughTheServerIsGone) {
   StartNode(a, joined_a);
   StartNode(b, joined_b);
   scheduler.RunUntil(1s);
   ASSERT_EQ(joined_b.size(), 1u);
   b.Pause();
   scheduler.RunUntil(6s);
-  ASSERT_FALSE(heard[&a].empty()) << "b is given up";
+  ASSERT_FALSE(heard[&a].empty()) << "b is declared lost";
   server.Kill(Network::Ending::kNotified);
   b.Resume();
   scheduler.RunUntil(7s);

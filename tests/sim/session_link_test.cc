@@ -1,5 +1,5 @@
-// What a node says to its coordinator after a broken connection, and what it no longer does. The
-// server's part is played.
+// What a node sends to its coordinator after a broken connection, and what it no longer sends. The
+// test plays the server.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class SessionLinkTest : public testing::Test, public RendezvousLinkListener {
       said.clear();
       greeted_ = false;
       socket_ = std::move(socket);
-      socket_->on_news = [this] { Read(); };
+      socket_->on_event = [this] { Read(); };
     });
     link->Start();
     Pass();
@@ -38,7 +38,7 @@ class SessionLinkTest : public testing::Test, public RendezvousLinkListener {
     server.Kill(Network::Ending::kNotified);
   }
 
-  /// Time for all that is on its way, and for a new connection.
+  /// Time for everything under way, and for a new connection.
   void Pass() { scheduler.RunUntil(scheduler.now() + 500ms); }
 
   void Tell(Push push) {
@@ -51,7 +51,7 @@ class SessionLinkTest : public testing::Test, public RendezvousLinkListener {
   }
   void TellRound(int64_t round) { Tell({.kind = Push::Kind::kComplete, .round = round}); }
 
-  /// The node finds another one at once.
+  /// The node notices and reconnects at once.
   void Break() {
     socket_->Close();
     Pass();
@@ -71,7 +71,7 @@ class SessionLinkTest : public testing::Test, public RendezvousLinkListener {
                          .hello = {.run_id = "run", .node = {"10.1.0.1", 2, 0}}},
       *this);
   std::vector<Said> said;         // through the present connection
-  std::vector<int64_t> assigned;  // rounds that the owner was told of
+  std::vector<int64_t> assigned;  // rounds that the owner received
 
  private:
   static constexpr uint64_t kToken = 7;
@@ -115,13 +115,13 @@ class SessionLinkTest : public testing::Test, public RendezvousLinkListener {
   uint32_t incarnation_ = 0;
 };
 
-TEST_F(SessionLinkTest, ALeaveThatWasNotAnsweredIsSaidAgain) {
+TEST_F(SessionLinkTest, ALeaveThatWasNotAnsweredIsSentAgain) {
   link->Leave();
   Break();
   EXPECT_TRUE(HasSaid(Said::kLeave));
 }
 
-// Found by seed 18501: the node left the round that it had come into since.
+// Found by seed 18501: the node left the round that it had joined since.
 TEST_F(SessionLinkTest, ALeaveThatWasNotAnsweredIsNotRepeatedInTheNextRound) {
   link->Join(10s);
   Pass();
@@ -135,16 +135,16 @@ TEST_F(SessionLinkTest, ALeaveThatWasNotAnsweredIsNotRepeatedInTheNextRound) {
   EXPECT_FALSE(HasSaid(Said::kLeave));
 }
 
-// Found by seed 22537: the node had given up, and was handed the round of before as the answer to
-// its next call.
-TEST_F(SessionLinkTest, ARoundThatIsToldAgainIsNotHandedOn) {
+// Found by seed 22537: the call had timed out, and the earlier round was used as the answer to the
+// next call.
+TEST_F(SessionLinkTest, ARoundThatIsSentAgainIsNotPassedOn) {
   link->Join(10s);
   Pass();
   TellRound(1);
   Break();
   link->Join(10s);
   Pass();
-  TellRound(1);  // as a server does when a session is taken up again
+  TellRound(1);  // as a server does when a session is resumed
   EXPECT_EQ(assigned, (std::vector<int64_t>{1}));
   TellRound(2);
   EXPECT_EQ(assigned, (std::vector<int64_t>{1, 2}));

@@ -96,7 +96,7 @@ TEST(EtcdStoreTest, StoresWithOtherPrefixesDoNotMeet) {
   EXPECT_EQ(inner.Get("k"), "inner");
 }
 
-TEST(EtcdStoreTest, NobodyListeningIsSaidWithTheEndpoint) {
+TEST(EtcdStoreTest, NoListenerIsReportedWithTheEndpoint) {
   EtcdOptions options;
   options.endpoints = {{"127.0.0.1", QuietPort()}};
   options.timeout = milliseconds(300);
@@ -119,7 +119,7 @@ TEST(EtcdStoreTest, AValueThatEtcdDoesNotTakeIsRefusedByName) {
   EXPECT_EQ(store.Get("still"), "usable");
 }
 
-TEST(EtcdStoreTest, ManyThreadsUseOneObjectAndNobodyHoldsAnotherUp) {
+TEST(EtcdStoreTest, ManyThreadsUseOneObjectAndDoNotDelayEachOther) {
   MUSTER_REQUIRE(EtcdNeed());
   EtcdStore store(At(SharedEtcd()));
   Background<std::string> blocked([&] { return store.Get("late"); });
@@ -133,7 +133,7 @@ TEST(EtcdStoreTest, ManyThreadsUseOneObjectAndNobodyHoldsAnotherUp) {
   EXPECT_EQ(blocked.Result(), "now");
 }
 
-TEST(EtcdStoreTest, WhoWaitsAsksOnce) {
+TEST(EtcdStoreTest, AWaitSendsOneRequest) {
   MUSTER_REQUIRE(EtcdNeed());
   std::atomic<int> commits = 0;
   const EtcdConnector connector =
@@ -218,7 +218,7 @@ TEST(EtcdStoreTest, AnEtcdThatIsBackInTimeCostsTheCallersNothing) {
   EXPECT_EQ(reader.Result(), "v");
 }
 
-TEST(EtcdStoreTest, AnEtcdThatIsAwayIsANetworkErrorAndTheStoreGoesOnLater) {
+TEST(EtcdStoreTest, AnEtcdThatIsAwayIsANetworkErrorAndTheStoreWorksAgainLater) {
   MUSTER_REQUIRE(EtcdNeed());
   EtcdCluster etcd;
   EtcdStore store(At(etcd));
@@ -232,7 +232,7 @@ TEST(EtcdStoreTest, AnEtcdThatIsAwayIsANetworkErrorAndTheStoreGoesOnLater) {
   EXPECT_EQ(store.Get("k"), "v");
 }
 
-TEST(EtcdStoreTest, CompactionDoesNotDisturbWhoWaits) {
+TEST(EtcdStoreTest, CompactionDoesNotDisturbAWait) {
   MUSTER_REQUIRE(EtcdNeed());
   EtcdCluster etcd;
   EtcdStore store(At(etcd));
@@ -244,7 +244,7 @@ TEST(EtcdStoreTest, CompactionDoesNotDisturbWhoWaits) {
   const std::string fields = etcd.Control({"get", "x", "--write-out=fields"});
   const std::string revision = fields.substr(fields.find("\"Revision\" : ") + 13, 10);
   etcd.Control({"compact", std::to_string(std::stoll(revision))});
-  etcd.Kill(0);  // the changes that were not received before are gone
+  etcd.Kill(0);  // changes that were not received before are gone
   etcd.Start(0);
   EtcdStore(At(etcd, store.prefix())).Set("b", "1");
   waiter.Result();

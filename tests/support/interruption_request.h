@@ -1,4 +1,4 @@
-// A caller who wishes to end what it waits in, when the test says so.
+// A caller that ends its own wait when the test says so.
 #pragma once
 
 #include <atomic>
@@ -9,31 +9,31 @@
 namespace muster::test {
 
 /// Any thread.
-class Wish {
+class InterruptionRequest {
  public:
   /// For a ScopedInterruption.
-  std::function<bool()> Question() {
+  std::function<bool()> Check() {
     return [this] {
-      ++questions_;
+      ++checks_;
       return is_made_.load();
     };
   }
-  /// `call` in a scope of this.
+  /// Runs `call` in a scope of this.
   template <typename Call>
   auto Within(Call call) {
     return [this, call] {
-      const ScopedInterruption scope(Question());
+      const ScopedInterruption scope(Check());
       return call();
     };
   }
 
   void Make() { is_made_ = true; }
   void Withdraw() { is_made_ = false; }
-  int questions() const { return questions_; }
+  int checks() const { return checks_; }
 
  private:
   std::atomic<bool> is_made_ = false;
-  std::atomic<int> questions_ = 0;
+  std::atomic<int> checks_ = 0;
 };
 
 }  // namespace muster::test
