@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <future>
 #include <memory>
@@ -12,7 +13,7 @@
 
 #include "base/interruption.h"
 #include "base/text.h"
-#include "os/posix/name_lookup.h"
+#include "os/posix/posix_clock.h"
 
 namespace muster {
 
@@ -36,6 +37,23 @@ Result<HostRecord> LookUp(const Endpoint& endpoint, int flags) {
   if (list->ai_canonname != nullptr) record.canonical = list->ai_canonname;
   record.addresses = TakeAddresses(list);
   return record;
+}
+
+/// Whether the answer came within `limit`. False, too, if the thread is interrupted.
+bool ComesWithin(const std::future<Result<HostRecord>>& answer, Duration limit) {
+  const auto comes = [&](Duration time) {
+    return answer.wait_for(time) == std::future_status::ready;
+  };
+  if (!CanBeInterrupted()) {
+    if (limit == Duration::max()) return answer.wait(), true;
+    return comes(limit);
+  }
+  Instant now = BootTime();
+  for (const Instant deadline = now + limit; now < deadline; now = BootTime()) {
+    if (CheckInterruption(now)) return false;
+    if (comes(UntilNextCheck(deadline) - now)) return true;
+  }
+  return comes(0s);
 }
 
 template <typename GetName>
