@@ -153,9 +153,9 @@ class HashBackend::Call {
     const Reply reply = store_.Step(client_, wait);
     if (reply.kind == Reply::Kind::kStopWaiting) return Ok();
     if (reply.kind == Reply::Kind::kRefused) return RefusalOf(wait, reply.why);
-    Parked parked;
-    store_.parked.emplace(client_, &parked);
-    const bool in_time = Sleep(parked.wake, [&] { return parked.released; });
+    Parked own;
+    store_.parked.emplace(client_, &own);
+    const bool in_time = Sleep(own.wake, [&] { return own.released; });
     store_.parked.erase(client_);
     return in_time ? Ok() : Status(LateFor(keys));
   }

@@ -71,8 +71,9 @@ std::vector<sockaddr_storage> TakeAddresses(addrinfo* list) {
   for (const addrinfo* item = list; item != nullptr; item = item->ai_next)
     std::memcpy(&addresses.emplace_back(), item->ai_addr, item->ai_addrlen);
   freeaddrinfo(list);
-  std::ranges::stable_partition(
-      addresses, [](const sockaddr_storage& address) { return address.ss_family == AF_INET6; });
+  std::stable_partition(addresses.begin(), addresses.end(), [](const sockaddr_storage& address) {
+    return address.ss_family == AF_INET6;
+  });
   return addresses;
 }
 

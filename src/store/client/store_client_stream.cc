@@ -182,8 +182,8 @@ Result<T> StoreClient::ReadInt(const Call& call) {
   MUSTER_CHECK_OK(ReadExactly(raw, sizeof raw, call));
   return LoadInt<T>(raw);
 }
-template Result<uint8_t> StoreClient::ReadInt(const Call& call);
-template Result<int64_t> StoreClient::ReadInt(const Call& call);
+template Result<uint8_t> StoreClient::ReadInt<uint8_t>(const Call& call);
+template Result<int64_t> StoreClient::ReadInt<int64_t>(const Call& call);
 
 Result<Answer> StoreClient::ReadAnswer(const Call& call) {
   switch (call.op) {
