@@ -103,7 +103,7 @@ _WITHOUT_EXCEPTIONS = (
     "src/base/", "src/os/", "src/store/core/", "src/store/wire/", "src/store/client/", "src/rendezvous/core/",
     "src/rendezvous/wire/", "src/rendezvous/session/session_hub", "src/rendezvous/session/session_link",
     "src/rendezvous/session/session_view", "src/rendezvous/document/rendezvous_driver",
-    "src/rendezvous/document/shared_document", "src/server/client_connection", "src/server/shared_store",
+    "src/rendezvous/document/shared_document", "src/server/client_", "src/server/shared_store",
     "src/server/server_loop", "src/etcd/grpc/", "src/launch/core/", "src/launch/options/", "src/launch/workers/",
     "src/launch/logs/", "lab/load/", "include/")
 

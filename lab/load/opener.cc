@@ -1,7 +1,5 @@
 #include "load/opener.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -13,7 +11,7 @@
 
 #include "base/text.h"
 #include "os/posix/address.h"
-#include "os/posix/pacing.h"
+#include "os/posix/tcp_socket.h"
 
 namespace muster::load {
 
@@ -114,15 +112,10 @@ class Opener {
 
  private:
   Status Connect() {
-    Descriptor socket(::socket(address_.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    Descriptor socket(OpenClientSocket(address_.ss_family).Release());
     if (!socket.is_open()) return SystemError("socket");
-    const int on = 1;
-    setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    AvoidPacing(socket.get());
-    const socklen_t size =
-        address_.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-    const int made = connect(socket.get(), reinterpret_cast<const sockaddr*>(&address_), size);
-    if (made != 0 && errno != EINPROGRESS) return SystemError("connect");
+    const int failure = ConnectSocket(socket.get(), address_);
+    if (failure != 0 && failure != EINPROGRESS) return SystemError("connect");
     const int fd = socket.get();
     const size_t number = opened_.sockets.size();
     opened_.sockets.push_back(std::move(socket));

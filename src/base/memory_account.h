@@ -83,7 +83,7 @@ class MemoryAccount {
 
   /// Freed memory stays with the allocator, in pieces: small requests find room there, larger ones
   /// need more of the system's. From now on, what the process has besides what is used (its slack)
-  /// counts against requests of more than 4 KiB. `resident` tells what the process has, from any
+  /// counts against requests of more than 4 KiB. `resident` returns what the process has, from any
   /// thread; `reclaim` has the allocator return what it can. Before the account is used.
   void CountResident(std::function<uint64_t()> resident, std::function<void()> reclaim) {
     resident_ = std::move(resident);
@@ -167,6 +167,9 @@ class Charge {
   Charge& operator=(const Charge&) = delete;
 
   void Set(size_t bytes) { account_->Change(std::exchange(bytes_, bytes), bytes); }
+  void Add(size_t bytes) { Set(bytes_ + bytes); }
+  void Subtract(size_t bytes) { Set(bytes_ - bytes); }
+  void Change(size_t before, size_t after) { Set(bytes_ - before + after); }
   size_t bytes() const { return bytes_; }
 
  private:

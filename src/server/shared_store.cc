@@ -27,17 +27,10 @@ uint64_t SharedStore::ReplyRoom() const {
   return std::min(reply_bytes_max_, std::max(account_.Room(), kSmallReplyBytes));
 }
 
-std::string SharedStore::Peek(std::string_view key) {
+std::optional<std::string> SharedStore::Peek(std::string_view key, size_t bytes_max) {
   const std::lock_guard lock(mutex_);
   Released none;
   const Reply reply = machine_.Step({}, {.op = Op::kGet, .key = key}, {}, none);
-  return std::string(reply.value);
-}
-
-std::optional<std::string> SharedStore::PeekUpTo(std::string_view key, size_t bytes_max) {
-  const std::lock_guard lock(mutex_);
-  Released nobody;
-  const Reply reply = machine_.Step({}, {.op = Op::kGet, .key = key}, {}, nobody);
   if (reply.value.size() > bytes_max) return std::nullopt;
   return std::string(reply.value);
 }

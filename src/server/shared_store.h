@@ -44,11 +44,10 @@ class SharedStore {
   /// How many bytes one reply may have now.
   uint64_t ReplyRoom() const;
 
-  /// The value of a key, as the wire names it; empty if there is none.
-  std::string Peek(std::string_view key);
+  /// The value of a key, as the wire names it; empty if there is none, nullopt if it has more than
+  /// so many bytes.
+  std::optional<std::string> Peek(std::string_view key, size_t bytes_max);
   bool Contains(std::string_view key);
-  /// The value of a key; nullopt if it has more than so many bytes.
-  std::optional<std::string> PeekUpTo(std::string_view key, size_t bytes_max);
   /// Whether Turn::Expire() has something to do, now or later.
   bool HasDeadlines();
 

@@ -47,6 +47,12 @@ TEST(HashStoreTest, Item061_AMultiGetOfMoreThanOneAnswerHoldsIsRefused) {
   EXPECT_EQ(store->Get("k").size(), 64u << 20);
 }
 
+TEST(HashStoreTest, AGetOfMoreThanOneAnswerHoldsIsRefused) {
+  const auto store = HashStore::Create();
+  store->Set("k", std::string(kReplyBytesMax + 1, 'v'));
+  EXPECT_THAT(ErrorOf<StoreError>([&] { store->Get("k"); }), ::testing::HasSubstr("limit"));
+}
+
 TEST(HashStoreTest, Item080_AListOfMoreKeysThanOneAnswerHoldsIsRefused) {
   const auto store = HashStore::Create();
   std::string key(64 << 20, 'k');

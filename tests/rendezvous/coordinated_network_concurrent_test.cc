@@ -2,7 +2,7 @@
 #include "muster/network.h"
 #include "muster/tcp_store.h"
 #include "rendezvous/coordinated_kit.h"
-#include "store/socket_with_port.h"
+#include "store/free_socket.h"
 #include "support/errors.h"
 #include "support/proxy.h"
 
@@ -175,7 +175,7 @@ TEST_F(CoordinatedTest, ANodeThatMustHostAndCannotReportsIt) {
 }
 
 TEST_F(CoordinatedTest, ASilentServerCostsTheTimeoutAndNoMore) {
-  SocketWithPort silent;  // accepts, as the kernel does, and never answers
+  const ListeningSocket silent = FreeSocket();  // accepts, as the kernel does, and never answers
   CoordinatedRendezvousOptions options = Options(1, 1);
   options.port = silent.port();
   options.join_timeout = milliseconds(300);

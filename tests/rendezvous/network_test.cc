@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "muster/tcp_store.h"
-#include "store/socket_with_port.h"
+#include "store/free_socket.h"
 #include "support/errors.h"
 #include "support/eventually.h"
 #include "support/machine.h"
@@ -225,7 +225,7 @@ TEST(ThisMachineTest, TheFullNameHasADomainOrIsTheHostName) {
 }
 
 TEST(FreePortTest, APortThatIsHeldIsFreeForNoOtherOnAnyAddress) {
-  const SocketWithPort socket;
+  const ListeningSocket socket = FreeSocket();
   EXPECT_NE(socket.port(), 0);
   EXPECT_FALSE(CanBind("127.0.0.1", socket.port()));
   EXPECT_FALSE(CanBind("0.0.0.0", socket.port()));
@@ -237,10 +237,10 @@ TEST(FreePortTest, ThePortComesBackWithTheSocket) {
   uint16_t port = 0;
   int fd = -1;
   {
-    SocketWithPort socket;
+    ListeningSocket socket = FreeSocket();
     port = socket.port();
     fd = socket.fd();
-    const SocketWithPort moved(std::move(socket));
+    const ListeningSocket moved(std::move(socket));
     EXPECT_EQ(moved.fd(), fd);
     EXPECT_EQ(moved.port(), port);
     EXPECT_FALSE(CanBind("127.0.0.1", port));
@@ -254,7 +254,7 @@ TEST(FreePortTest, AFreePortIsOneThatCouldBeBound) {
 }
 
 TEST(FreePortTest, AServerTakesTheSocketOver) {
-  SocketWithPort socket;
+  ListeningSocket socket = FreeSocket();
   const uint16_t port = socket.port();
   const TcpStore store(
       "127.0.0.1",
