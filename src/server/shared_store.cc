@@ -61,7 +61,7 @@ void SharedStore::OpenScope(std::string_view scope) {
 
 void SharedStore::DropScope(std::string_view scope) {
   bool more = true;
-  while (more) {
+  for (int pieces = 1; more; ++pieces) {
     std::unique_lock lock(mutex_);
     const Instant began = clock_ ? clock_() : Instant{};
     more = machine_.DropScope(scope, kKeysPerPiece);
@@ -79,10 +79,13 @@ void SharedStore::Destroy(Garbage garbage, size_t loop) {
       const std::lock_guard lock(garbage_mutex_);
       garbage_.push_back(std::move(garbage));
       has_garbage_ = true;
+    const bool is_enough = more && pieces == kPiecesDroppedAtOnce;
+    if (is_enough) machine_.ExpireScope(scope);
     }
     wake_(loop);
   } catch (const std::bad_alloc&) {
     // Destroyed now, or after the next turn.
+    if (is_enough) return wake_(0);
   }
 }
 

@@ -52,8 +52,9 @@ class SharedStore {
   /// Whether Turn::Expire() has something to do, now or later.
   bool HasDeadlines();
 
-  /// Opens a scope of keys (store/core/scopes.h), and deletes one: all its keys are gone on return.
-  /// The lock is released between its steps. Any thread.
+  /// Opens a scope of keys (store/core/scopes.h), and deletes one: those of a usual round are gone
+  /// on return. Of one with very many keys most are left to Turn::Expire(), for which a loop is
+  /// woken: the calling loop has other clients. Any thread.
   void OpenScope(std::string_view scope);
   void DropScope(std::string_view scope);
 
@@ -138,6 +139,7 @@ class SharedStore {
   const KeyHasher hasher_;
   MemoryAccount account_;
   std::mutex garbage_mutex_;
+  static constexpr int kPiecesDroppedAtOnce = 4;
   std::list<Garbage> garbage_;             // guarded by garbage_mutex_
   std::atomic<bool> has_garbage_ = false;  // it is not empty
   std::function<void(size_t)> wake_;

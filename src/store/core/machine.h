@@ -95,6 +95,8 @@ class StoreMachine {
   /// Deletes at most so many keys and queues of the scope; true: more are left. When none are, the
   /// scope is forgotten. Clients that wait for a deleted key go on waiting.
   bool DropScope(std::string_view scope, size_t keys_max);
+  /// Leaves what the scope still has to Expire(), from the next call on.
+  void ExpireScope(std::string_view scope) { scopes_.Close(scope); }
 
   /// Whether the client waits in WAIT or BARRIER.
   bool IsParked(ClientId client) const;
