@@ -517,6 +517,8 @@ Status ClientConnection::OpenSession(wire::SessionRequest& request) {
   server_.Deliver(server_.sessions_.Handle(server_.index_, id_, request));
   server_.WatchSessions();
   // Again: the document may have been written before the session was registered.
+  const PeerGroup group = stream_->use().from;
+  hello.from.assign(group.begin(), group.end());
   if (const auto refusal = RefusalOf(request, HasDocumentInUse(document))) {
     SendPush(*refusal);
     return Error{Code::kProtocol, refusal->why};
