@@ -82,8 +82,9 @@ class ClientConnection final : public StreamHandler {
   void MakePieces();
   /// Whether the request would write the document of a run that has sessions.
   bool WritesOwnedDocument(const Request& request) const;
-  /// Executes the batch and sends the replies. Returns the offset behind the last executed request.
-  Result<size_t> RunBatch();
+  /// Executes the batch, which begins at this offset, and sends the replies. Returns the offset
+  /// behind the last executed request.
+  Result<size_t> RunBatch(size_t at);
 
   void BeginLong(Op op);
   /// Takes over what has come of the long request. Returns how many bytes are done with.

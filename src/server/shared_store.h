@@ -106,6 +106,9 @@ class SharedStore {
     bool Expire(Instant now) { return store_.machine_.Expire(now, released_); }
     /// Whether the client waits in WAIT or BARRIER.
     bool IsParked(ClientId client) const { return store_.machine_.IsParked(client); }
+      if (request.op == Op::kMultiGet && request.keys.size() > StoreMachine::kFewKeys) {
+        return store_.machine_.BytesCopiedFor(request) > StoreMachine::kBytesPerPiece;
+      }
     StoreMachineStats Stats() const { return store_.machine_.Stats(); }
     /// So much has been removed that it should be destroyed before the next request.
     bool ShouldEnd() const { return store_.machine_.garbage_bytes() >= kDestroyedPerTurn; }

@@ -132,6 +132,11 @@ class StoreMachine {
       take(entry == nullptr ? ValueView() : entry->value.view());
     }
   }
+  /// What a MULTI_GET of these keys copies: small values, and the ends of large ones. One step
+  /// should copy about kBytesPerPiece at most.
+  size_t BytesCopiedFor(const Request& multi_get) const;
+  static constexpr size_t kBytesPerPiece = 4 * 1024 * 1024;
+  static constexpr size_t kFewKeys = 64;  // whose values are never more than that
   /// As LIST_KEYS, from one of kShards: of 10 million keys, each has 10,000.
   static constexpr size_t kShards = KeyTable<Entry>::kShards;
   template <typename Take>
