@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 namespace muster {
@@ -43,6 +44,30 @@ TEST(MemoryAccountTest, TheLastEighthIsNotForOneThatHasAddedMuch) {
     EXPECT_TRUE(account.HasRoomFor(11));
   }
   EXPECT_TRUE(account.HasRoomFor(11)) << "the rule ends with the client's turn";
+}
+
+TEST(MemoryAccountTest, TheLastSixteenthIsNotForAnAddressWhoseClientsHaveAddedHalf) {
+  MemoryAccount account(kLimit);
+  std::atomic<int64_t> flooder = 0, other = 0;
+  // Each of them has added little.
+  for (uint64_t used = 0; used < kLimit / 16 * 15; used += kLimit / 64) {
+    int64_t added = 0;
+    const MemoryAccount::Client client(account, added, &flooder);
+    ASSERT_TRUE(account.HasRoomFor(kLimit / 64));
+    account.Add(kLimit / 64);
+  }
+  int64_t added = 0;
+  {
+    const MemoryAccount::Client client(account, added, &flooder);
+    EXPECT_FALSE(account.HasRoomFor(1));
+  }
+  {
+    const MemoryAccount::Client client(account, added, &other);
+    EXPECT_TRUE(account.HasRoomFor(kLimit / 16));
+    account.Add(10);
+  }
+  EXPECT_EQ(flooder, kLimit / 16 * 15);
+  EXPECT_EQ(other, 10);
 }
 
 constexpr uint64_t kMebibyte = 1 << 20;

@@ -56,6 +56,7 @@ ClientConnection::ClientConnection(ServerLoop& server, ClientId id, StreamPtr st
       finishing_{opened_at_},
       taking_hurriedly_{opened_at_},
       sending_hurriedly_{opened_at_},
+      added_by_all_(server.store_.AddedBy(stream_->use().from)),
       charge_(server.store_.account()) {}
 
 ClientConnection::~ClientConnection() { Abandon(); }
@@ -405,7 +406,7 @@ void ClientConnection::BeginLong(Op op) {
 }
 
 Result<size_t> ClientConnection::ReadLong(std::string_view bytes) {
-  const MemoryAccount::Client counts(server_.store_.account(), added_);
+  const MemoryAccount::Client counts(server_.store_.account(), added_, added_by_all_.get());
   auto& pairs = server_.workspace_.pairs;
   MUSTER_TRY(const size_t read, long_->Read(bytes, pairs));
   const auto is_owned = [this](const auto& pair) {
@@ -431,7 +432,8 @@ void ClientConnection::ContinueLater() {
 
 Result<bool> ClientConnection::AdvanceLong() {
   bool wait_ended = false;
-  std::optional<MemoryAccount::Client> counts(std::in_place, server_.store_.account(), added_);
+  std::optional<MemoryAccount::Client> counts(std::in_place, server_.store_.account(), added_,
+                                              added_by_all_.get());
   SharedStore::Turn turn(server_.store_, server_.index_);
   const bool arrived = turn.TakeArrived(id_);
   const bool done = long_->Advance(turn, server_.loop_.Now(), &wait_ended);
@@ -443,7 +445,7 @@ Result<bool> ClientConnection::AdvanceLong() {
   server_.Deliver(local);
   if (!done) return false;
   MUSTER_CHECK_OK(long_->TakeReply(outgoing_));
-  counts.emplace(server_.store_.account(), added_);
+  counts.emplace(server_.store_.account(), added_, added_by_all_.get());
   long_.reset();
   counts.reset();
   ++finished_;
@@ -515,12 +517,12 @@ Status ClientConnection::OpenSession(wire::SessionRequest& request) {
   const Result<Endpoint> from = ParseHostPort(stream_->peer());
   Hello& hello = request.hello;
   if (hello.node.addr.empty() && from) hello.node.addr = from->host;
+  const PeerGroup group = stream_->use().from;
+  hello.from.assign(group.begin(), group.end());
   if (const Result<Endpoint> to = ParseHostPort(stream_->local())) hello.server_addr = to->host;
   server_.Deliver(server_.sessions_.Handle(server_.index_, id_, request));
   server_.WatchSessions();
   // Again: the document may have been written before the session was registered.
-  const PeerGroup group = stream_->use().from;
-  hello.from.assign(group.begin(), group.end());
   if (const auto refusal = RefusalOf(request, HasDocumentInUse(document))) {
     SendPush(*refusal);
     return Error{Code::kProtocol, refusal->why};

@@ -137,7 +137,8 @@ class ClientConnection final : public StreamHandler {
   Pace finishing_;         // of requests
   Pace taking_hurriedly_;  // the same as the first two, while memory is scarce
   Pace sending_hurriedly_;
-  int64_t added_ = 0;  // by its requests to what is stored, in bytes
+  int64_t added_ = 0;                           // by its requests to what is stored, in bytes
+  const SharedStore::AddedBytes added_by_all_;  // of its address
   Charge charge_;
 };
 

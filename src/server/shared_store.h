@@ -12,6 +12,7 @@
 #include <exception>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -23,6 +24,7 @@
 #include "base/memory_account.h"
 #include "base/spinning_mutex.h"
 #include "base/time.h"
+#include "os/ports/transport.h"
 #include "store/core/long_step.h"
 #include "store/core/machine.h"
 
@@ -40,6 +42,11 @@ class SharedStore {
   /// Of the keys; the same for as long as this lives.
   const KeyHasher& hasher() const { return hasher_; }
   uint64_t reply_bytes_max() const { return reply_bytes_max_; }
+
+  /// What clients of this address have added to the account, net; for MemoryAccount::Client. Any
+  /// thread.
+  using AddedBytes = std::shared_ptr<std::atomic<int64_t>>;
+  AddedBytes AddedBy(const PeerGroup& address);
 
   /// How many bytes one reply may have now.
   uint64_t ReplyRoom() const;
@@ -99,6 +106,9 @@ class SharedStore {
     bool Abandon(LongStep& step) { return step.Abandon(store_.machine_, released_); }
     /// Whether the request is better taken in short steps.
     bool IsLong(const Request& request) const {
+      if (request.op == Op::kMultiGet && request.keys.size() > StoreMachine::kFewKeys) {
+        return store_.machine_.BytesCopiedFor(request) > StoreMachine::kBytesPerPiece;
+      }
       return request.op == Op::kListKeys && store_.machine_.Stats().keys > kKeysPerPiece;
     }
 
@@ -106,9 +116,6 @@ class SharedStore {
     bool Expire(Instant now) { return store_.machine_.Expire(now, released_); }
     /// Whether the client waits in WAIT or BARRIER.
     bool IsParked(ClientId client) const { return store_.machine_.IsParked(client); }
-      if (request.op == Op::kMultiGet && request.keys.size() > StoreMachine::kFewKeys) {
-        return store_.machine_.BytesCopiedFor(request) > StoreMachine::kBytesPerPiece;
-      }
     StoreMachineStats Stats() const { return store_.machine_.Stats(); }
     /// So much has been removed that it should be destroyed before the next request.
     bool ShouldEnd() const { return store_.machine_.garbage_bytes() >= kDestroyedPerTurn; }
@@ -132,17 +139,22 @@ class SharedStore {
   static constexpr int kLoopShift = 48;
   /// About 2 ms for a loop that has other connections to serve.
   static constexpr size_t kDestroyedPerTurn = 16 << 20;
+  static constexpr int kPiecesDroppedAtOnce = 4;
 
   using Garbage = StoreMachine::Garbage;
   /// Destroys some of it, and the rest after the next turns. Without the lock.
   void Destroy(Garbage garbage, size_t loop);
   void DestroyMore(size_t loop);
 
+  static constexpr size_t kAddressesMax = 64 * 1024;
+
   const uint64_t reply_bytes_max_;
   const KeyHasher hasher_;
   MemoryAccount account_;
+  std::mutex added_mutex_;
+  std::map<PeerGroup, AddedBytes> added_by_;  // guarded by added_mutex_
+  size_t addresses_swept_at_ = 1024;          // guarded by added_mutex_
   std::mutex garbage_mutex_;
-  static constexpr int kPiecesDroppedAtOnce = 4;
   std::list<Garbage> garbage_;             // guarded by garbage_mutex_
   std::atomic<bool> has_garbage_ = false;  // it is not empty
   std::function<void(size_t)> wake_;
