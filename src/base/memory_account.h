@@ -92,8 +92,8 @@ class MemoryAccount {
 
   /// Freed memory stays with the allocator, in pieces: small requests find room there, larger ones
   /// need more of the system's. From now on, what the process has besides what is used (its slack)
-  /// counts against requests of more than 4 KiB. `resident` tells what the process has, from any
-  /// thread; `reclaim` has the allocator return what it can. Before the account is used.
+  /// counts against requests of more than 512 bytes. `resident` tells what the process has, from
+  /// any thread; `reclaim` has the allocator return what it can. Before the account is used.
   void CountResident(std::function<uint64_t()> resident, std::function<void()> reclaim) {
     resident_ = std::move(resident);
     reclaim_ = std::move(reclaim);
@@ -122,7 +122,7 @@ class MemoryAccount {
 
  private:
   static constexpr uint64_t kSmall = 64 * 1024;
-  static constexpr uint64_t kReusing = 4 * 1024;
+  static constexpr uint64_t kReusing = 512;
   static constexpr uint64_t kMeasuredEach = 4 << 20;  // bytes of requests
   static constexpr uint64_t kOwnLeast = 16 << 20;
 

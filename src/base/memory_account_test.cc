@@ -100,8 +100,8 @@ TEST_F(SlackTest, CountsAgainstAllButSmallRequests) {
   resident_ += 200 * kMebibyte;
   account_.Reclaim();  // measures, as every tick does
   EXPECT_FALSE(account_.HasRoomFor(kMebibyte));
-  EXPECT_FALSE(account_.HasRoomFor(5'000));
-  EXPECT_TRUE(account_.HasRoomFor(4'096));
+  EXPECT_FALSE(account_.HasRoomFor(513));
+  EXPECT_TRUE(account_.HasRoomFor(512));
 }
 
 TEST_F(SlackTest, IsMeasuredAgainBeforeARefusal) {
