@@ -65,8 +65,8 @@ class MemoryAccount {
   /// While it lives, this thread works for one client: counts in `added` what that adds to the
   /// accounts, net, and in `by_all` (null: nowhere) what all clients of its address add. A client
   /// that has added more than a 64th of the limit gets nothing of the last eighth. An address that
-  /// has added more than half of it gets nothing of the last sixteenth: its clients may come again
-  /// and again, as others that have added nothing.
+  /// has added more than half of it gets nothing of the last 32nd (at most 4 MiB): its clients may
+  /// come again and again, as others that have added nothing.
   class Client {
    public:
     Client(const MemoryAccount& account, int64_t& added, std::atomic<int64_t>* by_all = nullptr)
@@ -123,12 +123,14 @@ class MemoryAccount {
  private:
   static constexpr uint64_t kSmall = 64 * 1024;
   static constexpr uint64_t kReusing = 512;
+  static constexpr uint64_t kForOthersMost = 4 << 20;
   static constexpr uint64_t kMeasuredEach = 4 << 20;  // bytes of requests
   static constexpr uint64_t kOwnLeast = 16 << 20;
 
   static bool Fits(uint64_t bytes, uint64_t all, uint64_t now) {
     const bool is_light = bytes <= kSmall && !for_heavy_client_;
-    const uint64_t most = !is_light ? all - all / 8 : for_heavy_address_ ? all - all / 16 : all;
+    const uint64_t for_others = std::min(all / 32, kForOthersMost);
+    const uint64_t most = !is_light ? all - all / 8 : for_heavy_address_ ? all - for_others : all;
     return now <= most && bytes <= most - now;
   }
 

@@ -46,15 +46,15 @@ TEST(MemoryAccountTest, TheLastEighthIsNotForOneThatHasAddedMuch) {
   EXPECT_TRUE(account.HasRoomFor(11)) << "the rule ends with the client's turn";
 }
 
-TEST(MemoryAccountTest, TheLastSixteenthIsNotForAnAddressWhoseClientsHaveAddedHalf) {
+TEST(MemoryAccountTest, TheLastPartIsNotForAnAddressWhoseClientsHaveAddedHalf) {
   MemoryAccount account(kLimit);
   std::atomic<int64_t> flooder = 0, other = 0;
   // Each of them has added little.
-  for (uint64_t used = 0; used < kLimit / 16 * 15; used += kLimit / 64) {
+  for (uint64_t used = 0; used < kLimit / 32 * 31; used += kLimit / 128) {
     int64_t added = 0;
     const MemoryAccount::Client client(account, added, &flooder);
-    ASSERT_TRUE(account.HasRoomFor(kLimit / 64));
-    account.Add(kLimit / 64);
+    ASSERT_TRUE(account.HasRoomFor(kLimit / 128));
+    account.Add(kLimit / 128);
   }
   int64_t added = 0;
   {
@@ -63,10 +63,10 @@ TEST(MemoryAccountTest, TheLastSixteenthIsNotForAnAddressWhoseClientsHaveAddedHa
   }
   {
     const MemoryAccount::Client client(account, added, &other);
-    EXPECT_TRUE(account.HasRoomFor(kLimit / 16));
+    EXPECT_TRUE(account.HasRoomFor(kLimit / 32));
     account.Add(10);
   }
-  EXPECT_EQ(flooder, kLimit / 16 * 15);
+  EXPECT_EQ(flooder, kLimit / 32 * 31);
   EXPECT_EQ(other, 10);
 }
 
