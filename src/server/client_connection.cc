@@ -47,6 +47,7 @@ ClientConnection::ClientConnection(ServerLoop& server, ClientId id, StreamPtr st
       stream_(std::move(stream)),
       opened_at_(server.loop_.Now()),
       pace_(opened_at_),
+      added_by_all_(server.store_.AddedBy(stream_->use().from)),
       charge_(server.store_.account()) {}
 
 ClientConnection::~ClientConnection() { Abandon(); }
@@ -210,7 +211,7 @@ Result<size_t> ClientConnection::Consume(std::string_view bytes) {
     }
     MUSTER_CHECK_OK(FillBatch(bytes, done));
     if (!server_.workspace_.batch.empty()) {
-      MUSTER_TRY(done, RunBatch());
+      MUSTER_TRY(done, RunBatch(done));
     } else if (LongRequest::IsLong(bytes.substr(done), server_.options_.request)) {
       BeginLong(static_cast<Op>(bytes[done]));
     } else {
@@ -289,19 +290,20 @@ bool ClientConnection::WritesOwnedDocument(const Request& request) const {
   }
 }
 
-Result<size_t> ClientConnection::RunBatch() {
+Result<size_t> ClientConnection::RunBatch(size_t at) {
   Workspace& work = server_.workspace_;
   const Instant now = server_.loop_.Now();
   const Reply stop_waiting = Reply::Of(Reply::Kind::kStopWaiting);
   work.replies.clear();
   work.reply_pieces.clear();
-  size_t done = 0;
+  size_t done = at;
   size_t piece_bytes = 0;
   Reply::Why refused = Reply::Why::kNothing;
   bool is_long = false;
   bool mixes_backends = false;
   Op op = Op::kPing;
-  std::optional<MemoryAccount::Client> counts(std::in_place, server_.store_.account(), added_);
+  std::optional<MemoryAccount::Client> counts(std::in_place, server_.store_.account(), added_,
+                                              added_by_all_.get());
   if (work.has_large_value) MakePieces();
 
   SharedStore::Turn turn(server_.store_, server_.index_);
@@ -313,7 +315,7 @@ Result<size_t> ClientConnection::RunBatch() {
     mixes_backends = WritesOwnedDocument(request);
     if (mixes_backends) break;
     is_long = turn.IsLong(request);
-    if (is_long) done = end;
+    if (is_long && op == Op::kListKeys) done = end;
     if (is_long) break;
     bool wait_ended = false;
     const Reply reply = turn.Step(id_, request, now, &wait_ended);
@@ -333,7 +335,7 @@ Result<size_t> ClientConnection::RunBatch() {
 
   work.given.clear();
   counts.reset();
-  if (done > 0) ++finished_;
+  if (done > at) ++finished_;
   if (done != work.batch.back().end) scanner_.Reset();  // it had looked further than we came
   Send(work.replies, work.reply_pieces);
   Account();
@@ -344,7 +346,8 @@ Result<size_t> ClientConnection::RunBatch() {
   }
   if (is_long) {
     BeginLong(op);
-    RunLongLater();
+    // The keys of a MULTI_GET are still to be taken over.
+    if (op == Op::kListKeys) RunLongLater();
   }
   return done;
 }
@@ -358,7 +361,7 @@ void ClientConnection::BeginLong(Op op) {
 }
 
 Result<size_t> ClientConnection::ReadLong(std::string_view bytes) {
-  const MemoryAccount::Client counts(server_.store_.account(), added_);
+  const MemoryAccount::Client counts(server_.store_.account(), added_, added_by_all_.get());
   auto& pairs = server_.workspace_.pairs;
   MUSTER_TRY(const size_t read, long_->Read(bytes, pairs));
   const auto is_owned = [this](const auto& pair) {
@@ -384,7 +387,8 @@ void ClientConnection::ContinueLater() {
 
 Result<bool> ClientConnection::AdvanceLong() {
   bool wait_ended = false;
-  std::optional<MemoryAccount::Client> counts(std::in_place, server_.store_.account(), added_);
+  std::optional<MemoryAccount::Client> counts(std::in_place, server_.store_.account(), added_,
+                                              added_by_all_.get());
   SharedStore::Turn turn(server_.store_, server_.index_);
   const bool arrived = turn.TakeArrived(id_);
   const bool done = long_->Advance(turn, server_.loop_.Now(), &wait_ended);
@@ -396,7 +400,7 @@ Result<bool> ClientConnection::AdvanceLong() {
   server_.Deliver(local);
   if (!done) return false;
   MUSTER_CHECK_OK(long_->TakeReply(outgoing_));
-  counts.emplace(server_.store_.account(), added_);
+  counts.emplace(server_.store_.account(), added_, added_by_all_.get());
   long_.reset();
   counts.reset();
   ++finished_;

@@ -72,8 +72,9 @@ class ClientConnection final : public StreamHandler {
   void MakePieces();
   /// Whether the request would write the document of a run that has sessions.
   bool WritesOwnedDocument(const Request& request) const;
-  /// Executes the batch and sends the replies. Returns the offset behind the last executed request.
-  Result<size_t> RunBatch();
+  /// Executes the batch, which begins at this offset, and sends the replies. Returns the offset
+  /// behind the last executed request.
+  Result<size_t> RunBatch(size_t at);
 
   void BeginLong(Op op);
   /// Takes over what has come of the long request. Returns how many bytes are done with.
@@ -122,7 +123,8 @@ class ClientConnection final : public StreamHandler {
   uint64_t received_ = 0;
   uint64_t finished_ = 0;  // counts steps in which requests were executed
   ClientPace pace_;
-  int64_t added_ = 0;  // by its requests to what is stored, in bytes
+  int64_t added_ = 0;                           // by its requests to what is stored, in bytes
+  const SharedStore::AddedBytes added_by_all_;  // of its address
   Charge charge_;
 };
 

@@ -60,6 +60,8 @@ Status ClientConnection::OpenSession(wire::SessionRequest& request) {
   const Result<Endpoint> from = ParseHostPort(stream_->peer());
   Hello& hello = request.hello;
   if (hello.node.addr.empty() && from) hello.node.addr = from->host;
+  const PeerGroup group = stream_->use().from;
+  hello.from.assign(group.begin(), group.end());
   if (const Result<Endpoint> to = ParseHostPort(stream_->local())) hello.server_addr = to->host;
   server_.Deliver(server_.sessions_.Handle(server_.index_, id_, request));
   server_.WatchSessions();

@@ -63,6 +63,7 @@ void ServerLoop::ContinueLater(ClientId id) {
 }
 
 void ServerLoop::Collect() {
+  KeepTicking();  // something may be left to Expire()
   SharedStore::Turn turn(store_, index_);
   Deliver(turn.Finish());
 }

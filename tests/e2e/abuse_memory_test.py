@@ -193,6 +193,24 @@ class Memory(Processes, unittest.TestCase):
                 for i in range(2 * BOUND // 60_000))))
         self.finish(offenders)
 
+    def test_one_address_that_comes_back_again_and_again(self):
+        """None of its clients adds much. Those of another address are served all the same."""
+        offenders = []
+
+        def adds_little(size):
+            client = self.client(source="127.0.0.2")
+            offenders.append(client)
+            client.send(b"".join(raw.request(raw.SET, b"/%d/%d" % (len(offenders), i), bytes(size))
+                                 for i in range(BOUND // 64 // (size + 400))))
+            client.add(b"/n")
+            client.close()
+
+        for size in (4000, 300, 20):
+            with self.assertRaises(ConnectionError):
+                for _ in range(200):
+                    adds_little(size)
+        self.finish(suspects=offenders)
+
     def fill(self):
         """Large values, until they are refused."""
         writes = (raw.request(raw.SET, b"/big/%d" % i, bytes(8 * MIB)) for i in range(2 * BOUND // (8 * MIB)))

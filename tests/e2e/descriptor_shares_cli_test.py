@@ -18,6 +18,7 @@ from processes import MUSTER, Processes
 VALIDATE = b"\x00" + struct.pack("<I", 0x3C85F7CE)
 SET, ADD, WAIT, PING = (bytes([number]) for number in (1, 4, 6, 13))
 DESCRIPTORS = 400
+RUNS = 1000
 HOME, STRANGER = "127.0.0.1", "127.0.0.2"
 
 
@@ -70,7 +71,8 @@ class Shares(Processes, unittest.TestCase):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         self.log = tempfile.TemporaryFile(mode="w+", encoding="utf-8")
         self.addCleanup(self.log.close)
-        self.server = self.start("serve", "--listen", "127.0.0.1:0", "--json", "--threads", "2", stderr=self.log,
+        self.server = self.start("serve", "--listen", "127.0.0.1:0", "--json", "--threads", "2", "--runs-max", str(RUNS),
+                                 stderr=self.log,
                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS,) * 2))
         self.port = json.loads(self.server.stdout.readline())["port"]
 
@@ -163,6 +165,19 @@ class Shares(Processes, unittest.TestCase):
         for number, client in enumerate(clients, 1):
             self.assertEqual(client.add(b"n"), number)
         self.assert_nodes_get_in(8)
+
+    def test_runs_of_one_address_leave_some_to_others(self):
+        """Runs stay for as long as their nodes ask for, also without a connection."""
+        kinds = []
+        for number in range(RUNS + 1):
+            node = self.peer(STRANGER, VALIDATE + raw.session_open(b"r%d" % number, patience_ms=3_600_000))
+            kinds.append(node.receive(struct.unpack("<BI", node.receive(5))[1])[0])
+            node.close()
+        opened, refused = 0, 1
+        self.assertEqual(kinds, [opened] * RUNS + [refused])
+        node = subprocess.run([MUSTER, "rendezvous", "--endpoint", f"127.0.0.1:{self.port}", "--id", "r", "--nodes", "1",
+                               "--hold", "0", "--json"], capture_output=True, timeout=PATIENCE, check=False)
+        self.assertEqual(node.returncode, 0, node.stderr)
 
     def node(self, address, number):
         """A node that was answered; nothing if it was refused."""

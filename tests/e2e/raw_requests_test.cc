@@ -124,6 +124,25 @@ TEST_P(RawRequestsTest, Item061_MultiGetRepeatsAndKeepsTheOrder) {
   EXPECT_EQ(client.ReceiveBlob(), "22");
 }
 
+// Values that have grown have up to 64 KiB that are copied: of many, that takes several steps.
+TEST_P(RawRequestsTest, AMultiGetOfGrownValuesIsAnsweredBetweenItsNeighbours) {
+  RawClient client = Client();
+  const std::string first(5'000, 'f'), rest(60'000, 'r');
+  Keys keys;
+  for (int i = 0; i < 200; ++i) {
+    keys.push_back("/grown/" + std::to_string(i));
+    client.Send(SetBytes(keys.back(), first) + AppendBytes(keys.back(), rest));
+  }
+  const std::string read = AddBytes("/n", 1) + MultiGetBytes(keys);
+  client.Send(read + read + AddBytes("/n", 1));
+  for (int round = 1; round <= 2; ++round) {
+    EXPECT_EQ(client.ReceiveNumber(), round);
+    for (size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(client.ReceiveBlob(), first + rest);
+  }
+  EXPECT_EQ(client.ReceiveNumber(), 3);
+  EXPECT_EQ(client.SaidSoFar(), "");
+}
+
 TEST_P(RawRequestsTest, Item064_HalfAMultiSetIsNoMultiSet) {
   const std::string request = MultiSetBytes({{"/a", "1"}, {"/b", "2"}, {"/c", "3"}});
   const Keys all = {"/a", "/b", "/c"};

@@ -56,9 +56,11 @@ def session_status(run=b"", names=0, after=b""):
 
 
 class Client:
-    def __init__(self, port, receive_buffer=None, patience=60):
+    def __init__(self, port, receive_buffer=None, patience=60, source=None):
         self.socket = socket.socket()
         self.socket.settimeout(patience)
+        if source:
+            self.socket.bind((source, 0))
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.connect(("127.0.0.1", port))

@@ -26,6 +26,7 @@ namespace {
 constexpr Duration kExaminedFor = 250ms;
 constexpr Duration kExamination = 10ms;
 constexpr Duration kPauseFor = 100ms;
+constexpr int kAcceptedPerTurn = 64;
 // The largest address is logged when it becomes the largest, and again after this.
 constexpr Duration kNamedAgain = 60s;
 
@@ -84,9 +85,10 @@ struct UvListener::Poll {
   std::list<Visitor> visitors;  // oldest first
   std::unique_ptr<Timer> examination;
 
-  void AcceptAll() {
+  // As many as may come in one turn: the loop has other connections, and this is called again.
+  void AcceptSome() {
     Refill();
-    while (true) {
+    for (int i = 0; i < kAcceptedPerTurn; ++i) {
       sockaddr_storage from{};
       const int peer = AcceptOne(from);
       if (peer >= 0) {
@@ -122,7 +124,7 @@ struct UvListener::Poll {
 
   void Listen() {
     uv_poll_start(&handle, UV_READABLE,
-                  [](uv_poll_t* poll, int, int) { static_cast<Poll*>(poll->data)->AcceptAll(); });
+                  [](uv_poll_t* poll, int, int) { static_cast<Poll*>(poll->data)->AcceptSome(); });
   }
 
   void Serve(OwnedFd peer, const PeerGroup& from) {

@@ -306,7 +306,7 @@ void Coordinator::Lose(Run& run, const std::vector<Loss>& losses, Instant now, P
     }
     StopJoining(run, *member);
     Detach(run, *member);
-    bytes_ -= CostOf(member->node, member->label);
+    Charge(member->from, 0, -static_cast<int64_t>(CostOf(member->node, member->label)));
     lost.insert(member->node);
   }
   for (const Node& node : lost) run.members.erase(node);
@@ -366,24 +366,24 @@ void Coordinator::LeaveScopes(Run& run, size_t kept) {
 }
 
 void Coordinator::EvictEnded(Instant now) {
-  const bool is_full = runs_.size() >= options_.runs_max;
-  if (ended_.empty() || (!is_full && ended_.size() < options_.ended_max)) return;
-  auto next = ended_.begin();
-  // A closed run is evicted only if its name can be remembered until its time is over.
-  if (!closed_runs_.HasRoom(now))
-    next = std::ranges::find_if(
-        ended_, [](const auto& ended) { return !std::get<Run*>(ended)->state.closed; });
-  if (next == ended_.end()) return;
-  Run& oldest = *std::get<Run*>(*next);
-  if (oldest.state.closed) closed_runs_.Add(oldest.id, oldest.forget_at, now);
-  Forget(oldest);
+  while (runs_.size() >= options_.runs_max || ended_.size() >= options_.ended_max) {
+    auto next = ended_.begin();
+    // A closed run is evicted only if its name can be remembered until its time is over.
+    if (!closed_runs_.HasRoom(now))
+      next = std::ranges::find_if(
+          ended_, [](const auto& ended) { return !std::get<Run*>(ended)->state.closed; });
+    if (next == ended_.end()) return;
+    Run& oldest = *std::get<Run*>(*next);
+    if (oldest.state.closed) closed_runs_.Add(oldest.id, oldest.forget_at, now);
+    Forget(oldest);
+  }
 }
 
 void Coordinator::Forget(Run& run) {
   LeaveScopes(run, 0);
   due_.erase({run.due, run.serial, &run});
   ended_.erase({run.forget_at, run.serial, &run});
-  bytes_ -= CostOf(run.id);
+  Charge(run.from, -1, -static_cast<int64_t>(CostOf(run.id)));
   runs_.erase(runs_.find(run.id));
 }
 

@@ -151,6 +151,11 @@ class Coordinator {
   struct Run;
   static uint64_t CostOf(const std::string& run_id);
   static uint64_t CostOf(const Node& node, const std::string& label);
+  /// Whether the limit allows `all`, of which one address has `its`. A quarter more is for those
+  /// that have little: an address that uses up the limit does not keep the nodes of others out.
+  static bool Allows(uint64_t limit, uint64_t all, uint64_t its) {
+    return all <= limit || (its <= limit / 4 && all <= limit + limit / 4);
+  }
   /// A deadline of a member. Ties are broken by age, so that a run can be replayed.
   struct Due {
     Instant at;
@@ -174,12 +179,14 @@ class Coordinator {
     Instant join_by = Instant::Never();  ///< Never: a spare waits without limit.
     Instant seen_at{};
     Instant grace_ends{};
+    std::string from;                    ///< Whose share of the memory it takes.
     std::optional<Place> place;          ///< In the last round that it was in.
     std::list<Member*>::iterator quiet;  ///< Its place in by_silence, while it has a session.
   };
 
   struct Run {
     std::string id;
+    std::string from;  ///< Whose share of the runs it takes: its first node's.
     uint64_t serial = 0;
     Generation generation;
     std::vector<int64_t> scopes;  ///< Rounds whose keys the store still has, oldest first.
@@ -228,7 +235,17 @@ class Coordinator {
 
   // --- Sessions
   Run* RunFor(const Hello& hello, SessionId session, Instant now, Pushes& out);
-  Run& NewRun(const std::string& id, Instant now);
+  Run& NewRun(const std::string& id, const std::string& from, Instant now);
+  struct Share {
+    uint64_t runs = 0;
+    uint64_t bytes = 0;
+  };
+  /// What the address has; an unknown one has all.
+  Share ShareOf(const std::string& from) const;
+  bool HasRoomForRun(const std::string& from) const;
+  bool HasMemoryFor(const std::string& from, uint64_t more) const;
+  /// Counts, for the limits.
+  void Charge(const std::string& from, int64_t runs, int64_t bytes);
   void OpenAnew(Run& run, SessionId session, const Hello& hello, Instant now, Pushes& out);
   void Resume(Run& run, Member& member, SessionId session, Instant now, Pushes& out);
   /// The member that a message is from; refuses messages of other sessions and incarnations.
@@ -292,7 +309,8 @@ class Coordinator {
   Agenda due_;
   Agenda ended_;  ///< Runs without nodes, by when they are to be forgotten.
   uint64_t made_ = 0;
-  uint64_t bytes_ = 0;  // of runs and nodes
+  uint64_t bytes_ = 0;                   // of runs and nodes
+  std::map<std::string, Share> shares_;  // of known addresses
 };
 
 }  // namespace muster

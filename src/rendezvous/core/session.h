@@ -48,6 +48,8 @@ struct Hello {
   int64_t round = -1;
   /// The server's address on this connection: where other machines reach the server's machine.
   std::string server_addr{};
+  /// Where the connection is from, for fair shares; not sent. Empty: unknown.
+  std::string from{};
 };
 
 /// From which session a message is, and of which incarnation. Part of every message: one from

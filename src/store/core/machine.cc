@@ -322,7 +322,7 @@ bool StoreMachine::DropScope(std::string_view scope, size_t keys_max) {
     EraseMember(*member);
   }
   if (scopes_.AnyOf(scope) != nullptr) return true;
-  scopes_.Forget(scope);
+  scopes_.Close(scope);
   return false;
 }
 

@@ -94,6 +94,8 @@ class StoreMachine {
   /// Deletes at most so many keys and queues of the scope; true: more are left. When none are, the
   /// scope is forgotten. Clients that wait for a deleted key go on waiting.
   bool DropScope(std::string_view scope, size_t keys_max);
+  /// Leaves what the scope still has to Expire(), from the next call on.
+  void ExpireScope(std::string_view scope) { scopes_.Close(scope); }
 
   /// Whether the client waits in WAIT or BARRIER.
   bool IsParked(ClientId client) const;
@@ -129,6 +131,11 @@ class StoreMachine {
       take(entry == nullptr ? ValueView() : entry->value.view());
     }
   }
+  /// What a MULTI_GET of these keys copies: small values, and the ends of large ones. One step
+  /// should copy about kBytesPerPiece at most.
+  size_t BytesCopiedFor(const Request& multi_get) const;
+  static constexpr size_t kBytesPerPiece = 4 * 1024 * 1024;
+  static constexpr size_t kFewKeys = 64;  // whose values are never more than that
   /// As LIST_KEYS, from one of kShards: of 10 million keys, each has 10,000.
   static constexpr size_t kShards = KeyTable<Entry>::kShards;
   template <typename Take>

@@ -163,6 +163,15 @@ bool StoreMachine::AreThere(std::span<const HashedKey> keys) const {
   return true;
 }
 
+size_t StoreMachine::BytesCopiedFor(const Request& multi_get) const {
+  size_t bytes = 0;
+  for (size_t i = 0; i < multi_get.keys.size(); ++i) {
+    const Entry* entry = Find(KeyAt(multi_get, i));
+    if (entry != nullptr) bytes += entry->value.view().tail.size();
+  }
+  return bytes;
+}
+
 void StoreMachine::GiveUpReservation(ClientId client, Instant now, Released& released) {
   if (const auto freed = queues_.Unreserve(client)) OfferElements(freed->hashed(), now, released);
 }
