@@ -149,7 +149,7 @@ TEST(EtcdLeaderTest, AReadThatIsLostIsMadeAgain) {
   office.Pass(2s);
   EXPECT_THAT(office.troubles, Contains(HasSubstr("no answer")));
   office.Grant();
-  EXPECT_EQ(office.NoticeOf(1).stage, Push::Kind::kAdmitted);
+  EXPECT_EQ(office.NoticeOf(1).stage.kind, Push::Kind::kAdmitted);
 }
 
 // Says whether nobody is told of a round before it is written down: first who is in it, then that
@@ -178,7 +178,7 @@ bool NobodyIsToldOfARoundThatMayBeLost() {
     }
     office.Pass();
   }
-  return office.NoticeOf(1).round == 0 && office.NoticeOf(2).round == 0;
+  return office.NoticeOf(1).place.round == 0 && office.NoticeOf(2).place.round == 0;
 }
 
 TEST(EtcdLeaderTest, NobodyIsToldOfARoundThatMayBeLost) {
@@ -195,8 +195,8 @@ TEST(EtcdLeaderTest, ARoundWhosePlanWasLostIsWrittenAgainAndToldOnce) {
   office.etcd.Lose(*plan);
   office.Grant();
   EXPECT_EQ(office.RunRecord().round, 0);
-  EXPECT_EQ(office.NoticeOf(1).plan, office.RunRecord().plan);
-  EXPECT_EQ(office.NoticeOf(2).plan, office.RunRecord().plan);
+  EXPECT_EQ(office.NoticeOf(1).place.who, office.RunRecord().plan);
+  EXPECT_EQ(office.NoticeOf(2).place.who, office.RunRecord().plan);
   // The one that was given up is made at last.
   const int64_t revision = office.etcd.state.revision();
   office.etcd.Make(*plan);
@@ -215,7 +215,7 @@ TEST(EtcdLeaderTest, ARoundOfWhichOnlyTheAnswerWasLostIsNotCompletedTwice) {
   office.etcd.Lose(*run);
   office.Grant();
   EXPECT_EQ(office.RunRecord().plan, plan);
-  EXPECT_EQ(office.NoticeOf(1).round, 0);
+  EXPECT_EQ(office.NoticeOf(1).place.round, 0);
   EXPECT_EQ(office.deposed, 0);
 }
 
@@ -248,14 +248,14 @@ TEST(EtcdLeaderTest, TheNextLeaderTellsWhatTheLastOneHadPromised) {
   office.TakeOver(1);
   ASSERT_TRUE(office.Until(office.keys.Notices()));  // not made: the leader is gone
   const std::string plan = office.RunRecord().plan;
-  ASSERT_EQ(office.NoticeOf(1).round, -1);
+  ASSERT_EQ(office.NoticeOf(1).place.round, -1);
   office.TakeOver(2);
   office.Grant();
   EXPECT_EQ(office.RunRecord().round, 0);
   EXPECT_EQ(office.RunRecord().plan, plan);
   for (const uint32_t number : {1u, 2u}) {
-    EXPECT_EQ(office.NoticeOf(number).round, 0);
-    EXPECT_EQ(office.NoticeOf(number).plan, plan);
+    EXPECT_EQ(office.NoticeOf(number).place.round, 0);
+    EXPECT_EQ(office.NoticeOf(number).place.who, plan);
   }
 }
 
@@ -313,8 +313,8 @@ TEST(EtcdLeaderTest, WhoIsOvertakenReadsEverythingAnewAndGoesOn) {
   EXPECT_EQ(office.deposed, 0);
   // The round that it could not write down is not counted twice.
   EXPECT_EQ(office.RunRecord().round, 1);
-  EXPECT_EQ(office.NoticeOf(1).round, 1);
-  EXPECT_EQ(office.NoticeOf(2).round, 1);
+  EXPECT_EQ(office.NoticeOf(1).place.round, 1);
+  EXPECT_EQ(office.NoticeOf(2).place.round, 1);
 }
 
 TEST(EtcdLeaderTest, AfterALostConnectionItFindsWhoCameAndWhoIsGone) {
@@ -326,14 +326,14 @@ TEST(EtcdLeaderTest, AfterALostConnectionItFindsWhoCameAndWhoIsGone) {
   office.etcd.Trouble();
   office.Grant();
   ASSERT_EQ(office.RunRecord().round, 0);
-  EXPECT_EQ(office.NoticeOf(1).lost, 1);
-  EXPECT_THAT(office.NoticeOf(1).lost_who, StartsWith("10.1.0.3"));
+  EXPECT_EQ(office.NoticeOf(1).lost.count, 1);
+  EXPECT_THAT(office.NoticeOf(1).lost.who, StartsWith("10.1.0.3"));
   office.Join(2);
   office.Write(1, wire::EtcdMember::Request::kJoin, 2, 0);
   office.etcd.Trouble();
   office.Grant();
   EXPECT_EQ(office.RunRecord().round, 1);
-  EXPECT_EQ(office.NoticeOf(2).round, 1);
+  EXPECT_EQ(office.NoticeOf(2).place.round, 1);
 }
 
 TEST(EtcdLeaderTest, AfterALostConnectionItFindsThatItsWritesAreGone) {
@@ -343,14 +343,14 @@ TEST(EtcdLeaderTest, AfterALostConnectionItFindsThatItsWritesAreGone) {
   office.TakeOver(1);
   const EtcdState backup = office.etcd.state;
   office.Grant();
-  ASSERT_EQ(office.NoticeOf(2).round, 0);
+  ASSERT_EQ(office.NoticeOf(2).place.round, 0);
   office.etcd.state.Restore(backup);
-  ASSERT_EQ(office.NoticeOf(2).round, -1);
+  ASSERT_EQ(office.NoticeOf(2).place.round, -1);
   office.etcd.Trouble();
   office.Grant();
-  EXPECT_EQ(office.NoticeOf(1).round, 1) << "those who wish, and no round is counted twice";
-  EXPECT_EQ(office.NoticeOf(2).round, 1);
-  EXPECT_EQ(office.NoticeOf(2).plan, office.RunRecord().plan);
+  EXPECT_EQ(office.NoticeOf(1).place.round, 1) << "those who wish, and no round is counted twice";
+  EXPECT_EQ(office.NoticeOf(2).place.round, 1);
+  EXPECT_EQ(office.NoticeOf(2).place.who, office.RunRecord().plan);
 }
 
 #ifdef MUSTER_INSTRUMENTED
