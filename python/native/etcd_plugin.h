@@ -3,8 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <string>
 
 #include "muster/etcd.h"
 #include "muster/store.h"
@@ -15,8 +13,6 @@ struct EtcdPlugin {
   /// From now on the registry makes the backend "etcd", also under its name "etcd-v2".
   void (*enable)();
   std::shared_ptr<Store> (*open_store)(const EtcdOptions& options);
-  /// Of an EtcdStore; nullopt for all others.
-  std::optional<std::string> (*store_prefix)(const Store& store);
 };
 
 inline constexpr const char* kEtcdPluginSymbol = "muster_etcd_plugin";

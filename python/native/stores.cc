@@ -1,11 +1,10 @@
 #include "stores.h"
 
-#include <string_view>
-#include <typeinfo>
+#include <utility>
 
 #include "arguments.h"
 #include "bindings.h"
-#include "etcd_plugin.h"
+#include "muster/etcd_store.h"
 #include "muster/file_store.h"
 #include "muster/hash_store.h"
 #include "muster/prefix_store.h"
@@ -33,12 +32,6 @@ std::shared_ptr<Store> Inner(nb::handle object) {
   return native ? native : PythonStore::Borrowing(object);
 }
 
-/// Its class is in the library that is loaded when somebody asks for etcd: it has been, if there is
-/// one. A look at it before that must not load it.
-bool IsEtcdStore(const Store& store) {
-  return std::string_view(typeid(store).name()) == "N6muster9EtcdStoreE";
-}
-
 }  // namespace
 
 nb::object WrapStore(std::shared_ptr<Store> store) {
@@ -54,8 +47,8 @@ nb::object WrapStore(std::shared_ptr<Store> store) {
   if (const auto* const its = dynamic_cast<PrefixStore*>(store.get())) {
     return Make<PrefixStoreObject>(its->prefix(), WrapStore(its->underlying()));
   }
-  if (IsEtcdStore(*store)) {
-    return Make<EtcdStoreObject>(store, LoadEtcd().store_prefix(*store).value_or(""));
+  if (auto prefix = EtcdStorePrefix(*store)) {
+    return Make<EtcdStoreObject>(store, *std::move(prefix));
   }
   return Make<StoreObject>(std::move(store), "Store");
 }
