@@ -1,14 +1,11 @@
-// EtcdRendezvousHandler, the backend "etcd": the nodes meet in a cluster of etcd (v3), and one of
-// them leads. The job survives the loss of any machine, also of that one.
+// The backend "etcd": the nodes meet in a cluster of etcd (v3), and one of them leads. The job
+// survives the loss of any machine, also of that one.
 //
 // docs/internals/etcd.md describes the keys.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -18,12 +15,6 @@
 #include "muster/rendezvous_parameters.h"
 
 namespace muster {
-
-class Etcd;
-class Loop;
-class System;
-template <typename T>
-class Result;
 
 struct EtcdRendezvousOptions {
   static constexpr std::string_view kDefaultPrefix = "/muster";
@@ -62,42 +53,16 @@ struct EtcdRendezvousOptions {
   void Validate() const;
 };
 
-class EtcdRendezvousHandler final : public RendezvousHandler {
- public:
-  /// Connects later, and retries until a call's timeout. In the component muster::etcd.
-  explicit EtcdRendezvousHandler(EtcdRendezvousOptions options);
-  /// With other clients and another system than this process, for simulations.
-  using Connector = std::function<Result<std::shared_ptr<Etcd>>(Loop&)>;
-  EtcdRendezvousHandler(EtcdRendezvousOptions options, Connector connect, System& around);
-  ~EtcdRendezvousHandler() override;
-
-  std::string node() const override;
-
-  using RendezvousHandler::SetClosed;
-  std::string GetBackend() const override;
-  std::string GetRunId() const override;
-  /// Unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
-  bool UseAgentStore() const override;
-  bool AllowsConcurrentCalls() const override;
-  /// Returns as soon as the round is complete. RendezvousConnectionError: etcd is out of reach for
-  /// all of join_timeout, or refuses access; RendezvousStateError: a key of the run holds a value
-  /// that cannot be read.
-  RendezvousInfo NextRendezvous() override;
-  /// These two cost no round trip: the leader reports changes.
-  bool IsClosed() override;
-  int64_t NumNodesWaiting() override;
-  void SetClosed(std::string_view reason) override;
-  /// Any thread. Reports the loss of the lease also while etcd is out of reach.
-  std::optional<MembershipEvent> AwaitEvent(std::chrono::milliseconds time) override;
-  bool StopWaiting() override;
-  void Leave() override;
-  bool Shutdown() override;
-  WaitReport DescribeWait() const override;
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
+/// The handler. Connects later, and keeps trying until a call's time is over. In the component
+/// muster::etcd.
+///
+/// NextRendezvous() returns as soon as the round is complete. RendezvousConnectionError: etcd is
+/// out of reach for all of join_timeout, or refuses access; RendezvousStateError: a key of the run
+/// holds a value that cannot be read. IsClosed() and NumNodesWaiting() cost no round trip: the
+/// leader reports changes. AwaitEvent() reports the loss of the lease also while etcd is out of
+/// reach. Other calls may be made while one waits. UseAgentStore() is true unless
+/// TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
+RendezvousHandlerPtr CreateEtcdHandler(EtcdRendezvousOptions options);
 
 /// What the registry makes for "etcd" and "etcd-v2", once EnableEtcd() was called. In the component
 /// muster::etcd.

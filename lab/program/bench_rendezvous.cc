@@ -19,8 +19,8 @@
 #include "program/bench.h"
 #include "rendezvous/session/status_client.h"
 #ifdef MUSTER_HAS_ETCD
-#include "etcd/etcd_access.h"
-#include "muster/etcd_server.h"
+#include "etcd/etcd_server.h"
+#include "etcd/grpc/grpc_etcd.h"
 #endif
 
 namespace muster::cli {
@@ -94,7 +94,7 @@ Place InEtcd(const BenchRendezvousFlags& flags) {
   if (endpoint.empty()) {
     const auto server = std::make_shared<EtcdServer>();
     server->Start();
-    endpoint = server->endpoint();
+    endpoint = server->endpoints().front();
     place.pid = server->pids().front();
     place.kept = server;
   }

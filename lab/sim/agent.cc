@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/text.h"
+#include "etcd/etcd_handler.h"
 #include "muster/c10d_rendezvous.h"
-#include "muster/etcd_rendezvous.h"
 #include "muster/rendezvous_error.h"
 #include "rendezvous/core/rank_policy.h"
 #include "rendezvous/document/dynamic_handler.h"
@@ -56,7 +56,7 @@ std::unique_ptr<RendezvousHandler> MakeEtcdHandler(World& world, size_t index,
   const Plan& plan = world.plan();
   const RunSettings& settings = plan.settings;
   const Endpoint etcd = world.etcd().endpoint();
-  return std::make_unique<EtcdRendezvousHandler>(
+  return std::make_unique<EtcdHandler>(
       EtcdRendezvousOptions{
           .etcd = {.endpoints = {{etcd.host, etcd.port}}, .prefix = World::kEtcdPrefix},
           .run_id = World::kRun,

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/planted.h"
-#include "base/probe.h"
 #include "base/text.h"
 
 namespace muster::sim {
@@ -187,9 +186,7 @@ void SimEtcdClient::Send(const EtcdRequest& request) {
 }
 
 void SimEtcdClient::SendWatch(uint64_t id) {
-  Watched& watch = watches_.at(id);
-  if (std::exchange(watch.is_resumed, true) && watch.next > 0)
-    MUSTER_ETCD_PROBE("a watch of etcd went on where it was");
+  const Watched& watch = watches_.at(id);
   Send({.id = id, .what = EtcdRequest::Watch{watch.range, watch.next}});
 }
 

@@ -43,7 +43,6 @@ class SimEtcdClient final : public Etcd {
     EtcdRange range;
     int64_t next;  ///< The first revision that it has not received; 0: any.
     EtcdWatcher* watcher;
-    bool is_resumed = false;
   };
 
   template <typename T>

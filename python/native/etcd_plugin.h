@@ -2,8 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <string>
 
 #include "muster/etcd.h"
 #include "muster/store.h"
@@ -14,8 +12,6 @@ struct EtcdPlugin {
   /// From now on the registry makes the backend "etcd", also under its name "etcd-v2".
   void (*enable)();
   std::shared_ptr<Store> (*open_store)(const EtcdOptions& options);
-  /// The prefix of an EtcdStore; nullopt for all other stores.
-  std::optional<std::string> (*store_prefix)(const Store& store);
 };
 
 inline constexpr const char* kEtcdPluginSymbol = "muster_etcd_plugin";

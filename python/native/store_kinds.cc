@@ -286,7 +286,7 @@ void InitEtcd(EtcdStoreObject* self, nb::handle endpoint, nb::handle protocol, n
       OptionsOfEtcd({endpoint, protocol, cacert, cert, key, user, password, prefix, timeout});
   const EtcdPlugin& plugin = LoadEtcd();
   auto store = Blocking([&] { return plugin.open_store(options); });
-  std::string its_prefix = plugin.store_prefix(*store).value_or("");
+  std::string its_prefix = EtcdStorePrefix(*store).value_or("");
   new (self) EtcdStoreObject(std::move(store), std::move(its_prefix));
 }
 

@@ -1,12 +1,11 @@
 #include "stores.h"
 
-#include <string_view>
-#include <typeinfo>
+#include <utility>
 
 #include "arguments.h"
 #include "bindings.h"
 #include "errors.h"
-#include "etcd_plugin.h"
+#include "muster/etcd_store.h"
 #include "muster/file_store.h"
 #include "muster/hash_store.h"
 #include "muster/prefix_store.h"
@@ -49,12 +48,6 @@ InFork InForkOf(nb::handle object) {
   return ours == nullptr ? InFork::kUsable : ours->in_fork();
 }
 
-/// Its class is in the library that is loaded on the first use of etcd. If the object exists, the
-/// library is loaded; this check must not load it.
-bool IsEtcdStore(const Store& store) {
-  return std::string_view(typeid(store).name()) == "N6muster9EtcdStoreE";
-}
-
 }  // namespace
 
 nb::object WrapStore(std::shared_ptr<Store> store) {
@@ -70,8 +63,8 @@ nb::object WrapStore(std::shared_ptr<Store> store) {
   if (const auto* const its = dynamic_cast<PrefixStore*>(store.get())) {
     return Make<PrefixStoreObject>(its->prefix(), WrapStore(its->underlying()));
   }
-  if (IsEtcdStore(*store)) {
-    return Make<EtcdStoreObject>(store, LoadEtcd().store_prefix(*store).value_or(""));
+  if (auto prefix = EtcdStorePrefix(*store)) {
+    return Make<EtcdStoreObject>(store, *std::move(prefix));
   }
   return Make<StoreObject>(std::move(store), "Store");
 }

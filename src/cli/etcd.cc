@@ -9,7 +9,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/process.h"
-#include "muster/etcd_server.h"
+#include "etcd/etcd_server.h"
 #include "muster/interruption.h"
 
 namespace muster::cli {

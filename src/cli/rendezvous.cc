@@ -103,7 +103,7 @@ void Note(const RendezvousFlags& flags, const MembershipEvent& event) {
 /// What the keys of the round begin with.
 std::string PrefixOf(const Store& store) {
   if (const auto* prefixed = dynamic_cast<const PrefixStore*>(&store)) return prefixed->prefix();
-  if (const auto* etcd = dynamic_cast<const EtcdStore*>(&store)) return etcd->prefix();
+  if (const auto prefix = EtcdStorePrefix(store)) return *prefix;
   return "";
 }
 

@@ -20,7 +20,7 @@
 #include "rendezvous/session/status_client.h"
 #include "rendezvous/wait_report.h"
 #ifdef MUSTER_HAS_ETCD
-#include "etcd/etcd_access.h"
+#include "etcd/grpc/grpc_etcd.h"
 #include "etcd/status.h"
 #include "muster/etcd_rendezvous.h"
 #include "os/ports/system.h"

@@ -151,7 +151,7 @@ TEST_F(EtcdClientTest, LargeAnswersArrive) {
 }
 
 TEST_F(EtcdClientTest, AnAbsentServerIsUnavailableWithinTheTimeout) {
-  const Endpoint no_server{"127.0.0.1", QuietPort()};
+  const HostAndPort no_server{"127.0.0.1", QuietPort()};
   TestClient test_client({.endpoints = {no_server, {"127.0.0.1", QuietPort()}}});
   const Stopwatch watch;
   const Error put = test_client.Put("k", "v", 0, 500ms).error();
@@ -167,7 +167,8 @@ TEST_F(EtcdClientTest, AnAbsentServerIsUnavailableWithinTheTimeout) {
 TEST_F(EtcdClientTest, DeadEndpointsAreSteppedOver) {
   const EtcdCluster cluster;
   TestClient test_client(
-      {.endpoints = {{"127.0.0.1", QuietPort()}, cluster.endpoint(0), {"127.0.0.1", QuietPort()}}});
+      {.endpoints = {
+           {"127.0.0.1", QuietPort()}, cluster.endpoints()[0], {"127.0.0.1", QuietPort()}}});
   for (int i = 0; i < 5; ++i) {
     const auto put = test_client.Put("k" + std::to_string(i), "v");
     ASSERT_TRUE(put) << put.error().message;

@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/endpoint.h"
 #include "contracts/need.h"
-#include "etcd/etcd_port.h"
+#include "muster/etcd.h"
 #include "support/child_process.h"
 #include "support/temp_dir.h"
 
@@ -40,10 +41,10 @@ class EtcdCluster {
   EtcdCluster(const EtcdCluster&) = delete;
   EtcdCluster& operator=(const EtcdCluster&) = delete;
 
-  std::vector<Endpoint> endpoints() const;
+  std::vector<HostAndPort> endpoints() const;
   Endpoint endpoint(int member) const;
   /// For all members; without TLS and user.
-  EtcdAccess access() const;
+  EtcdOptions access() const;
 
   void Kill(int member);
   /// Restarts it with the same ports and data.

@@ -38,7 +38,7 @@ TEST_F(EtcdWatchTest, PastChangesAreReceivedToo) {
   EXPECT_TRUE(watcher.HasReceived({"k=1", "k=2"}));
 }
 
-TEST_F(EtcdWatchTest, ManyWatchesShareAStream) {
+TEST_F(EtcdWatchTest, ManyWatchesOfOneClientAreServed) {
   const EtcdCluster cluster;
   TestClient test_client(cluster.access());
   const int64_t next = test_client.Put("x", "")->revision + 1;

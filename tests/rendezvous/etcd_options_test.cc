@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "etcd/etcd_access.h"
 #include "muster/etcd.h"
 #include "support/errors.h"
 #include "support/temp_dir.h"
@@ -64,11 +63,6 @@ TEST(EtcdOptionsTest, APrefixAUserAndTlsAreRead) {
   EXPECT_EQ(options.password, "p@ss:w/ord");
   EXPECT_EQ(options.prefix, "/a/b c");
   EXPECT_THAT(options.endpoints, ElementsAre(HostAndPort{"h1", 2379}, HostAndPort{"h2", 1}));
-  const EtcdAccess access = AccessOf(options);
-  EXPECT_TRUE(access.tls);
-  EXPECT_EQ(access.user, "me");
-  EXPECT_EQ(access.password, "p@ss:w/ord");
-  EXPECT_THAT(access.endpoints, ElementsAre(Endpoint{"h1", 2379}, Endpoint{"h2", 1}));
 }
 
 TEST(EtcdOptionsTest, EachMistakeNamesItsPart) {

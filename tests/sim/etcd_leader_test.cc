@@ -150,7 +150,7 @@ TEST(EtcdLeaderTest, AReadThatIsLostIsMadeAgain) {
   office.Pass(2s);
   EXPECT_THAT(office.troubles, Contains(HasSubstr("no answer")));
   office.Grant();
-  EXPECT_EQ(office.NoticeOf(1).stage, Push::Kind::kAdmitted);
+  EXPECT_EQ(office.NoticeOf(1).stage.kind, Push::Kind::kAdmitted);
 }
 
 // Returns whether no node is notified of a round before it is recorded: first its plan, then that
@@ -179,7 +179,7 @@ bool NoNodeIsNotifiedOfARoundThatMayBeLost() {
     }
     office.Pass();
   }
-  return office.NoticeOf(1).round == 0 && office.NoticeOf(2).round == 0;
+  return office.NoticeOf(1).place.round == 0 && office.NoticeOf(2).place.round == 0;
 }
 
 TEST(EtcdLeaderTest, NoNodeIsNotifiedOfARoundThatMayBeLost) {
@@ -196,8 +196,8 @@ TEST(EtcdLeaderTest, ARoundWhosePlanWasLostIsWrittenAgainAndReportedOnce) {
   office.etcd.Lose(*plan);
   office.Grant();
   EXPECT_EQ(office.RunRecord().round, 0);
-  EXPECT_EQ(office.NoticeOf(1).plan, office.RunRecord().plan);
-  EXPECT_EQ(office.NoticeOf(2).plan, office.RunRecord().plan);
+  EXPECT_EQ(office.NoticeOf(1).place.who, office.RunRecord().plan);
+  EXPECT_EQ(office.NoticeOf(2).place.who, office.RunRecord().plan);
   // The abandoned write is finally executed.
   const int64_t revision = office.etcd.state.revision();
   office.etcd.Make(*plan);
@@ -216,7 +216,7 @@ TEST(EtcdLeaderTest, ARoundOfWhichOnlyTheAnswerWasLostIsNotCompletedTwice) {
   office.etcd.Lose(*run);
   office.Grant();
   EXPECT_EQ(office.RunRecord().plan, plan);
-  EXPECT_EQ(office.NoticeOf(1).round, 0);
+  EXPECT_EQ(office.NoticeOf(1).place.round, 0);
   EXPECT_EQ(office.deposed, 0);
 }
 
@@ -250,14 +250,14 @@ TEST(EtcdLeaderTest, TheNextLeaderReportsWhatTheLastOneHadPromised) {
   office.TakeOver(1);
   ASSERT_TRUE(office.Until(office.keys.Notices()));  // not executed: the leader is gone
   const std::string plan = office.RunRecord().plan;
-  ASSERT_EQ(office.NoticeOf(1).round, -1);
+  ASSERT_EQ(office.NoticeOf(1).place.round, -1);
   office.TakeOver(2);
   office.Grant();
   EXPECT_EQ(office.RunRecord().round, 0);
   EXPECT_EQ(office.RunRecord().plan, plan);
   for (const uint32_t number : {1u, 2u}) {
-    EXPECT_EQ(office.NoticeOf(number).round, 0);
-    EXPECT_EQ(office.NoticeOf(number).plan, plan);
+    EXPECT_EQ(office.NoticeOf(number).place.round, 0);
+    EXPECT_EQ(office.NoticeOf(number).place.who, plan);
   }
 }
 
@@ -316,8 +316,8 @@ TEST(EtcdLeaderTest, AnOvertakenLeaderReadsEverythingAgainAndContinues) {
   EXPECT_EQ(office.deposed, 0);
   // The round that it could not record is not counted twice.
   EXPECT_EQ(office.RunRecord().round, 1);
-  EXPECT_EQ(office.NoticeOf(1).round, 1);
-  EXPECT_EQ(office.NoticeOf(2).round, 1);
+  EXPECT_EQ(office.NoticeOf(1).place.round, 1);
+  EXPECT_EQ(office.NoticeOf(2).place.round, 1);
 }
 
 TEST(EtcdLeaderTest, AfterALostConnectionItFindsNodesThatCameAndWent) {
@@ -329,14 +329,14 @@ TEST(EtcdLeaderTest, AfterALostConnectionItFindsNodesThatCameAndWent) {
   office.etcd.Trouble();
   office.Grant();
   ASSERT_EQ(office.RunRecord().round, 0);
-  EXPECT_EQ(office.NoticeOf(1).lost, 1);
-  EXPECT_THAT(office.NoticeOf(1).lost_who, StartsWith("10.1.0.3"));
+  EXPECT_EQ(office.NoticeOf(1).lost.count, 1);
+  EXPECT_THAT(office.NoticeOf(1).lost.who, StartsWith("10.1.0.3"));
   office.Join(2);
   office.Write(1, wire::EtcdMember::Request::kJoin, 2, 0);
   office.etcd.Trouble();
   office.Grant();
   EXPECT_EQ(office.RunRecord().round, 1);
-  EXPECT_EQ(office.NoticeOf(2).round, 1);
+  EXPECT_EQ(office.NoticeOf(2).place.round, 1);
 }
 
 TEST(EtcdLeaderTest, AfterALostConnectionItFindsThatItsWritesAreGone) {
@@ -346,15 +346,14 @@ TEST(EtcdLeaderTest, AfterALostConnectionItFindsThatItsWritesAreGone) {
   office.TakeOver(1);
   const EtcdState backup = office.etcd.state;
   office.Grant();
-  ASSERT_EQ(office.NoticeOf(2).round, 0);
+  ASSERT_EQ(office.NoticeOf(2).place.round, 0);
   office.etcd.state.Restore(backup);
-  ASSERT_EQ(office.NoticeOf(2).round, -1);
+  ASSERT_EQ(office.NoticeOf(2).place.round, -1);
   office.etcd.Trouble();
   office.Grant();
-  EXPECT_EQ(office.NoticeOf(1).round, 1)
-      << "those that requested it, and no round is counted twice";
-  EXPECT_EQ(office.NoticeOf(2).round, 1);
-  EXPECT_EQ(office.NoticeOf(2).plan, office.RunRecord().plan);
+  EXPECT_EQ(office.NoticeOf(1).place.round, 1) << "those that requested it, and no round is counted twice";
+  EXPECT_EQ(office.NoticeOf(2).place.round, 1);
+  EXPECT_EQ(office.NoticeOf(2).place.who, office.RunRecord().plan);
 }
 
 #ifdef MUSTER_INSTRUMENTED

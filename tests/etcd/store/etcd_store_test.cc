@@ -10,9 +10,10 @@
 #include <vector>
 
 #include "etcd/calls.h"
+#include "etcd/etcd_store.h"
 #include "etcd/grpc/grpc_etcd.h"
 #include "etcd/store/shared_etcd.h"
-#include "muster/etcd_store.h"
+#include "etcd/test_client.h"
 #include "os/ports/system.h"
 #include "support/background.h"
 #include "support/errors.h"
@@ -168,11 +169,12 @@ TEST(EtcdStoreTest, AQueueWhoseTailIsGoneKeepsItsOrder) {
 
 TEST(EtcdStoreTest, KeysOfALeaseGoWithIt) {
   MUSTER_REQUIRE(EtcdNeed());
-  const EtcdAccess access = SharedEtcd().access();
+  const EtcdOptions access = SharedEtcd().access();
   const auto calls =
       EtcdCalls::Open([access](Loop& loop) { return ConnectEtcd(access, loop); }, ThisProcess())
           .value();
-  const int64_t lease = calls->Grant(600s, Instant::Never()).value().id;
+  TestClient client(access);
+  const int64_t lease = client.Grant(600s)->id;
   EtcdStore store(calls, FreshPrefix(), kPatience, lease);
   store.Set("a", "1");
   store.Add("b", 1);
@@ -183,7 +185,7 @@ TEST(EtcdStoreTest, KeysOfALeaseGoWithIt) {
   const auto clone = store.Clone();
   clone->Set("g", "1");
   EXPECT_EQ(store.GetNumKeys(), 6);
-  ASSERT_TRUE(calls->Revoke(lease, Instant::Never()));
+  ASSERT_TRUE(client.Revoke(lease));
   EXPECT_EQ(store.GetNumKeys(), 0);
   EXPECT_EQ(store.QueueLen("f"), 0);
   EXPECT_THROW(store.Set("late", "1"), StoreError) << "the lease has ended";

@@ -1,15 +1,17 @@
-// EtcdServer: a throwaway etcd on this machine, for tests, experiments and jobs of one node. It
-// ends with its object, and with this process, also if that is killed.
+// A throwaway etcd on this machine, for tests, experiments and jobs of one node. It ends with its
+// object, and with this process, also if that is killed.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "muster/error.h"
+#include "base/time.h"
+#include "os/posix/kept_child.h"
 
 namespace muster {
 
@@ -27,18 +29,14 @@ struct EtcdServerOptions {
   uint16_t port = 0;
   /// More flags of etcd, for all members.
   std::vector<std::string> flags{};
-
-  /// std::invalid_argument names an option that is out of range.
-  void Validate() const;
 };
 
 /// One thread at a time.
 class EtcdServer {
  public:
-  /// Starts nothing.
+  /// Starts nothing. std::invalid_argument: no possible number of members.
   explicit EtcdServer(EtcdServerOptions options = {});
-  /// Stops it.
-  ~EtcdServer();
+  ~EtcdServer() { Stop(); }
   EtcdServer(const EtcdServer&) = delete;
   EtcdServer& operator=(const EtcdServer&) = delete;
 
@@ -50,21 +48,34 @@ class EtcdServer {
   /// Stops etcd, waits for its end, and removes its data. Does nothing if it does not run.
   void Stop();
 
-  bool is_running() const;
-  /// Of the first member; -1 when it does not run.
-  int port() const;
-  std::string host() const { return "localhost"; }
-  /// "localhost:2379"; of the first member, and of all.
-  std::string endpoint() const;
-  std::vector<std::string> endpoints() const;
-  /// The members' process ids.
+  // Of each member; nothing when it does not run.
+  std::vector<std::string> endpoints() const;  ///< "localhost:2379"
   std::vector<int> pids() const;
-  /// How each member ended, if it has: "exit status 1", "signal 9".
+  /// How it ended, if it has: "exit status 1", "signal 9".
   std::vector<std::optional<std::string>> ends() const;
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  struct Member {
+    uint16_t client_port = 0;
+    uint16_t peer_port = 0;
+    std::string log{};
+    std::unique_ptr<KeptChild> process{};
+
+    std::string endpoint() const;
+    bool IsHealthy(Instant deadline) const;
+  };
+
+  void MakeRoot();
+  void StartAttempt(int attempt);
+  void StartMember(size_t index, const std::string& cluster);
+  void AwaitHealth(std::chrono::milliseconds timeout) const;
+  void EndMembers();
+
+  const EtcdServerOptions options_;
+  std::filesystem::path root_;
+  bool made_root_ = false;
+  std::vector<std::filesystem::path> folders_;
+  std::vector<Member> members_;
 };
 
 }  // namespace muster
