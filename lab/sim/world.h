@@ -119,6 +119,8 @@ class World {
   /// After every step that the server has taken.
   void NoteRun(const Coordinator::Run& run);
   void LookAtState();
+  /// Whether news to or from that machine may take longer now.
+  bool IsDisturbed(HostId host) const;
   /// What the node knows, if nothing keeps news from it.
   std::optional<Inbox> EarOf(const Coordinator::Member& member) const;
   /// A message is about to be received that must not change anything.

@@ -13,6 +13,7 @@ INTERVAL_S, ATTEMPTS = 0.5, 4
 WINDOW_S = INTERVAL_S * ATTEMPTS
 GRACE_S = 0.3  # for a broken connection to come back
 LAST_CALL_S = 1  # the shortest there is
+REJOIN_S = 1  # for which nodes that are back soon after a round has re-formed are held back; by default 10
 C10D_INTERVAL_S, C10D_ATTEMPTS = 1, 3  # in whole seconds
 C10D_READ_S = 10  # that an operation of the store may take, and the wait for rank 0's address
 

@@ -269,7 +269,8 @@ void AddRendezvous(CLI::App& app, Run* run) {
   command->add_option(
       "--conf", flags->config,
       "Further options, KEY=VALUE,...: is_host, keep_alive_interval, keep_alive_max_attempt,\n"
-      "close_timeout; muster: grace, rank_policy (natural, text, stable, label), label;\n"
+      "close_timeout; muster, etcd: reform_timeout, rejoin_window, expected, label, rank_policy\n"
+      "(natural, text, stable, label); muster: grace;\n"
       "c10d: store_type, read_timeout, heartbeat_timeout; etcd, etcd-v2: read_timeout, protocol, "
       "cacert,\n"
       "cert, key, user, password_file, etcd_prefix");

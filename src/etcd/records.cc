@@ -58,6 +58,9 @@ class FieldWriter : public FlatJsonWriter {
     Number(name, Milliseconds(value), least - 1);
   }
   void Time(std::string_view name, Duration value) { Number(name, Milliseconds(value)); }
+  void MaybeTime(std::string_view name, const std::optional<Duration>& value) {
+    Number(name, value ? Milliseconds(*value) : -1, -1);
+  }
   void Port(std::string_view name, uint16_t value) { Number(name, value); }
   template <typename Enum, size_t kCount>
   void Word(std::string_view name, Enum value, const std::array<std::string_view, kCount>& words) {
@@ -84,6 +87,10 @@ class FieldReader : public FlatJsonReader {
   void Time(std::string_view name, Duration& value) {
     const int64_t given = FlatJsonReader::Number(name);
     value = milliseconds(std::clamp<int64_t>(given, 0, kMillisecondsMax));
+  }
+  void MaybeTime(std::string_view name, std::optional<Duration>& value) {
+    const int64_t given = FlatJsonReader::Number(name, -1);
+    if (given >= 0) value = milliseconds(std::min(given, kMillisecondsMax));
   }
   void Port(std::string_view name, uint16_t& value) {
     const int64_t port = FlatJsonReader::Number(name);
@@ -121,6 +128,18 @@ void Fields(Io& io, Of<RunSettings> auto& settings) {
   io.Required("keep_alive_max_attempt", settings.keep_alive_max_attempt, 1,
               RunSettings::kAttemptsMax);
   io.Policy("rank_policy", settings.policy);
+  // Earlier versions wrote none of these.
+  Forming forming = settings.forming.value_or(Forming{.rejoin_window = 0s});
+  std::optional<Duration> reform_timeout;
+  if (settings.forming) reform_timeout = forming.reform_timeout;
+  io.MaybeTime("reform_timeout_ms", reform_timeout);
+  io.Time("rejoin_window_ms", forming.rejoin_window);
+  io.Number("expected", forming.expected);
+  if constexpr (Io::kReads) {
+    settings.forming.reset();
+    if (reform_timeout)
+      settings.forming = {*reform_timeout, forming.rejoin_window, forming.expected};
+  }
   if constexpr (Io::kReads) settings.grace = 0s;  // a lease has its own
 }
 
@@ -198,11 +217,8 @@ void Fields(Io& io, Of<RunReport> auto& report) {
   io.Number("nodes_waiting", report.waiting);
   io.Number("spare", report.spares);
   io.Number("between_rounds", report.idle);
-  int64_t left = report.last_call_left ? Milliseconds(*report.last_call_left) : -1;
-  io.Number("last_call_left_ms", left, -1);
-  if constexpr (Io::kReads) {
-    if (left >= 0) report.last_call_left = milliseconds(std::min(left, kMillisecondsMax));
-  }
+  io.MaybeTime("last_call_left_ms", report.last_call_left);
+  io.MaybeTime("held_left_ms", report.held_left);
   io.Text("closed_by", report.closed_by);
   Fields(io, report.settings);
 }

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <limits>
+#include <optional>
 #include <type_traits>
 
 #include "base/assert.h"
@@ -19,6 +20,7 @@ using std::chrono::milliseconds;
 
 constexpr size_t kHeadBytes = 1 + sizeof(uint32_t);
 constexpr size_t kTextBytesMax = 4096;
+constexpr uint8_t kVersionOfForming = 3;
 constexpr int64_t kRoundMax = int64_t{1} << 60;
 
 // The same walk over a message writes and reads its fields, so that the two cannot disagree.
@@ -124,6 +126,14 @@ void Fields(Walk& walk, RunSettings& settings) {
   walk(settings.policy);
 }
 
+// At the end of an open message, since version 3.
+template <typename Walk>
+void Fields(Walk& walk, Forming& forming) {
+  walk(forming.reform_timeout);
+  walk(forming.rejoin_window);
+  walk(forming.expected);
+}
+
 template <typename Walk>
 void Fields(Walk& walk, Hello& hello) {
   walk(hello.run_id);
@@ -133,6 +143,14 @@ void Fields(Walk& walk, Hello& hello) {
   Fields(walk, hello.settings);
   walk(hello.label);
   walk(hello.bootstrap_port);
+}
+
+template <typename Walk>
+void FieldsSince3(Walk& walk, SessionRequest& request) {
+  std::optional<Forming>& forming = request.hello.settings.forming;
+  if (request.version < kVersionOfForming) return forming.reset();
+  if (!forming) forming.emplace();
+  Fields(walk, *forming);
 }
 
 /// False: there is no such kind.
@@ -148,7 +166,9 @@ bool Fields(Walk& walk, SessionRequest& request) {
       walk(request.version);
       if (request.version < kSessionVersionOldest) return true;
       walk(request.version_oldest);
-      if (request.IsUnderstood()) Fields(walk, request.hello);
+      if (!request.IsUnderstood()) return true;
+      Fields(walk, request.hello);
+      FieldsSince3(walk, request);
       return true;
     case Kind::kJoin:
       walk(request.join_timeout);
@@ -248,9 +268,11 @@ void Fields(Walk& walk, RunReport& run) {
   walk(run.waiting);
   walk(run.spares);
   walk(run.idle);
-  bool in_last_call = run.last_call_left.has_value();
-  walk(in_last_call);
-  if (in_last_call) walk(run.last_call_left ? *run.last_call_left : run.last_call_left.emplace());
+  // A complete round has no last call, but may hold nodes back.
+  auto& left = run.phase == RunReport::Phase::kComplete ? run.held_left : run.last_call_left;
+  bool has_left = left.has_value();
+  walk(has_left);
+  if (has_left) walk(left ? *left : left.emplace());
   walk(run.closed_by);
 }
 
@@ -370,6 +392,7 @@ Result<SessionRequest> ReadSessionRequest(std::string_view frame) {
   if (request.kind == SessionRequest::Kind::kOpen) {
     request.hello.resume = request.token;
     request.hello.round = request.round;
+    request.hello.version = request.version;
   }
   return request;
 }
