@@ -30,8 +30,9 @@ class FailureWorld {
   FailureWorld(const FailureCosts& costs, uint64_t seed)
       : costs_(costs), prng_(seed), coordinator_({.judges_silence = false}) {
     settings_ = {.min_nodes = FailureCosts::kNodes / 2, .max_nodes = FailureCosts::kNodes};
-    if (costs.rule == HoldRule::kUntilAllBack) settings_.forming->rejoin_window = 0s;
-    if (costs.rule == HoldRule::kWindow) settings_.forming->rejoin_window = costs.window;
+    // The other rule holds nodes back before they join.
+    const bool is_ours = costs.rule == HoldRule::kUntilAllBack;
+    settings_.forming->rejoin_window = is_ours ? costs.window : Duration(0);
   }
 
   FailureOutcome Play(const FailurePattern& pattern) {
@@ -84,15 +85,14 @@ class FailureWorld {
   void Start(size_t i) {
     Member& node = nodes_[i];
     ++node.lives;
+    node.doing = Doing::kHeld;
     node.key = {.session = SessionId{++sessions_}};
     by_session_[sessions_] = i;
     const Hello hello{
         .run_id = "run", .node = {Concat("node", i), node.lives, 0}, .settings = settings_};
     Deliver([&](Pushes& out) { coordinator_.Open(node.key.session, hello, now_, out); });
-    if (costs_.rule == HoldRule::kWindow || !IsHoldTime()) return Join(i);
-    node.doing = Doing::kHeld;
+    if (costs_.rule == HoldRule::kUntilAllBack || !IsHoldTime()) return Join(i);
     held_.insert(i);
-    if (std::ssize(held_) >= FailureCosts::kNodes - world_size_) return Release();
     At(formed_at_ + costs_.window, [this] { Release(); });
   }
 

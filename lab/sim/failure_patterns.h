@@ -12,11 +12,10 @@
 
 namespace muster::sim {
 
-/// When nodes that came after a round had re-formed are announced to its members.
+/// When nodes that come after a round has re-formed are announced to its members.
 enum class HoldRule : uint8_t {
-  kWindow,        ///< When the window is over: the coordinator's rule.
-  kUntilAllBack,  ///< As soon as as many wait as are missing; at the end of the window at the
-                  ///< latest.
+  kWindow,        ///< When the window is over.
+  kUntilAllBack,  ///< As soon as as many wait as are missing, or then: the coordinator's rule.
 };
 
 struct FailurePattern {
@@ -40,7 +39,7 @@ struct FailureCosts {
   static constexpr Duration kStop = 1s;        ///< From a notice to the next join.
   Duration restart = 20s;  ///< From a complete round to work beyond the last checkpoint.
   Duration window = 10s;
-  HoldRule rule = HoldRule::kWindow;
+  HoldRule rule = HoldRule::kUntilAllBack;
 };
 
 struct FailureOutcome {

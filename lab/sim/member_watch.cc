@@ -36,7 +36,8 @@ void MemberWatch::Look(Epoch epoch, const Coordinator::Run& run, WorldTime now, 
   round_ = run.state.round;
   if (!run.state.complete) return;
   NoteLosses(run, now);
-  const auto waiting = run.held_until > at ? 0 : static_cast<int64_t>(run.state.wait_list.size());
+  const auto all = static_cast<int64_t>(run.state.wait_list.size());
+  const int64_t waiting = run.held_until > at && all < run.missing ? 0 : all;
   for (auto& [node, seat] : seats_) {
     const Coordinator::Member& member = run.members.at(node);
     const std::optional<Inbox> ear = ear_of(member);
@@ -73,7 +74,7 @@ void MemberWatch::CheckForming(Epoch epoch, const Coordinator::Run& run, WorldTi
   if (state.participants.empty()) reforms_ = false;
   const bool can_form = !state.complete && !state.closed && reforms_ &&
                         std::ssize(state.participants) >= run.settings.min_nodes;
-  const bool is_whole = back == last_.size();
+  const bool is_whole = back == last_.size() && run.missing == 0;
   if (!can_form || !is_free) return reforms_since_.reset();
   if (!reforms_since_ || is_whole != is_whole_) reforms_since_ = now;
   is_whole_ = is_whole;

@@ -268,9 +268,11 @@ void Coordinator::Complete(Run& run, Instant now, Pushes& out) {
     StopJoining(run, member);
   }
   run.waiting_sent = 0;
-  run.missing = 0;
-  if (std::exchange(run.reforms, false) && run.settings.forming)
-    run.held_until = now + run.settings.forming->rejoin_window;
+  const auto newcomers =
+      std::ranges::count_if(candidates, [](const Candidate& each) { return !each.rank_before; });
+  const bool reformed = std::exchange(run.reforms, false);
+  run.missing = reformed ? std::max<int64_t>(run.missing - newcomers, 0) : 0;
+  if (reformed && run.settings.forming) run.held_until = now + run.settings.forming->rejoin_window;
   UseScope(run);
   for (const auto& [node, rank] : run.state.participants) SendState(run, run.members.at(node), out);
 }

@@ -203,7 +203,7 @@ class Coordinator {
     /// The round that forms has members of the last one. It began when each of those had joined
     /// again, left, or been lost: nobody else is on the way back.
     bool reforms = false;
-    int64_t missing = 0;           ///< Members of the last complete round that were lost.
+    int64_t missing = 0;           ///< Members that were lost, and nobody has come for them.
     Instant held_until{};          ///< Waiting nodes are not announced before.
     int64_t round_floor = 0;       ///< No round below this: a node has been in one.
     int64_t completed_round = -1;  ///< The last one.

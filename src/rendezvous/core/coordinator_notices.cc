@@ -64,14 +64,16 @@ void Coordinator::SendState(const Run& run, const Member& member, Pushes& out) {
 // At once when there are any, and when there are none any more; in between only when their number
 // has doubled: where a whole round joins again, 100,000 nodes would each receive 17 messages. Never
 // twice within the pause: one node that joins and leaves in turn must not cost each member a
-// message every time. After a round has re-formed, its members are left alone for a while: the
-// machines of a rack come back one after the other, and the job must not start again for each.
+// message every time. After a round has re-formed, its members are left alone for a while, or until
+// as many wait as are missing: the machines of a rack come back one after the other, and the job
+// must not start again for each.
 Instant Coordinator::WaitingDueAt(const Run& run) const {
   const auto waiting = static_cast<int64_t>(run.state.wait_list.size());
   if (!run.state.complete || waiting == run.waiting_sent) return Instant::Never();
   const bool has_doubled = waiting >= 2 * run.waiting_sent;
   if (waiting > 0 && !has_doubled) return Instant::Never();
-  return std::max(run.waiting_sent_at + options_.notice_pause, run.held_until);
+  const Instant due = run.waiting_sent_at + options_.notice_pause;
+  return waiting < run.missing ? std::max(due, run.held_until) : due;
 }
 
 void Coordinator::NotifyWaiting(Run& run, Instant now, Pushes& out) {

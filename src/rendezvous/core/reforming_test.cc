@@ -160,27 +160,56 @@ TEST_F(ReformingTest, AFirstRoundWithAllExpectedNodesHasNoLastCall) {
   EXPECT_TRUE(State().complete);
 }
 
-TEST_F(ReformingTest, NodesThatComeSoonAfterAReformingAreAnnouncedTogether) {
-  Form({"a", "b", "c"}, MinMax(2, 8));
-  Kill("c", {"a", "b"});
+TEST_F(ReformingTest, ANodeThatComesBackAloneIsHeldBackUntilTheWindowIsOver) {
+  Form({"a", "b", "c", "d"}, MinMax(2, 8));
+  Break("c");
+  Kill("d", {"a", "b"});
   JoinAll({"a", "b"});
   Pass(501ms, {"a", "b"});
   ASSERT_TRUE(State().complete);
   Heard("a");
   Pass(3s, {"a", "b"});
   OpenAndJoin({"c2"}, MinMax(2, 8));
-  Pass(2s, {"a", "b", "c2"});
-  OpenAndJoin({"d"}, MinMax(2, 8));
-  EXPECT_THAT(Kinds("d"), ElementsAre(Kind::kOpened, Kind::kWaiting));
-  EXPECT_EQ(Report().held_left, 5s);
-  Pass(4999ms, {"a", "b", "c2", "d"});
+  EXPECT_THAT(Kinds("c2"), ElementsAre(Kind::kOpened, Kind::kWaiting));
+  EXPECT_EQ(Report().held_left, 7s);
+  Pass(6999ms, {"a", "b", "c2"});
   EXPECT_THAT(Heard("a"), IsEmpty());
-  Pass(1ms, {"a", "b", "c2", "d"});
-  EXPECT_THAT(Heard("a"), ElementsAre(Field(&Push::count, 2)));
+  Pass(1ms, {"a", "b", "c2"});
+  EXPECT_THAT(Heard("a"), ElementsAre(Field(&Push::count, 1)));
   EXPECT_EQ(Report().held_left, std::nullopt);
   JoinAll({"a", "b"});
+  Pass(501ms, {"a", "b", "c2"});
+  EXPECT_EQ(State().participants.size(), 3u);
+  EXPECT_TRUE(State().complete);
+}
+
+TEST_F(ReformingTest, WhenAsManyWaitAsAreMissingTheyAreAnnouncedTogether) {
+  Form({"a", "b", "c", "d"}, MinMax(2, 8));
+  Break("c");
+  Kill("d", {"a", "b"});
+  JoinAll({"a", "b"});
+  Pass(501ms, {"a", "b"});
+  Heard("a");
+  OpenAndJoin({"c2"}, MinMax(2, 8));
+  Pass(1s, {"a", "b", "c2"});
+  EXPECT_THAT(Heard("a"), IsEmpty());
+  OpenAndJoin({"d2"}, MinMax(2, 8));
+  EXPECT_THAT(Heard("a"), ElementsAre(Field(&Push::count, 2)));
+  JoinAll({"a", "b"});
+  Pass(501ms, {"a", "b", "c2", "d2"});
   EXPECT_EQ(State().participants.size(), 4u);
-  EXPECT_TRUE(State().complete) << "nobody was lost";
+  JoinAll({"a", "b", "c2", "d2"});
+  EXPECT_TRUE(State().complete) << "nobody is missing any more";
+}
+
+TEST_F(ReformingTest, WhereNobodyIsMissingNobodyIsHeldBack) {
+  Form({"a", "b"}, MinMax(2, 4));
+  JoinAll({"a", "b"});
+  ASSERT_EQ(State().round, 1);
+  Pass(200ms, {"a", "b"});
+  Heard("a");
+  OpenAndJoin({"c"}, MinMax(2, 4));
+  EXPECT_THAT(Heard("a"), ElementsAre(Field(&Push::kind, Kind::kNodesWaiting)));
 }
 
 TEST_F(ReformingTest, AFirstRoundAnnouncesWaitingNodesAtOnce) {
@@ -200,16 +229,20 @@ TEST_F(ReformingTest, AMemberThatJoinsAgainIsNotHeldBack) {
 }
 
 TEST_F(ReformingTest, ALossBringsThoseThatAreHeldBackIn) {
-  Form({"a", "b", "c"}, MinMax(2, 8));
-  JoinAll({"a", "b", "c"});
-  OpenAndJoin({"d"}, MinMax(2, 8));
-  Pass(1s, {"a", "b", "c", "d"});
-  EXPECT_THAT(Kinds("a"), Not(Contains(Kind::kNodesWaiting)));
-  Kill("c", {"a", "b", "d"});
+  Form({"a", "b", "c", "d"}, MinMax(1, 8));
+  Break("c");
+  Kill("d", {"a", "b"});
   JoinAll({"a", "b"});
-  Pass(501ms, {"a", "b", "d"});
+  Pass(501ms, {"a", "b"});
+  Heard("a");
+  OpenAndJoin({"e"}, MinMax(1, 8));
+  Pass(1s, {"a", "b", "e"});
+  EXPECT_THAT(Kinds("a"), IsEmpty());
+  Kill("b", {"a", "e"});
+  Join("a");
+  Pass(501ms, {"a", "e"});
   EXPECT_TRUE(State().complete);
-  EXPECT_EQ(State().participants.size(), 3u);
+  EXPECT_EQ(State().participants.size(), 2u);
 }
 
 TEST_F(ReformingTest, NodesOfAnOlderVersionTakeTheSettingsOfTheOthers) {

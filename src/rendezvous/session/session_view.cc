@@ -77,8 +77,8 @@ WaitReport SessionView::Describe(Instant now, const std::string& server) const {
       described = ReportOn(AsReport(*stands), std::nullopt);
     }
     if (report) {
-      for (auto* left : {&described.last_call_left, &described.held_left}) {
-        if (*left) *left = std::max(**left - ToMilliseconds(now - *reported_at), milliseconds(0));
+      for (auto* time : {&described.last_call_left, &described.held_left}) {
+        if (*time) *time = std::max(**time - ToMilliseconds(now - *reported_at), milliseconds(0));
       }
     }
     if (described.held_left && hello.settings.forming) {
