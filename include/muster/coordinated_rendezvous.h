@@ -34,8 +34,8 @@ struct CoordinatedRendezvousOptions {
   /// The same when a round re-forms after it has lost a member; without a loss, nothing is waited
   /// for. At most last_call.
   std::chrono::milliseconds reform_timeout{500};
-  /// Nodes that come within this time after a round has re-formed wait in silence: then its members
-  /// are notified of all of them together. 0: each at once.
+  /// Nodes that come within this time after a round has re-formed wait in silence: its members are
+  /// notified when as many wait as are missing, or when it is over. 0: of each at once.
   std::chrono::milliseconds rejoin_window{10'000};
   int64_t expected = 0;  ///< A first round with so many nodes has no last call; 0: unknown.
   std::chrono::milliseconds keep_alive_interval{1'000};

@@ -13,8 +13,8 @@ namespace muster {
 /// How long a round waits for more nodes where the coordinator knows which may come.
 struct Forming {
   Duration reform_timeout = 500ms;  ///< When a round re-forms: for lost members, and newcomers.
-  /// Nodes that come so soon after a round has re-formed are held back: its members are notified of
-  /// all of them when this time is over.
+  /// Nodes that come so soon after a round has re-formed are held back: its members are notified
+  /// when as many wait as are missing, or when this time is over.
   Duration rejoin_window = 10s;
   int64_t expected = 0;  ///< A first round with so many nodes has no last call; 0: unknown.
 
