@@ -97,7 +97,8 @@ class Job:
         port = free_port()
         with contextlib.ExitStack() as stack:
             if self.options.launcher == "muster":
-                server = subprocess.Popen([self.options.muster, "serve", "--listen", f"127.0.0.1:{port}", "--quiet"])
+                server = subprocess.Popen([self.options.muster, "serve", "--listen", f"127.0.0.1:{port}", "--quiet"],
+                                          stdout=subprocess.DEVNULL)
                 stack.callback(self.end, [server])
                 wait_for(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0, 10)
             nodes = []
