@@ -30,6 +30,13 @@ struct EtcdRendezvousOptions {
   int64_t max_nodes = 1;
   std::chrono::milliseconds last_call{
       30'000};  ///< From reaching min_nodes to completing the round.
+  /// The same when a round re-forms after it has lost a member; without a loss, nothing is waited
+  /// for. At most last_call.
+  std::chrono::milliseconds reform_timeout{500};
+  /// Nodes that come within this time after a round has re-formed wait in silence: its members are
+  /// notified when as many wait as are missing, or when it is over. 0: of each at once.
+  std::chrono::milliseconds rejoin_window{10'000};
+  int64_t expected = 0;  ///< A first round with so many nodes has no last call; 0: unknown.
   /// A node that is silent for so many intervals is declared lost. That is its lease, in whole
   /// seconds, at least 2. The default outlasts a change of etcd's own leader, also of one that is
   /// cut off, which takes up to 5 s.
@@ -46,9 +53,9 @@ struct EtcdRendezvousOptions {
   std::string backend = "etcd";
 
   /// From parameters and the options of EtcdOptions, and join_timeout (or timeout, its name in
-  /// torchrun's etcd), last_call_timeout, close_timeout, keep_alive_interval (seconds, also
-  /// fractions), keep_alive_max_attempt, rank_policy and label. std::invalid_argument names the
-  /// option.
+  /// torchrun's etcd), last_call_timeout, reform_timeout, rejoin_window, close_timeout,
+  /// keep_alive_interval (seconds, also fractions), expected, keep_alive_max_attempt, rank_policy
+  /// and label. std::invalid_argument names the option.
   static EtcdRendezvousOptions From(const RendezvousParameters& parameters);
   void Validate() const;
 };

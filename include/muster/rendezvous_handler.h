@@ -68,6 +68,10 @@ struct WaitReport {
   std::string first{};                  ///< kBootstrap: the round's rank 0, if it is known.
   int64_t awaited = 0;                  ///< Nodes that must still join, or (kNextRound) leave.
   std::optional<std::chrono::milliseconds> last_call_left{};
+  /// kNextRound: the members are not notified of waiting nodes before that, because their round
+  /// re-formed so long ago (if that is known).
+  std::optional<std::chrono::milliseconds> held_left{};
+  std::optional<std::chrono::milliseconds> held_for{};
   std::optional<std::chrono::milliseconds> time_left{};  ///< Until the waiting call times out.
 
   /// One sentence: "round 0: 3 of 4 nodes are here (a_1_0, b_7_0, c_9_0), 1 more is needed; gives

@@ -127,7 +127,8 @@ load::SoakOptions Options(const BenchSoakFlags& flags, const BenchServer& server
                    .max_nodes = nodes,
                    .last_call = ToDuration(flags.last_call_seconds),
                    .keep_alive_interval = 2s,
-                   .keep_alive_max_attempt = 5},
+                   .keep_alive_max_attempt = 5,
+                   .forming = Forming{.rejoin_window = 0s}},  // every node that comes makes a round
       .seed = flags.seed,
       .sample = [&samples](const load::SoakState& state, bool calm) { samples.Add(state, calm); }};
 }

@@ -23,6 +23,7 @@
 #include "sim/bugs.h"
 #include "sim/campaign.h"
 #include "sim/crash_report.h"
+#include "sim/failure_patterns.h"
 #include "sim/side_by_side.h"
 #include "sim/world.h"
 
@@ -132,6 +133,50 @@ int PlayCurve(uint64_t seed, SimFlags flags) {
   return status;
 }
 
+/// The curve behind the default of rejoin_window.
+int PlayFailurePatterns(uint64_t seed) {
+  constexpr uint64_t kRepetitions = 50;
+  using sim::FailureCosts;
+  std::printf(
+      "Worker-seconds lost of %.0f (%lld nodes of %lld workers, %.0f s), and rounds after the "
+      "first; means of %llu.\n",
+      Seconds(FailureCosts::kHorizon) *
+          static_cast<double>(FailureCosts::kNodes * FailureCosts::kWorkersPerNode),
+      static_cast<long long>(FailureCosts::kNodes),
+      static_cast<long long>(FailureCosts::kWorkersPerNode), Seconds(FailureCosts::kHorizon),
+      static_cast<unsigned long long>(kRepetitions));
+  for (const sim::FailurePattern& pattern : sim::FailurePatterns())
+    std::printf("  %-9s %s\n", pattern.name, pattern.what);
+  for (const Duration restart : {5s, 20s, 60s}) {
+    for (const sim::HoldRule rule : {sim::HoldRule::kWindow, sim::HoldRule::kUntilAllBack}) {
+      std::printf("\nrestart %.0f s, %s\n%8s", Seconds(restart),
+                  rule == sim::HoldRule::kWindow ? "held until the window is over"
+                                                 : "held until all are back, or the window is over",
+                  "window");
+      for (const sim::FailurePattern& pattern : sim::FailurePatterns())
+        std::printf(" %17s", pattern.name);
+      std::printf(" %10s\n", "all");
+      for (const Duration window : {0s, 1s, 2s, 5s, 10s, 15s, 20s, 30s, 60s}) {
+        std::printf("%6.0f s", Seconds(window));
+        double all = 0;
+        for (const sim::FailurePattern& pattern : sim::FailurePatterns()) {
+          double lost = 0, rounds = 0;
+          for (uint64_t i = 0; i < kRepetitions; ++i) {
+            const sim::FailureOutcome outcome = sim::PlayFailures(
+                pattern, {.restart = restart, .window = window, .rule = rule}, seed + i);
+            lost += outcome.lost / static_cast<double>(kRepetitions);
+            rounds += static_cast<double>(outcome.rounds) / static_cast<double>(kRepetitions);
+          }
+          all += lost;
+          std::printf(" %10.0f (%4.1f)", lost, rounds);
+        }
+        std::printf(" %10.0f\n", all);
+      }
+    }
+  }
+  return kOk;
+}
+
 sim::CampaignOptions CampaignOf(uint64_t seed, const SimFlags& flags) {
   return {.first_seed = seed,
           .runs = flags.runs,
@@ -232,12 +277,15 @@ void RefuseContradictions(const SimFlags& flags) {
   RefuseTogether(story, {json, hunt, runs, twice, probes});
   RefuseTogether({"--curve", flags.curve},
                  {story, hunt, runs, twice, probes, {"--jobs", flags.jobs > 1}});
+  RefuseTogether({"--failure-patterns", flags.failure_patterns},
+                 {story, hunt, runs, twice, probes, json, {"--curve", flags.curve}});
   RefuseTogether(
       hunt, {json, probes, {"--driver", !flags.driver.empty()}, {"--plant", !flags.plant.empty()}});
 }
 
 int Simulate(const SimFlags& flags) {
   RefuseContradictions(flags);
+  if (flags.failure_patterns) return PlayFailurePatterns(flags.seed.value_or(1));
   if (flags.side_by_side && !flags.curve)
     throw std::invalid_argument("--side-by-side is a way to play a --curve");
   if (flags.side_by_side && flags.driver == sim::NameOf(sim::Driver::kLauncher))
@@ -318,6 +366,8 @@ void AddSim(CLI::App& app, Run* run) {
   sim->add_flag("--side-by-side", flags->side_by_side,
                 "With --curve: play as many worlds of a smaller size at a time, with consecutive\n"
                 "seeds, as have the nodes of the largest. Shows the cost of size without caches");
+  sim->add_flag("--failure-patterns", flags->failure_patterns,
+                "Print what failures of a few kinds cost a job, by rejoin_window");
   sim->add_flag("--require-probes", flags->require_probes,
                 "Fail if a rare branch was never taken in all runs");
   sim->add_option("--plant", flags->plant, "Plant this bug")->check(CheckBug);

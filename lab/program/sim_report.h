@@ -29,6 +29,7 @@ struct SimFlags {
   bool story = false;
   bool curve = false;
   bool side_by_side = false;
+  bool failure_patterns = false;
   bool require_probes = false;
   bool hunt = false;
   bool json = false;

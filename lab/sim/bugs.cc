@@ -115,6 +115,7 @@ constexpr Sign kLostWatchEvent[] = {
     {kNotTogether, "a node waits for a change that is never sent: nothing else goes wrong"},
 };
 
+constexpr Sign kReformAsFirst[] = {{"has not formed again"}};
 constexpr Sign kSlowToMiss[] = {{"99 of 100 runs of the driver coordinator healed within"}};
 
 constexpr Sign kRestoreUnnoticed[] = {
@@ -154,6 +155,7 @@ constexpr PlantedBug kBugs[] = {
     {Bug::kLostWatchEvent, "lost-watch-event", Driver::kEtcd, kLostWatchEvent},
     {Bug::kRestoreUnnoticed, "restore-unnoticed", Driver::kEtcd, kRestoreUnnoticed},
     {Bug::kGenerationReused, "generation-reused", Driver::kLauncher, kGenerationReused},
+    {Bug::kReformAsFirst, "reform-as-first", Driver::kCoordinator, kReformAsFirst},
     {Bug::kSlowToMiss, "slow-to-miss", Driver::kCoordinator, kSlowToMiss},
 };
 

@@ -1,5 +1,6 @@
 #include "sim/member_watch.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/text.h"
@@ -21,19 +22,22 @@ void Inbox::Add(const MembershipEvent& event) {
 
 // A lost packet is sent again later, repeatedly: there is no time within which it arrives.
 MemberWatch::MemberWatch(const Plan& plan, Checkers& checkers)
-    : is_judged_(plan.nodes <= kFewNodes && !plan.faults.loss),
+    : is_small_(plan.nodes <= kFewNodes),
+      is_judged_(is_small_ && !plan.faults.loss),
       within_(kNoticeTime + plan.network.latency + plan.network.jitter),
       checkers_(checkers) {}
 
-void MemberWatch::Look(Epoch epoch, const Coordinator::Run& run, WorldTime now,
-                       const InboxOf& inbox_of) {
+void MemberWatch::Look(Epoch epoch, const Coordinator::Run& run, WorldTime now, Instant at,
+                       bool is_free, const InboxOf& inbox_of) {
+  if (is_small_) CheckForming(epoch, run, now, is_free);
   if (!is_judged_) return;
   if (!run.state.complete || epoch != epoch_ || run.state.round != round_) seats_.clear();
   epoch_ = epoch;
   round_ = run.state.round;
   if (!run.state.complete) return;
   NoteLosses(run, now);
-  const auto waiting = static_cast<int64_t>(run.state.wait_list.size());
+  const auto all = static_cast<int64_t>(run.state.wait_list.size());
+  const int64_t waiting = run.held_until > at && all < run.missing ? 0 : all;
   for (auto& [node, seat] : seats_) {
     const Coordinator::Member& member = run.members.at(node);
     const std::optional<Inbox> inbox = inbox_of(member);
@@ -46,6 +50,39 @@ void MemberWatch::Look(Epoch epoch, const Coordinator::Run& run, WorldTime now,
     CheckLosses(node, seat, *inbox, now);
     CheckWaiting(node, seat, *inbox, waiting, now);
   }
+}
+
+// When a round opens again, each member of the last one has joined again, left or been lost. Once
+// there are enough, only lost members are waited for, and not for long.
+void MemberWatch::CheckForming(Epoch epoch, const Coordinator::Run& run, WorldTime now,
+                               bool is_free) {
+  const RendezvousState& state = run.state;
+  if (epoch != forming_epoch_) last_.clear();
+  forming_epoch_ = epoch;
+  if (state.complete) {
+    if (std::exchange(forming_round_, state.round) == state.round && !last_.empty()) return;
+    last_.clear();
+    for (const auto& [node, rank] : state.participants) last_.insert(run.members.at(node).serial);
+  }
+  const auto is_back = [&](const auto& each) {
+    return last_.contains(run.members.at(each.first).serial);
+  };
+  const auto back = static_cast<size_t>(std::ranges::count_if(state.participants, is_back));
+  // If none of them is there from the beginning, it is a first round again.
+  const bool was_complete = std::exchange(was_complete_, state.complete);
+  if (was_complete && !state.complete) reforms_ = back > 0;
+  if (state.participants.empty()) reforms_ = false;
+  const bool can_form = !state.complete && !state.closed && reforms_ &&
+                        std::ssize(state.participants) >= run.settings.min_nodes;
+  const bool is_whole = back == last_.size() && run.missing == 0;
+  if (!can_form || !is_free) return reforms_since_.reset();
+  if (!reforms_since_ || is_whole != is_whole_) reforms_since_ = now;
+  is_whole_ = is_whole;
+  const Duration within = kNoticeTime + (is_whole ? Duration(0) : run.settings.forming->reform_timeout);
+  if (now - *reforms_since_ <= within) return;
+  checkers_.Violate(Concat("round ", state.round, " has not formed again, ",
+                           Milliseconds(now - *reforms_since_), " ms after ", back, " of the ",
+                           last_.size(), " members of the last one were back"));
 }
 
 // A member that is unknown now, or is another one of the same name, did not leave: it is lost.

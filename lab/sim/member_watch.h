@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "muster/rendezvous_handler.h"
@@ -35,7 +36,9 @@ class MemberWatch {
 
   /// The inbox of a member of the round; nullopt: it cannot be reached now.
   using InboxOf = std::function<std::optional<Inbox>(const Coordinator::Member&)>;
-  void Look(Epoch epoch, const Coordinator::Run& run, WorldTime now, const InboxOf& inbox_of);
+  /// `at`: the same time by the server's clock. `is_free`: nothing hinders the server.
+  void Look(Epoch epoch, const Coordinator::Run& run, WorldTime now, Instant at, bool is_free,
+            const InboxOf& inbox_of);
 
   /// Within this time a reachable member is notified of a loss, and NumNodesWaiting() is correct:
   /// notices to all members are sent at most ten times a second, and travel.
@@ -50,17 +53,26 @@ class MemberWatch {
     std::optional<WorldTime> wrong_since{};  ///< Since when its NumNodesWaiting() has been wrong,
     int64_t waiting = 0;                     ///< and how many nodes waited.
   };
+  void CheckForming(Epoch epoch, const Coordinator::Run& run, WorldTime now, bool is_free);
   void NoteLosses(const Coordinator::Run& run, WorldTime now);
   void CheckLosses(const Node& node, Seat& seat, const Inbox& inbox, WorldTime now);
   void CheckWaiting(const Node& node, Seat& seat, const Inbox& inbox, int64_t waiting,
                     WorldTime now);
 
+  const bool is_small_;
   const bool is_judged_;
   const Duration within_;
   Checkers& checkers_;
   Epoch epoch_ = 0;
   int64_t round_ = -1;
   std::map<Node, Seat> seats_;  ///< Of the members of that round.
+  Epoch forming_epoch_ = 0;
+  int64_t forming_round_ = -1;
+  std::set<uint64_t> last_;  ///< Of the last complete round: the members, by their serials.
+  bool was_complete_ = false;
+  bool reforms_ = false;
+  std::optional<WorldTime> reforms_since_{};  ///< It could have formed again since.
+  bool is_whole_ = false;                     ///< With all of them.
 };
 
 }  // namespace muster::sim

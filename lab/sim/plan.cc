@@ -190,6 +190,15 @@ void DrawLaunch(Plan& plan, Drawer& draw, bool faults) {
   launch.fall = std::max<uint64_t>(launch.fall, 40);
 }
 
+// Drawn separately: what the seed means for everything else stays.
+Forming DrawForming(uint64_t seed, const RunSettings& settings) {
+  Drawer draw(seed ^ 0xf0c41);
+  Forming forming{.reform_timeout = draw.Ms(0, 300), .rejoin_window = 0s};
+  if (draw.OneIn(2)) forming.rejoin_window = draw.Ms(1, 500);
+  if (draw.OneIn(3)) forming.expected = draw.Between(settings.min_nodes, settings.max_nodes);
+  return forming;
+}
+
 // Thousands of nodes, as in a cluster: all come within seconds, and every second one in two hundred
 // has a fault.
 Plan DrawMany(uint64_t seed, const Constraints& constraints) {
@@ -201,7 +210,8 @@ Plan DrawMany(uint64_t seed, const Constraints& constraints) {
                    .last_call = draw.Ms(400, 800),
                    .keep_alive_interval = 1s,
                    .keep_alive_max_attempt = 3,
-                   .grace = 300ms};
+                   .grace = 300ms,
+                   .forming = Forming{.reform_timeout = 300ms, .rejoin_window = 500ms}};
   plan.join_timeout = 60s;
   plan.server_loops = 2;
   plan.arrival = 2s;
@@ -237,6 +247,7 @@ Plan Draw(uint64_t seed, const Constraints& constraints) {
   plan.settings.keep_alive_max_attempt = draw.Between(2, 4);
   plan.settings.grace = draw.OneIn(4) ? 0ms : draw.Ms(50, 800);
   plan.settings.policy = static_cast<RankPolicy>(draw.Between(0, 3));
+  plan.settings.forming = DrawForming(seed, plan.settings);
   plan.join_timeout = draw.Ms(2'000, 12'000);
   plan.server_loops = static_cast<size_t>(draw.Between(1, 3));
   plan.arrival = draw.Ms(0, 2'000);
@@ -273,11 +284,12 @@ Plan Draw(uint64_t seed, const Constraints& constraints) {
 }
 
 std::string Plan::ToString() const {
-  std::string text = Concat("seed=", seed, " driver=", NameOf(driver), " nodes=", nodes,
-                            " torch_nodes=", torch_nodes, " min=", settings.min_nodes,
-                            " max=", settings.max_nodes, " last_call=", Ms(settings.last_call),
-                            "ms keep_alive=", Ms(settings.keep_alive_interval), "ms*",
-                            settings.keep_alive_max_attempt);
+  std::string text = Concat(
+      "seed=", seed, " driver=", NameOf(driver), " nodes=", nodes, " torch_nodes=", torch_nodes,
+      " min=", settings.min_nodes, " max=", settings.max_nodes,
+      " last_call=", Ms(settings.last_call), "ms reform=", Ms(settings.forming->reform_timeout),
+      "ms rejoin=", Ms(settings.forming->rejoin_window), "ms expected=", settings.forming->expected,
+      " keep_alive=", Ms(settings.keep_alive_interval), "ms*", settings.keep_alive_max_attempt);
   if (IsCoordinated(driver))
     text += Concat(" grace=", Ms(settings.grace), "ms policy=", Name(settings.policy));
   text += Concat(" join_timeout=", Ms(join_timeout), "ms loops=", server_loops,
@@ -305,7 +317,8 @@ std::string Plan::ToString() const {
 // nodes that came during the first. The document's nodes check once a second, and some wait for
 // rank 0 to publish (3 s, then twice that).
 Duration Plan::HealBound() const {
-  const Duration once = MissedWithin() + settings.last_call + 2s;
+  const Duration held = settings.forming->rejoin_window;
+  const Duration once = MissedWithin() + settings.last_call + held + 2s;
   const Duration looks = IsCoordinated(driver) ? Duration(2s) : Duration(20s);
   return join_timeout + 4 * once + looks;
 }
@@ -316,8 +329,8 @@ Duration Plan::HealBound() const {
 // the exit, until its barrier does.
 Duration Plan::EndBound() const {
   const Duration stop = launch.grace + launch.kill_patience + launch.others_patience;
-  const Duration once =
-      settings.dead_after() + settings.grace + settings.last_call + stop + launch.work_max + 1s;
+  const Duration once = settings.dead_after() + settings.grace + settings.last_call +
+                        settings.forming->rejoin_window + stop + launch.work_max + 1s;
   return 2 * join_timeout + launch.contact_max + launch.barrier_max + launch.farewell_max +
          3 * once;
 }

@@ -206,7 +206,8 @@ void World::LookAtState() {
       if (run->state.closed) job_.SeeClosed(epoch_, run->state);
       if (before_stale_) checkers_.SeeStale(*before_stale_, PictureOf(*run));
       before_stale_.reset();
-      members_.Look(epoch_, *run, scheduler_.now(),
+      members_.Look(epoch_, *run, scheduler_.now(), server_->clock().Now(),
+                    !IsDisturbed(server_host_),
                     [this](const Coordinator::Member& member) { return InboxOf(member); });
     });
     return;
@@ -230,15 +231,16 @@ void World::Disturb(HostId host, WorldTime until) {
   lasts = std::max(lasts, until);
 }
 
+bool World::IsDisturbed(HostId host) const {
+  const auto found = disturbed_.find(host);
+  return found != disturbed_.end() && found->second >= scheduler_.now();
+}
+
 std::optional<Inbox> World::InboxOf(const Coordinator::Member& member) const {
-  const auto is_disturbed = [&](HostId host) {
-    const auto found = disturbed_.find(host);
-    return found != disturbed_.end() && found->second >= scheduler_.now();
-  };
-  if (is_disturbed(server_host_) || !watch_ || !watch_->IsConnected(member)) return std::nullopt;
+  if (IsDisturbed(server_host_) || !watch_ || !watch_->IsConnected(member)) return std::nullopt;
   for (const Place& place : places_) {
     if (place.process == nullptr || network_.address(place.host) != member.node.addr) continue;
-    if (is_disturbed(place.host) || place.process->process_id() != member.node.pid)
+    if (IsDisturbed(place.host) || place.process->process_id() != member.node.pid)
       return std::nullopt;
     if (place.launcher != nullptr) return place.launcher->inbox();
     return place.agent->inbox();

@@ -120,6 +120,8 @@ class World {
   /// Called after every step of the server.
   void NoteRun(const Coordinator::Run& run);
   void LookAtState();
+  /// Whether messages to or from that machine may take longer now.
+  bool IsDisturbed(HostId host) const;
   /// What the node knows, if nothing delays messages to it.
   std::optional<Inbox> InboxOf(const Coordinator::Member& member) const;
   /// A message is about to be received that may change nothing.

@@ -32,7 +32,7 @@ class EtcdRun(Run):
     @property
     def conf(self):
         return (f"keep_alive_interval={promises.ETCD_INTERVAL_S},keep_alive_max_attempt={promises.ETCD_ATTEMPTS},"
-                f"close_timeout={promises.ETCD_CLOSE_S}")
+                f"close_timeout={promises.ETCD_CLOSE_S},rejoin_window={promises.REJOIN_S}")
 
     @property
     def recovery_s(self):

@@ -32,7 +32,7 @@ class Run:
     def conf(self):
         if self.store == "muster":
             return (f"is_host=false,grace={promises.GRACE_S},keep_alive_interval={promises.INTERVAL_S},"
-                    f"keep_alive_max_attempt={promises.ATTEMPTS}")
+                    f"keep_alive_max_attempt={promises.ATTEMPTS},rejoin_window={promises.REJOIN_S}")
         store = "store_type=file" if self.store == "file" else "is_host=false"
         return (f"{store},keep_alive_interval={promises.C10D_INTERVAL_S},"
                 f"keep_alive_max_attempt={promises.C10D_ATTEMPTS},read_timeout={promises.C10D_READ_S}")

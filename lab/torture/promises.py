@@ -13,6 +13,7 @@ INTERVAL_S, ATTEMPTS = 0.5, 4
 WINDOW_S = INTERVAL_S * ATTEMPTS
 GRACE_S = 0.3  # how long a broken connection has to come back
 LAST_CALL_S = 1  # the shortest possible
+REJOIN_S = 1  # how long nodes that come soon after a round has re-formed are held back; 10 by default
 C10D_INTERVAL_S, C10D_ATTEMPTS = 1, 3  # in whole seconds
 C10D_READ_S = 10  # limit of an operation of the store, and of the wait for rank 0's address
 

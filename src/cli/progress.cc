@@ -38,6 +38,8 @@ void Progress::Show(const WaitReport& report) {
   WaitReport timeless = report;
   timeless.last_call_left.reset();
   timeless.time_left.reset();
+  timeless.held_for.reset();
+  if (timeless.held_left) timeless.held_left.emplace(0);
   Show(report.ToString(), timeless.ToString());
 }
 

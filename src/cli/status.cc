@@ -52,9 +52,15 @@ double Seconds(Duration time) { return static_cast<double>(time.count() / 1'000'
 /// Which nodes the run waits for, and why: one sentence.
 std::string Sentence(const RunReport& run) {
   const std::string late =
-      run.waiting == 0 ? ""
-                       : Concat("; ", run.waiting, run.waiting == 1 ? " node waits" : " nodes wait",
-                                " for the next round");
+      run.waiting == 0
+          ? ""
+          : Concat("; ", run.waiting, run.waiting == 1 ? " node waits" : " nodes wait",
+                   " for the next round",
+                   run.held_left
+                       ? Concat(", held back for up to ",
+                                std::chrono::ceil<std::chrono::seconds>(*run.held_left).count(),
+                                " s more: the round has just re-formed")
+                       : "");
   if (run.phase == RunReport::Phase::kEmpty) return "no nodes: waiting for the first to come";
   if (run.phase == RunReport::Phase::kClosed)
     return Concat("closed", run.closed_by.empty() ? "" : Concat(" by ", OneLine(run.closed_by)));
@@ -83,6 +89,7 @@ Json ToJson(const RunReport& run, bool in_etcd) {
                {"world_size", run.world_size}};
   if (in_etcd) json.erase("generation");
   if (run.last_call_left) json["last_call_left_seconds"] = Seconds(*run.last_call_left);
+  if (run.held_left) json["held_left_seconds"] = Seconds(*run.held_left);
   if (!run.closed_by.empty()) json["closed_by"] = run.closed_by;
   json["summary"] = Sentence(run);
   for (const auto& [name, role] : {std::pair{"participants", Role::kParticipant},

@@ -89,6 +89,16 @@ void Time(Io& io, std::string_view name, auto& value) {
   if constexpr (Io::kReads) value = milliseconds(std::clamp<int64_t>(time, 0, kMillisecondsMax));
 }
 
+/// Not written if there is none.
+template <typename Io>
+void MaybeTime(Io& io, std::string_view name, auto& value) {
+  int64_t time = value ? Milliseconds(*value) : -1;
+  io.Number(name, time, -1);
+  if constexpr (Io::kReads) {
+    if (time >= 0) value = milliseconds(std::min(time, kMillisecondsMax));
+  }
+}
+
 template <typename Io>
 void Port(Io& io, std::string_view name, auto& value) {
   int64_t port = value;
@@ -136,6 +146,18 @@ void Fields(Io& io, Of<RunSettings> auto& settings) {
   io.Required("keep_alive_max_attempt", settings.keep_alive_max_attempt, 1,
               RunSettings::kAttemptsMax);
   Word(io, "rank_policy", settings.policy, kPolicies);
+  // Earlier versions wrote none of these.
+  Forming forming = settings.forming.value_or(Forming{.rejoin_window = 0s});
+  std::optional<Duration> reform_timeout;
+  if (settings.forming) reform_timeout = forming.reform_timeout;
+  MaybeTime(io, "reform_timeout_ms", reform_timeout);
+  Time(io, "rejoin_window_ms", forming.rejoin_window);
+  io.Number("expected", forming.expected);
+  if constexpr (Io::kReads) {
+    settings.forming.reset();
+    if (reform_timeout)
+      settings.forming = {*reform_timeout, forming.rejoin_window, forming.expected};
+  }
   if constexpr (Io::kReads) settings.grace = 0s;  // a lease has its own
 }
 
@@ -217,11 +239,8 @@ void Fields(Io& io, Of<RunReport> auto& report) {
   io.Number("nodes_waiting", report.waiting);
   io.Number("spare", report.spares);
   io.Number("between_rounds", report.idle);
-  int64_t left = report.last_call_left ? Milliseconds(*report.last_call_left) : -1;
-  io.Number("last_call_left_ms", left, -1);
-  if constexpr (Io::kReads) {
-    if (left >= 0) report.last_call_left = milliseconds(std::min(left, kMillisecondsMax));
-  }
+  io.MaybeTime("last_call_left_ms", report.last_call_left);
+  io.MaybeTime("held_left_ms", report.held_left);
   io.Text("closed_by", report.closed_by);
   Fields(io, report.settings);
 }

@@ -21,7 +21,10 @@ EtcdMember SomeMember() {
                                  .keep_alive_interval = 2s,
                                  .keep_alive_max_attempt = 5,
                                  .grace = 0s,
-                                 .policy = RankPolicy::kLabel},
+                                 .policy = RankPolicy::kLabel,
+                                 .forming = Forming{.reform_timeout = 0s,
+                                                    .rejoin_window = 1500ms,
+                                                    .expected = 3}},
                     .label = "rack \"7\"",
                     .bootstrap_port = 29500,
                     .round = 3},
@@ -63,6 +66,28 @@ TEST(EtcdRecordsTest, MembersAreReadAsTheyWereWritten) {
   EXPECT_EQ(read->request, EtcdMember::Request::kJoin);
   EXPECT_EQ(read->join_timeout, 60s);
   EXPECT_TRUE(read->closes);
+}
+
+TEST(EtcdRecordsTest, ARecordOfAnEarlierVersionSaysNothingOfForming) {
+  EtcdMember member = SomeMember();
+  const std::string with = Write(member);
+  member.hello.settings.forming.reset();
+  const std::string without = Write(member);
+  EXPECT_THAT(with,
+              HasSubstr(R"("reform_timeout_ms": 0, "rejoin_window_ms": 1500, "expected": 3)"));
+  EXPECT_THAT(without, ::testing::Not(HasSubstr("reform_timeout_ms")));
+  EXPECT_THAT(without, ::testing::Not(HasSubstr("rejoin_window_ms")));
+  const auto read = ReadEtcdMember("key", without);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->hello.settings, member.hello.settings);
+}
+
+TEST(EtcdRecordsTest, AStatusSaysHowLongNodesAreHeldBack) {
+  RunReport report{.id = "run", .phase = RunReport::Phase::kComplete, .held_left = 7s};
+  report.settings.grace = 0s;
+  const auto read = ReadStatus("key", "run", WriteStatus(report));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, report);
 }
 
 TEST(EtcdRecordsTest, NoticesAreReadAsTheyWereWritten) {

@@ -244,7 +244,7 @@ class OnEtcd(unittest.TestCase):
 
     ADDRESS = "127.0.0.1"  # of the nodes
     PLACE = ()  # a prefix for their commands
-    CONF = f"keep_alive_max_attempt={LEASE_S}"
+    CONF = f"keep_alive_max_attempt={LEASE_S},rejoin_window=0"
 
     @classmethod
     def setUpClass(cls):

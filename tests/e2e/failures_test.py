@@ -126,7 +126,9 @@ class Failures(unittest.TestCase):
     def node(self, *arguments, nodes, run="run", host="127.0.0.1", conf="is_host=false", last_call=LAST_CALL_S,
              place=()):
         """A node that stays until the end of the test and joins every round."""
-        conf = f"keep_alive_interval={INTERVAL_S},keep_alive_max_attempt={ATTEMPTS}" + ("," + conf if conf else "")
+        # Measured here is how soon nodes are notified, and not how long they are held back.
+        conf = (f"keep_alive_interval={INTERVAL_S},keep_alive_max_attempt={ATTEMPTS},rejoin_window=0"
+                + ("," + conf if conf else ""))
         return self.start("rendezvous", "--backend", "muster", "--endpoint", f"{host}:{self.port}", "--id", run,
                           "--nodes", nodes, "--last-call", str(last_call), "--hold", "600", "--follow", "--json",
                           "--conf", conf, *arguments, place=place)

@@ -27,7 +27,7 @@ FOREIGN = ("PET_", "TORCH", "CUDA_", "OMP_", "MUSTER_AGENT", "PYTHON_EXEC", "LOG
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "obedient_worker.py")
 # Short, so that a test does not wait long for a loss to be noticed.
 QUICK = {"keep_alive_interval": "0.2", "keep_alive_max_attempt": "5", "grace": "0.2", "last_call_timeout": "1",
-         "join_timeout": "60", "contact_timeout": "3"}
+         "rejoin_window": "0.5", "join_timeout": "60", "contact_timeout": "3"}
 # For c10d: whole seconds; nodes notice changes only by checking.
 QUICK_C10D = {"keep_alive_interval": "1", "keep_alive_max_attempt": "3", "last_call_timeout": "1", "join_timeout": "60",
               "read_timeout": "20", "contact_timeout": "3"}

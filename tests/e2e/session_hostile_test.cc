@@ -200,7 +200,7 @@ TEST_P(SessionHostileTest, ANodeWithoutACommonVersionIsRefusedWithBothRanges) {
   const int ours = wire::kSessionVersion;
   for (int version = 0; version < 256; ++version) {
     const int oldest = version < ours ? version : ours + 1;
-    if (version == ours) continue;
+    if (version >= wire::kSessionVersionOldest && version <= ours) continue;
     SessionTalker node(port());
     node.Send(WithByte(WithByte(AnOpen(), kVersionAt, version), kVersionAt + 1, oldest));
     const Push refused = node.Hear();
@@ -217,6 +217,16 @@ TEST_P(SessionHostileTest, WithALaterNodeTheHighestCommonVersionIsSpoken) {
   const Push opened = node.Hear();
   EXPECT_EQ(opened.kind, Push::Kind::kOpened);
   EXPECT_EQ(opened.version, wire::kSessionVersion);
+}
+
+TEST_P(SessionHostileTest, WithAnEarlierNodeItsVersionIsSpoken) {
+  SessionTalker node(port());
+  node.Send(FrameOf({.kind = Said::kOpen,
+                     .version = wire::kSessionVersionOldest,
+                     .hello = HelloOf("n", {}, "bad")}));
+  const Push opened = node.Hear();
+  EXPECT_EQ(opened.kind, Push::Kind::kOpened);
+  EXPECT_EQ(opened.version, wire::kSessionVersionOldest);
 }
 
 // --- Texts

@@ -123,6 +123,21 @@ TEST_F(EtcdRendezvousTest, ANodeAndItsStoresShareOneClient) {
   EXPECT_EQ(stores[1]->Get("key"), "value") << "a store outlives its handler";
 }
 
+TEST_F(EtcdRendezvousTest, SurvivorsDoNotWaitForTheLastCall) {
+  std::vector<HandlerPtr> nodes;
+  for (int i = 0; i < 3; ++i) {
+    EtcdRendezvousOptions options = Options(2, 3);
+    options.last_call = 2 * kPatience;
+    nodes.push_back(std::make_unique<EtcdRendezvousHandler>(options));
+  }
+  NextOfAll(nodes);
+  nodes.pop_back();
+  const auto infos = NextOfAll(nodes);  // within kPatience
+  ExpectAgreement(infos);
+  EXPECT_EQ(infos[0].world_size, 2);
+  EXPECT_EQ(infos[0].round, 1);
+}
+
 TEST_F(EtcdRendezvousTest, ALateNodeIsWaitedFor) {
   auto nodes = Nodes(2, 2, 3);
   NextOfAll(nodes);

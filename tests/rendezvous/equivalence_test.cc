@@ -73,6 +73,7 @@ struct Setup {
             .last_call = settings.last_call,
             .keep_alive_interval = settings.keep_alive_interval,
             .keep_alive_max_attempt = settings.keep_alive_max_attempt,
+            .forming = std::nullopt,  // a document knows nothing of it
             .join_timeout = join_timeout};
   }
   // As text, node10 comes before node7: ranks must follow PyTorch's order.

@@ -113,6 +113,16 @@ TEST(WaitReportTest, CameLate) {
             "waiting for the next round: 1 node is still in round 0 (b_1_0); gives up in 588 s");
 }
 
+TEST(WaitReportTest, HeldBack) {
+  WaitReport report = Report(Waiting(Complete(With({"b"})), "a"), MinMax(1, 3));
+  report.held_left = 6001ms;
+  report.held_for = 3s;
+  EXPECT_EQ(
+      report.ToString(),
+      "waiting for the next round: 1 node is still in round 0 (b_1_0); held back for up to 7 s "
+      "more: the round re-formed 3 s ago; gives up in 588 s");
+}
+
 TEST(WaitReportTest, ASpareWaitsWithoutLimit) {
   const WaitReport report = Report(Spare(Complete(With({"b", "c"})), "a"), MinMax(2, 2));
   EXPECT_EQ(report.phase, Phase::kSpare);

@@ -244,6 +244,25 @@ TEST_F(EtcdLinkTest, ANodeThatHadLeftIsNotBroughtBackByTheNextLeader) {
   EXPECT_EQ(left->Count(Kind::kComplete), 1u);
 }
 
+TEST_F(EtcdLinkTest, AfterALossTheNextLeaderWaitsForTheReformTimeoutOnly) {
+  settings = {.min_nodes = 2, .max_nodes = 3, .last_call = 300s, .grace = 0s};
+  for (int i = 0; i < 3; ++i) Joining();
+  Run(3s);
+  ASSERT_EQ(Ranks(0), (std::multiset<int64_t>{0, 1, 2}));
+  LinkNode* leader = Leader();
+  const std::vector<LinkNode*> survivors = Others(leader);
+  leader->Kill();
+  Run(10s);
+  for (LinkNode* node : survivors) {
+    ASSERT_EQ(node->Count(Kind::kLost), 1u);
+    node->link->Join(60s);
+  }
+  Run(400ms);
+  EXPECT_EQ(Ranks(1), (std::multiset<int64_t>{})) << "it may come back";
+  Run(1s);
+  EXPECT_EQ(Ranks(1), (std::multiset<int64_t>{0, 1}));
+}
+
 TEST_F(EtcdLinkTest, AJoinThatFoundTheRunClosedIsOver) {
   settings = {.min_nodes = 2, .max_nodes = 2, .last_call = 500ms, .grace = 0s};
   for (int i = 0; i < 2; ++i) Joining();

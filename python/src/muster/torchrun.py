@@ -10,8 +10,8 @@ there and it is this machine, the first node serves for all nodes. With ``etcd:/
 in etcd, and no machine is special.
 
 Options of ``--rdzv-conf``, in seconds where they are times: ``join_timeout`` (600),
-``last_call_timeout`` (30), ``close_timeout`` (30), ``keep_alive_interval``,
-``keep_alive_max_attempt``, ``rank_policy``, ``label``, ``is_host``, ``grace`` as everywhere in
+``last_call_timeout`` (30), ``reform_timeout`` (0.5), ``rejoin_window`` (10), ``expected``,
+``close_timeout`` (30), ``keep_alive_interval``, ``keep_alive_max_attempt``, ``rank_policy``, ``label``, ``is_host``, ``grace`` as everywhere in
 muster; ``read_timeout`` (60) for operations of the agents' store; ``contact_timeout`` (30): how
 long the rendezvous may be out of reach while workers run. ``timeout``, which torchrun always
 gives, is for other backends.

@@ -296,6 +296,7 @@ TEST(LaunchOptionsTest, RendezvousOptionsThatAreKnownAreNotToldOf) {
   EXPECT_THAT(Options({"--rdzv-backend=etcd",
                        "--rdzv-conf=join_timeout=1,timeout=1,last_call_timeout=1,close_timeout=1,"
                        "keep_alive_interval=1,keep_alive_max_attempt=3,rank_policy=text,label=a,"
+                       "reform_timeout=1,rejoin_window=1,expected=2,"
                        "protocol=https,cacert=a,cert=b,key=c,user=d,password_file=e,etcd_prefix=/f,"
                        "read_timeout=1,contact_timeout=1",
                        "W"})

@@ -35,6 +35,9 @@ constexpr std::array kKeys = {
     Key{"contact_timeout", kAll},  // the launcher's own
     Key{"join_timeout", kSessions | kC10d},
     Key{"last_call_timeout", kSessions | kC10d},
+    Key{"reform_timeout", kSessions},
+    Key{"rejoin_window", kSessions},
+    Key{"expected", kSessions},
     Key{"close_timeout", kSessions | kC10d},
     Key{"keep_alive_interval", kSessions | kC10d},
     Key{"keep_alive_max_attempt", kSessions | kC10d},

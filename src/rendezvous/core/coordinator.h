@@ -173,7 +173,8 @@ class Coordinator {
     uint16_t bootstrap_port = 0;
     uint64_t token = 0;
     uint32_t incarnation = 1;
-    std::optional<SessionId> session;  ///< None: its connection broke, and its grace runs.
+    uint8_t version = kSessionVersion;  ///< Of the protocol, with this node.
+    std::optional<SessionId> session;   ///< None: its connection broke, and its grace runs.
     bool joining = false;
     Duration join_timeout{};
     Instant join_by = Instant::Never();  ///< Never: a spare waits without limit.
@@ -206,6 +207,11 @@ class Coordinator {
     Losses losses{};         ///< Of the present round.
     Losses losses_unsent{};  ///< Those that its members do not know yet.
     Instant losses_sent_at = Instant{};
+    /// The round that forms has members of the last one. It began when each of those had joined
+    /// again, left, or been lost: nobody else is on the way back.
+    bool reforms = false;
+    int64_t missing = 0;           ///< Members that were lost, and nobody has come for them.
+    Instant held_until{};          ///< Waiting nodes are not announced before.
     int64_t round_floor = 0;       ///< No round below this: a node has been in one.
     int64_t completed_round = -1;  ///< The last one.
     Instant forget_at = Instant::Never();
@@ -260,10 +266,10 @@ class Coordinator {
   /// Executes the actions of a joining node until it has to wait.
   void Advance(Run& run, Member& member, Instant now, Pushes& out);
   void Do(Run& run, Member& member, Action action, Instant now, Pushes& out);
-  static void EndRound(Run& run);
+  static void EndRound(Run& run, bool reforms);
   /// After a change: notifies and advances the nodes that it concerns.
   void Follow(Run& run, const Before& before, Instant now, Pushes& out);
-  void Complete(Run& run, Pushes& out);
+  void Complete(Run& run, Instant now, Pushes& out);
   static std::string AddressOfFirst(const Run& run, const Node& first);
   void AdvanceAll(Run& run, const std::set<Node>& nodes, Instant now, Pushes& out);
   void PromoteSpares(Run& run, Instant now, Pushes& out);
@@ -288,6 +294,10 @@ class Coordinator {
 
   // --- Time
   void TickRun(Run& run, Instant now, Pushes& out);
+  /// Whether no other node is known that could come into the round that forms.
+  static bool AllAreHere(const Run& run);
+  void CompleteIfAllAreHere(Run& run, Instant now, Pushes& out);
+  static Duration LastCallOf(const Run& run);
   static Instant LastCallEnds(const Run& run);
   Instant NextDueOf(const Run& run) const;
   void Reschedule(Run& run, Instant now);

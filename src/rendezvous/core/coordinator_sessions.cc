@@ -86,7 +86,7 @@ Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Ins
     return refuse(Push::Refusal::kSettings,
                   "the run id is empty: it names the rendezvous and must not be");
   }
-  const RunSettings& wanted = hello.settings;
+  RunSettings wanted = hello.settings;
   if (std::string why = wanted.Impossible(); !why.empty())
     return refuse(Push::Refusal::kSettings, std::move(why));
   const std::string& addr = hello.node.addr;
@@ -115,7 +115,14 @@ Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Ins
     run.settings = wanted;
     run.settings_of = hello.node.ToString();
   }
-  if (wanted == run.settings || run.state.closed) return &run;
+  RunSettings agreed = run.settings;
+  agreed.Complete(wanted);
+  wanted.Complete(agreed);
+  if (run.state.closed) return &run;
+  if (wanted == agreed) {
+    run.settings = agreed;
+    return &run;
+  }
   return refuse(
       Push::Refusal::kSettings,
       Concat("node '", hello.node.ToString(), "' and node '", run.settings_of, "' of run '",
@@ -169,6 +176,7 @@ void Coordinator::OpenAnew(Run& run, SessionId session, const Hello& hello, Inst
   member.from = hello.from;
   Charge(member.from, 0, static_cast<int64_t>(CostOf(member.node, member.label)));
   member.bootstrap_port = hello.bootstrap_port;
+  member.version = std::min(hello.version, kSessionVersion);
   member.token = NewToken();
   if (!hello.server_addr.empty() && !IsLoopback(hello.server_addr))
     run.server_addr = hello.server_addr;

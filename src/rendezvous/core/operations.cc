@@ -23,9 +23,15 @@ bool Full(const Outlook& o) { return Count(o) >= o.settings.max_nodes; }
 bool Late(const Outlook& o) { return o.now > o.deadline; }
 bool Hopeless(const Outlook& o) { return o.now > o.deadline + kRollbackWindow; }
 
-bool LastCallOver(const Outlook& o) {
+std::optional<Instant> LastCallEnds(const Outlook& o) {
   const auto since = o.observed.last_call_since();
-  return o.state.deadline && since && o.now > *since + o.settings.last_call;
+  if (!o.state.deadline || !since) return std::nullopt;
+  return *since + o.last_call.value_or(o.settings.last_call);
+}
+
+bool LastCallOver(const Outlook& o) {
+  const auto ends = LastCallEnds(o);
+  return ends && o.now > *ends;
 }
 
 bool MayComplete(const Outlook& o) {
@@ -52,8 +58,7 @@ Instant WakeAt(const Outlook& o) {
   consider(o.deadline);
   if (const auto seen = o.observed.LastSeen(o.self))
     consider(*seen + o.settings.keep_alive_interval);
-  const auto since = o.observed.last_call_since();
-  if (o.state.deadline && since) consider(*since + o.settings.last_call);
+  if (const auto ends = LastCallEnds(o)) consider(*ends);
   return at;
 }
 

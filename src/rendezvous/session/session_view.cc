@@ -76,10 +76,14 @@ WaitReport SessionView::Describe(Instant now, const std::string& server) const {
     } else if (stands) {
       described = ReportOn(AsReport(*stands), std::nullopt);
     }
-    if (report && described.last_call_left) {
-      const milliseconds left_then = *described.last_call_left;
-      described.last_call_left =
-          std::max(left_then - ToMilliseconds(now - *reported_at), milliseconds(0));
+    if (report) {
+      for (auto* time : {&described.last_call_left, &described.held_left}) {
+        if (*time) *time = std::max(**time - ToMilliseconds(now - *reported_at), milliseconds(0));
+      }
+    }
+    if (described.held_left && hello.settings.forming) {
+      described.held_for =
+          ToMilliseconds(hello.settings.forming->rejoin_window) - *described.held_left;
     }
     if (is_spare) described.phase = Phase::kSpare;
     if (assignment && !joining) described.phase = closed ? Phase::kClosed : Phase::kComplete;

@@ -1,6 +1,7 @@
 #include "rendezvous/wire/session_codec.h"
 
 #include <chrono>
+#include <optional>
 #include <type_traits>
 
 #include "base/assert.h"
@@ -18,6 +19,7 @@ using std::chrono::milliseconds;
 
 constexpr size_t kHeadBytes = 1 + sizeof(uint32_t);
 constexpr size_t kTextBytesMax = 4096;
+constexpr uint8_t kVersionOfForming = 3;
 constexpr int64_t kRoundMax = int64_t{1} << 60;
 
 // The same walk over a message writes and reads its fields, so that the two cannot disagree. Calls
@@ -146,6 +148,12 @@ void Walk(Fields& fields, RunSettings& settings) {
          settings.keep_alive_max_attempt, settings.grace, settings.policy);
 }
 
+// At the end of an open message, since version 3.
+template <typename Fields>
+void Walk(Fields& fields, Forming& forming) {
+  fields(forming.reform_timeout, forming.rejoin_window, forming.expected);
+}
+
 template <typename Fields>
 void Walk(Fields& fields, Hello& hello) {
   fields(hello.run_id, hello.node, hello.settings, hello.label, hello.bootstrap_port);
@@ -161,10 +169,22 @@ template <typename Fields>
 void Walk(Fields& fields, RunReport& run) {
   fields(run.id, run.phase, run.round, run.generation, run.settings, run.world_size,
          run.participants, run.waiting, run.spares, run.idle);
-  bool in_last_call = run.last_call_left.has_value();
-  fields(in_last_call);
-  if (in_last_call) fields(run.last_call_left ? *run.last_call_left : run.last_call_left.emplace());
+  // A complete round has no last call, but may hold nodes back.
+  auto& left = run.phase == RunReport::Phase::kComplete ? run.held_left : run.last_call_left;
+  bool has_left = left.has_value();
+  fields(has_left);
+  if (has_left) fields(left ? *left : left.emplace());
   fields(run.closed_by);
+}
+
+template <typename Fields>
+bool WalkSince3(Fields& fields, SessionRequest& request) {
+  std::optional<Forming>& forming = request.hello.settings.forming;
+  if (request.version < kVersionOfForming) {
+    forming.reset();
+    return true;
+  }
+  return fields(forming ? *forming : forming.emplace());
 }
 
 /// False, here and below: there is no such kind.
@@ -177,7 +197,9 @@ bool Walk(Fields& fields, SessionRequest& request) {
       fields(request.version);
       if (request.version < kSessionVersionOldest) return true;
       fields(request.version_oldest);
-      return !request.IsUnderstood() || fields(request.hello);
+      if (!request.IsUnderstood()) return true;
+      fields(request.hello);
+      return WalkSince3(fields, request);
     case Kind::kJoin:
       return fields(request.join_timeout);
     case Kind::kClose:
@@ -317,6 +339,7 @@ Result<SessionRequest> ReadSessionRequest(std::string_view frame) {
   if (request.kind == SessionRequest::Kind::kOpen) {
     request.hello.resume = request.token;
     request.hello.round = request.round;
+    request.hello.version = request.version;
   }
   return request;
 }
