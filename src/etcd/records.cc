@@ -239,8 +239,8 @@ void Fields(Io& io, Of<RunReport> auto& report) {
   io.Number("nodes_waiting", report.waiting);
   io.Number("spare", report.spares);
   io.Number("between_rounds", report.idle);
-  io.MaybeTime("last_call_left_ms", report.last_call_left);
-  io.MaybeTime("held_left_ms", report.held_left);
+  MaybeTime(io, "last_call_left_ms", report.last_call_left);
+  MaybeTime(io, "held_left_ms", report.held_left);
   io.Text("closed_by", report.closed_by);
   Fields(io, report.settings);
 }

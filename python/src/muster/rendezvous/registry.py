@@ -34,8 +34,8 @@ def get_rendezvous_handler(params: RendezvousParameters) -> RendezvousHandler:
     """The handler of this node, from :data:`rendezvous_handler_registry`.
 
     Options of ``muster`` and ``etcd``, in seconds where they are times, also fractions:
-    ``join_timeout`` (600), ``last_call_timeout`` (30), ``reform_timeout`` (0.5), ``rejoin_window`` (10),
-    ``expected`` (nodes), ``close_timeout`` (30),
+    ``join_timeout`` (600), ``last_call_timeout`` (30), ``reform_timeout`` (0.5),
+    ``rejoin_window`` (10), ``expected`` (nodes), ``close_timeout`` (30),
     ``keep_alive_interval`` (1), ``keep_alive_max_attempt``, ``rank_policy`` (natural, text, stable,
     label), ``label``; of ``muster`` also ``is_host`` and ``grace`` (0.3); of ``etcd`` also
     ``protocol``, ``cacert``, ``cert``, ``key``, ``user``, ``password``, ``etcd_prefix`` and
