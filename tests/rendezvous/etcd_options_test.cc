@@ -54,6 +54,7 @@ TEST(EtcdOptionsTest, NothingIsTheUsualPlace) {
         << text;
   }
   EXPECT_EQ(EtcdOptions::Parse("etcd:///some/where").prefix, "/some/where");
+  EXPECT_TRUE(EtcdOptions::Parse("https://").tls);
 }
 
 TEST(EtcdOptionsTest, APrefixAUserAndTlsAreRead) {
