@@ -128,7 +128,7 @@ TEST_F(EtcdRendezvousTest, SurvivorsDoNotWaitForTheLastCall) {
   for (int i = 0; i < 3; ++i) {
     EtcdRendezvousOptions options = Options(2, 3);
     options.last_call = 2 * kPatience;
-    nodes.push_back(std::make_unique<EtcdRendezvousHandler>(options));
+    nodes.push_back(CreateEtcdHandler(options));
   }
   NextOfAll(nodes);
   nodes.pop_back();
