@@ -90,6 +90,7 @@ class FieldReader : public FlatJsonReader {
   }
   void MaybeTime(std::string_view name, std::optional<Duration>& value) {
     const int64_t given = FlatJsonReader::Number(name, -1);
+    value.reset();
     if (given >= 0) value = milliseconds(std::min(given, kMillisecondsMax));
   }
   void Port(std::string_view name, uint16_t& value) {
