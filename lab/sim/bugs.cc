@@ -20,6 +20,7 @@ constexpr Sign kFencingIgnored[] = {
 };
 constexpr Sign kLastCallOffByOne[] = {
     {"min_nodes is"},
+    {"has not formed again", "where one node is enough, no last call begins when it comes"},
     {kNotTogether,
      "with all but one of the nodes that make a round full, the last call is ended too early by "
      "one rule and refused by the other, again and again"},
