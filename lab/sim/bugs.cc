@@ -19,6 +19,7 @@ constexpr Sign kFencingIgnored[] = {
 };
 constexpr Sign kLastCallOffByOne[] = {
     {"min_nodes is"},
+    {"has not formed again", "where one node is enough, no last call begins when it comes"},
     {kNotTogether,
      "with one node less than a full round, one rule ends the last call too early and the other "
      "one refuses that, without end"},

@@ -37,7 +37,8 @@ void MemberWatch::Look(Epoch epoch, const Coordinator::Run& run, WorldTime now, 
   if (!run.state.complete) return;
   NoteLosses(run, now);
   const auto all = static_cast<int64_t>(run.state.wait_list.size());
-  const int64_t waiting = run.held_until > at && all < run.missing ? 0 : all;
+  const bool are_held = run.held_until > at && run.waiting_sent == 0 && all < run.missing;
+  const int64_t waiting = are_held ? 0 : all;
   for (auto& [node, seat] : seats_) {
     const Coordinator::Member& member = run.members.at(node);
     const std::optional<Inbox> inbox = inbox_of(member);

@@ -95,6 +95,7 @@ void MaybeTime(Io& io, std::string_view name, auto& value) {
   int64_t time = value ? Milliseconds(*value) : -1;
   io.Number(name, time, -1);
   if constexpr (Io::kReads) {
+    value.reset();
     if (time >= 0) value = milliseconds(std::min(time, kMillisecondsMax));
   }
 }

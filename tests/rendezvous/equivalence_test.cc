@@ -73,7 +73,6 @@ struct Setup {
             .last_call = settings.last_call,
             .keep_alive_interval = settings.keep_alive_interval,
             .keep_alive_max_attempt = settings.keep_alive_max_attempt,
-            .forming = std::nullopt,  // a document knows nothing of it
             .join_timeout = join_timeout};
   }
   // As text, node10 comes before node7: ranks must follow PyTorch's order.
@@ -550,6 +549,7 @@ Setup AnySetup(bool dies_with_its_connection) {
   Setup setup{.nodes = *rc::gen::inRange<size_t>(2, kNodesMax + 1),
               .dies_with_its_connection = dies_with_its_connection};
   RunSettings& settings = setup.settings;
+  settings.forming.reset();  // a document knows nothing of it
   settings.max_nodes = *rc::gen::inRange<int64_t>(1, static_cast<int64_t>(setup.nodes) + 2);
   settings.min_nodes = *rc::gen::inRange<int64_t>(1, settings.max_nodes + 1);
   settings.last_call = *ALimitBetween(0, 5);

@@ -33,7 +33,7 @@ class MemberWatchTest : public testing::Test {
   }
   void Pass(Duration time) {
     now += time;
-    watch.Look(1, run, now, [this](const Coordinator::Member& member) {
+    watch.Look(1, run, now, Instant{}, true, [this](const Coordinator::Member& member) {
       const auto found = inboxes.find(member.node);
       return found == inboxes.end() ? std::nullopt : std::optional(found->second);
     });
@@ -152,6 +152,29 @@ TEST_F(MemberWatchTest, InBetweenItMayBeTooHigh) {
   Pass(0ms);
   Pass(1h);
   EXPECT_EQ(checkers.violation(), "");
+}
+
+TEST_F(MemberWatchTest, ARoundThatDoesNotFormAgainIsAViolation) {
+  run.state.complete = false;
+  ++run.state.round;
+  Pass(0ms);
+  Pass(100ms);
+  EXPECT_EQ(checkers.violation(), "");
+  Pass(100ms);
+  EXPECT_NE(checkers.violation().find("round 4 has not formed again"), std::string::npos)
+      << checkers.violation();
+}
+
+TEST_F(MemberWatchTest, ALostMemberMayBeWaitedForShortly) {
+  Lose(1);
+  run.missing = 1;
+  run.state.complete = false;
+  ++run.state.round;
+  Pass(0ms);
+  Pass(600ms);
+  EXPECT_EQ(checkers.violation(), "");
+  Pass(100ms);
+  EXPECT_NE(checkers.violation(), "");
 }
 
 }  // namespace

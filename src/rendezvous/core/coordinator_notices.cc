@@ -73,7 +73,8 @@ Instant Coordinator::WaitingDueAt(const Run& run) const {
   const bool has_doubled = waiting >= 2 * run.waiting_sent;
   if (waiting > 0 && !has_doubled) return Instant::Never();
   const Instant due = run.waiting_sent_at + options_.notice_pause;
-  return waiting < run.missing ? std::max(due, run.held_until) : due;
+  const bool are_held = run.waiting_sent == 0 && waiting < run.missing;
+  return are_held ? std::max(due, run.held_until) : due;
 }
 
 void Coordinator::NotifyWaiting(Run& run, Instant now, Pushes& out) {

@@ -202,6 +202,19 @@ TEST_F(ReformingTest, WhenAsManyWaitAsAreMissingTheyAreAnnouncedTogether) {
   EXPECT_TRUE(State().complete) << "nobody is missing any more";
 }
 
+TEST_F(ReformingTest, ThatNobodyWaitsAnyMoreIsAnnouncedAtOnce) {
+  Form({"a", "b", "c", "d"}, MinMax(1, 8));
+  Kill("d", {"a", "b", "c"});
+  JoinAll({"a", "b", "c"});
+  Pass(501ms, {"a", "b", "c"});
+  OpenAndJoin({"d2"}, MinMax(1, 8));
+  Kill("c", {"a", "b", "d2"});  // now two are missing
+  Heard("a");
+  Leave("d2", 1);
+  Pass(100ms, {"a", "b", "d2"});
+  EXPECT_THAT(Heard("a"), ElementsAre(Field(&Push::count, 0)));
+}
+
 TEST_F(ReformingTest, WhereNobodyIsMissingNobodyIsHeldBack) {
   Form({"a", "b"}, MinMax(2, 4));
   JoinAll({"a", "b"});

@@ -192,7 +192,8 @@ RunReport Coordinator::ReportOn(const Run& run, size_t names_max, Instant now) {
   if (report.phase == Phase::kLastCall && run.observed.last_call_since()) {
     report.last_call_left = std::max<Duration>(LastCallEnds(run) - now, 0s);
   }
-  const bool some_are_held = report.waiting > 0 && report.waiting < run.missing;
+  const bool some_are_held =
+      report.waiting > 0 && run.waiting_sent == 0 && report.waiting < run.missing;
   if (report.phase == Phase::kComplete && some_are_held && run.held_until > now)
     report.held_left = run.held_until - now;
   ByRole all;
