@@ -57,6 +57,9 @@ void Watch::Read(Session& session, SimProcess& node) {
       session.incarnation = push->incarnation;
       if (!push->resumed) notified_out_(node, placed->second);
     }
+    // A server that has the session resumes it.
+    const bool is_opening = session.token == 0;
+    if (push->kind == Push::Kind::kRefused && is_opening) notified_out_(node, placed->second);
     const bool is_present =
         push->token == session.token && push->incarnation == session.incarnation;
     if (push->kind == Push::Kind::kComplete && is_present) placed->second = push->round;

@@ -23,8 +23,9 @@ RunPicture PictureOf(const Coordinator::Run& run);
 
 class Watch {
  public:
-  /// `notified_out` is called when a process receives that its session has ended, or is a new one.
-  /// Its argument is the last round in which it was given a place (-1: none), which is over then.
+  /// `notified_out` is called when a process receives that its session has ended, is a new one, or
+  /// is refused. Its argument is the last round in which it was given a place (-1: none), which is
+  /// over then.
   using NotifiedOut = std::function<void(SimProcess&, int64_t round)>;
   explicit Watch(NotifiedOut notified_out) : notified_out_(std::move(notified_out)) {}
 

@@ -19,14 +19,14 @@ namespace {
 class LateAnswerTest : public testing::Test {
  protected:
   // Joins, and joins again whenever a node waits, its place is lost, or its time is up.
-  void StartNode(SimProcess& process, std::vector<RendezvousInfo>& joined) {
-    process.Start([this, &process, &joined] {
+  void StartNode(SimProcess& process, std::vector<RendezvousInfo>& joined, int64_t nodes = 2) {
+    process.Start([this, &process, &joined, nodes] {
       const auto made = CreateCoordinatedHandler({.host = "10.0.0.1",
                                                   .port = 29400,
                                                   .is_host = false,
                                                   .run_id = "run",
-                                                  .min_nodes = 2,
-                                                  .max_nodes = 2,
+                                                  .min_nodes = nodes,
+                                                  .max_nodes = nodes,
                                                   .join_timeout = std::chrono::milliseconds(1'000)},
                                                  process);
       RendezvousHandler& handler = *made;
@@ -97,6 +97,30 @@ TEST_F(LateAnswerTest, AnEvictedNodeDoesNotContinueAlthoughTheServerIsGone) {
   ASSERT_EQ(heard[&b].size(), 1u);
   EXPECT_EQ(heard[&b][0].kind, MembershipEvent::Kind::kPlaceLost);
   EXPECT_THAT(heard[&b][0].why, testing::HasSubstr("not heard of for"));
+  EndAll();
+}
+
+// Found by seed 911274: a node that the server refused did not reconnect, and stayed in its round.
+TEST_F(LateAnswerTest, ANodeThatIsRefusedDoesNotContinueInItsRound) {
+  StartNode(a, joined_a);
+  StartNode(b, joined_b);
+  scheduler.RunUntil(1s);
+  ASSERT_EQ(joined_b.size(), 1u);
+  b.Pause();
+  server.Kill(Network::Ending::kNotified);
+  store.reset();
+  SimProcess next_server{scheduler, network, server_host, 4, {}, 4};
+  store = std::make_unique<StoreHost>(next_server, 29400, StoreHostOptions{});
+  SimProcess stranger{scheduler, network, host_b, 5, {}, 5};
+  std::vector<RendezvousInfo> joined_alone;
+  StartNode(stranger, joined_alone, /*nodes=*/1);  // the same run, configured differently
+  scheduler.RunUntil(4s);
+  ASSERT_EQ(joined_alone.size(), 1u);
+  ASSERT_FALSE(heard[&a].empty());
+  EXPECT_EQ(heard[&a][0].kind, MembershipEvent::Kind::kPlaceLost);
+  EXPECT_THAT(heard[&a][0].why, testing::HasSubstr("were configured differently"));
+  stranger.Kill(Network::Ending::kNotified);
+  next_server.Kill(Network::Ending::kNotified);
   EndAll();
 }
 

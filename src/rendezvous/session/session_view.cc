@@ -135,6 +135,7 @@ void SessionView::OnRefused(const Push& push) {
   }
   refused = push.why;
   open = false;
+  LosePlace(push.why);  // the link has stopped, and no other message will report it
   Finish({.kind = JoinOutcome::Kind::kRefused, .why = push.why});
 }
 
