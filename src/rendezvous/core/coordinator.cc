@@ -182,16 +182,19 @@ void Coordinator::Do(Run& run, Member& member, Action action, Instant now, Pushe
 
 void Coordinator::Follow(Run& run, const Before& before, Instant now, Pushes& out) {
   run.observed.SeeLastCall(run.state, now);
-  if (!before.complete && run.state.participants.empty()) run.reforms = false;
+  const auto a_member_waits = [&] {
+    return std::ranges::any_of(run.state.wait_list, [&](const Node& node) {
+      const auto& place = run.members.at(node).place;
+      return place && place->round == run.completed_round;
+    });
+  };
+  // The first of them may have given up before the others were admitted.
+  if (!before.complete && run.state.participants.empty() && !a_member_waits()) run.reforms = false;
   if (!before.complete && run.state.complete) {
     Complete(run, now, out);
     MakeSpares(run, out);
   } else if (before.complete && !run.state.complete) {
-    const auto comes_back = [&](const Node& node) {
-      const auto& place = run.members.at(node).place;
-      return place && place->round == run.completed_round;
-    };
-    EndRound(run, run.reforms || std::ranges::any_of(run.state.wait_list, comes_back));
+    EndRound(run, run.reforms || a_member_waits());
     AdvanceAll(run, std::set<Node>(run.state.wait_list), now, out);
     PromoteSpares(run, now, out);
   } else if (run.state.complete && run.state.participants.size() < before.participants) {

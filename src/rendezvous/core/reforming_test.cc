@@ -150,6 +150,20 @@ TEST_F(ReformingTest, SurvivorsThatGiveUpAndOthersThatComeAreAFirstRound) {
   EXPECT_FALSE(State().complete);
 }
 
+// Found by seeds 35022175 and 35055744: the survivors waited for a whole last call. The server was
+// late, so the time of the first waiting node was over when the round ended.
+TEST_F(ReformingTest, ASurvivorWhoseTimeIsOverDoesNotMakeItAFirstRound) {
+  Form({"a", "b", "c", "d"}, MinMax(2, 4));
+  Join("a", 1s);
+  JoinAll({"b", "c"});
+  now_ = now_ + 1001ms;  // and no Tick()
+  Leave("d", 0);
+  EXPECT_EQ(Kinds("a"), std::vector({Kind::kWaiting, Kind::kTimedOut}));
+  EXPECT_EQ(State().round, 1);
+  EXPECT_TRUE(State().complete) << "nobody is missing";
+  EXPECT_EQ(State().participants.size(), 2u);
+}
+
 TEST_F(ReformingTest, AFirstRoundWithAllExpectedNodesHasNoLastCall) {
   RunSettings settings = MinMax(2, 4);
   settings.forming->expected = 3;
