@@ -74,7 +74,7 @@ class Job:
         self.log.touch()
         self.folder = pathlib.Path(folder)
 
-    def told(self, phase, world_size, after=0.0):
+    def times(self, phase, world_size, after=0.0):
         """When workers of a world of that size reached the phase."""
         rows = [line.split() for line in self.log.read_text(encoding="ascii").splitlines()]
         return [float(row[0]) for row in rows
@@ -107,13 +107,13 @@ class Job:
                 nodes.append(self.launcher(port, number))
                 if number == 0 and self.options.launcher == "torchrun":
                     time.sleep(1.5)  # The first one serves, and must be there.
-            if not wait_for(lambda: len(self.told("step", NODES)) > NODES * STEPS_TOGETHER, FORMED_WITHIN):
+            if not wait_for(lambda: len(self.times("step", NODES)) > NODES * STEPS_TOGETHER, FORMED_WITHIN):
                 return None
             killed_at = time.time()
             nodes[-1].send_signal(signal.SIGKILL)
-            if not wait_for(lambda: self.told("step", SURVIVORS, killed_at), BACK_WITHIN):
+            if not wait_for(lambda: self.times("step", SURVIVORS, killed_at), BACK_WITHIN):
                 return None
-            return {phase: round(min(self.told(phase, SURVIVORS, killed_at)) - killed_at, 3) for phase in PHASES}
+            return {phase: round(min(self.times(phase, SURVIVORS, killed_at)) - killed_at, 3) for phase in PHASES}
 
     @staticmethod
     def end(processes):

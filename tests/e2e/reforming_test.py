@@ -26,7 +26,7 @@ class Reforming(Fleet):
         for agent in agents[2:]:
             agent.send(signal.SIGKILL)
         workers = self.one_world(*agents[:2], after=0)
-        self.assertLess(max(worker.at for worker in workers) - killed_at, BACK_WITHIN, agents[0].said())
+        self.assertLess(max(worker.at for worker in workers) - killed_at, BACK_WITHIN, agents[0].printed())
         self.assertEqual([worker.restarts for worker in workers], [0, 0], "nobody's worker failed")
         # One of the two is back soon after: the others are left alone for a while, or until the second one is there, too.
         others = [self.start()]

@@ -11,8 +11,9 @@ in etcd, and no machine is special.
 
 Options of ``--rdzv-conf``, in seconds where they are times: ``join_timeout`` (600),
 ``last_call_timeout`` (30), ``reform_timeout`` (0.5), ``rejoin_window`` (10), ``expected``,
-``close_timeout`` (30), ``keep_alive_interval``, ``keep_alive_max_attempt``, ``rank_policy``, ``label``, ``is_host``, ``grace`` as everywhere in
-muster; ``read_timeout`` (60) for operations of the agents' store; ``contact_timeout`` (30): how
+``close_timeout`` (30), ``keep_alive_interval``, ``keep_alive_max_attempt``, ``rank_policy``,
+``label``, ``is_host`` and ``grace`` as everywhere in muster; ``read_timeout`` (60) for operations
+of the agents' store; ``contact_timeout`` (30): how
 long the rendezvous may be out of reach while workers run. ``timeout``, which torchrun always
 gives, is for other backends.
 """
