@@ -79,7 +79,8 @@ void MemberWatch::CheckForming(Epoch epoch, const Coordinator::Run& run, WorldTi
   if (!can_form || !is_free) return reforms_since_.reset();
   if (!reforms_since_ || is_whole != is_whole_) reforms_since_ = now;
   is_whole_ = is_whole;
-  const Duration within = kNoticeTime + (is_whole ? Duration(0) : run.settings.forming->reform_timeout);
+  const Duration within =
+      kNoticeTime + (is_whole ? Duration(0) : run.settings.forming->reform_timeout);
   if (now - *reforms_since_ <= within) return;
   checkers_.Violate(Concat("round ", state.round, " has not formed again, ",
                            Milliseconds(now - *reforms_since_), " ms after ", back, " of the ",

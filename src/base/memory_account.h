@@ -92,8 +92,8 @@ class MemoryAccount {
 
   /// Freed memory stays with the allocator, in pieces: small requests find room there, larger ones
   /// need more of the system's. From now on, what the process has besides what is used (its slack)
-  /// counts against requests of more than 512 bytes. `resident` returns what the process has, from any
-  /// thread; `reclaim` has the allocator return what it can. Before the account is used.
+  /// counts against requests of more than 512 bytes. `resident` returns what the process has, from
+  /// any thread; `reclaim` has the allocator return what it can. Before the account is used.
   void CountResident(std::function<uint64_t()> resident, std::function<void()> reclaim) {
     resident_ = std::move(resident);
     reclaim_ = std::move(reclaim);

@@ -23,9 +23,8 @@
 //  * Keep-alives less often than once a quantum. For the server any message is a sign of life, and
 //    in the document only heartbeats are: a node that closes and then dies would die at two times.
 //  * A connection that is broken for longer than an instant. The document has none.
-//  * Requests while a join is under way: to exit, to close, to join again. The driver does
-//    one thing at a time; the server accepts them. The same for an exit of a node that is in no
-//    round.
+//  * Requests while a join is under way: to exit, to close, to join again. The driver does one
+//    thing at a time; the server accepts them. The same for an exit of a node in no round.
 //  * Living on after a join was refused because of closing. Such a node stays in its list: in the
 //    document until its silence is noticed, on the server as long as its session lives. So it ends,
 //    as torchrun's agents do.

@@ -351,7 +351,8 @@ TEST(EtcdLeaderTest, AfterALostConnectionItFindsThatItsWritesAreGone) {
   ASSERT_EQ(office.NoticeOf(2).place.round, -1);
   office.etcd.Trouble();
   office.Grant();
-  EXPECT_EQ(office.NoticeOf(1).place.round, 1) << "those that requested it, and no round is counted twice";
+  EXPECT_EQ(office.NoticeOf(1).place.round, 1)
+      << "those that requested it, and no round is counted twice";
   EXPECT_EQ(office.NoticeOf(2).place.round, 1);
   EXPECT_EQ(office.NoticeOf(2).place.who, office.RunRecord().plan);
 }

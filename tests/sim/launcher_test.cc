@@ -58,6 +58,7 @@ TEST(LauncherTest, WithoutFaultsOneAttemptOfEachIsEnough) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Plan plan = Draw(seed, {.driver = Driver::kLauncher, .faults = false});
     plan.settings.min_nodes = plan.settings.max_nodes = plan.nodes;
+    plan.settings.forming->expected = 0;
     plan.launch.barrier_max = 2 * plan.launch.work_max;
     const RunOutcome outcome = World(plan).Run();
     EXPECT_EQ(outcome.violation, "") << plan.ToString();
@@ -71,6 +72,7 @@ TEST(LauncherTest, AWorkerThatAlwaysCrashesEndsTheJobAfterAllRestarts) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Plan plan = Draw(seed, {.driver = Driver::kLauncher, .nodes = 2, .faults = false});
     plan.settings.min_nodes = plan.settings.max_nodes = plan.nodes = 2;
+    plan.settings.forming->expected = 0;
     plan.settings.grace = 0ms;
     plan.launch.crash = 100;
     plan.launch.fall = 100;

@@ -43,6 +43,7 @@ TEST_P(DriversTest, WithoutFaultsOneRoundIsEnough) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Plan plan = Draw(seed, {.driver = GetParam(), .faults = false});
     plan.settings.min_nodes = plan.settings.max_nodes = plan.nodes;
+    plan.settings.forming->expected = 0;
     const RunOutcome outcome = World(plan).Run();
     EXPECT_EQ(outcome.violation, "") << plan.ToString();
     EXPECT_EQ(outcome.rounds, 1u) << plan.ToString();

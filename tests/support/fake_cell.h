@@ -68,7 +68,7 @@ class FakeCell final : public RendezvousBackend {
   std::vector<std::string> announced;
   std::optional<RendezvousConnectionError> failure;  ///< Of every call.
   bool forgets = false;                              ///< Answers writes with nothing.
-  std::function<void()> on_get;                      ///< Before every read: others may write meanwhile.
+  std::function<void()> on_get;                      ///< Before every read.
   std::function<void()> before_set;                  ///< Once: another node is faster.
   BackendPort port{*this};                           ///< For the driver.
 };
