@@ -337,8 +337,8 @@ Result<size_t> ClientConnection::RunBatch(size_t at) {
   work.given.clear();
   counts.reset();
   if (done > at) ++finished_;
-  if (done != work.batch.back().end)
-    scanner_.Reset();  // it had scanned further than the last executed request
+  // The scanner had read further than the last executed request.
+  if (done != work.batch.back().end) scanner_.Reset();
   Send(work.replies, work.reply_pieces);
   Account();
   server_.Deliver(local);

@@ -112,8 +112,8 @@ class ClientConnection final : public StreamHandler {
   const ClientId id_;
   StreamPtr stream_;
   wire::RequestScanner scanner_;
-  std::string
-      input_;  // the beginning of a request whose rest has not arrived, or that waits for room
+  // the beginning of a request whose rest has not arrived, or that waits for room
+  std::string input_;
   std::unique_ptr<LongRequest> long_;
   ReplySegments outgoing_;
   bool is_validated_ = false;
