@@ -20,7 +20,7 @@ constexpr const char* kFirstFailure = "muster/first_failure";
 constexpr const char* kConfirmed = "muster/heard";  ///< How many nodes know that the job has ended.
 constexpr const char* kReady = "muster/ready";      ///< The workers' store is served.
 
-// A wait for a key is cut into these, to look for membership events meanwhile.
+// A wait for a key is divided into slices, to check for membership events in between.
 constexpr milliseconds kSlice{200};
 // While no event comes, the contact to the rendezvous is checked this often: a tenth of contact_max
 // within these limits. The upper one is the time between two keep-alives.

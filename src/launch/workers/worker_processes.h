@@ -67,8 +67,8 @@ class WorkerProcesses final : public WorkerRunner {
   /// Does nothing for workers that have ended. Does not wait. Any thread.
   void Signal(size_t worker, int signal) override;
   /// Workers that have been sent SIGKILL count as ended. Orphans without a mark are ended when no
-  /// worker is left that could own them. Blocks for sweep_max at most, and so does a Start()
-  /// meanwhile. Any thread.
+  /// worker is left that could own them. Blocks for at most sweep_max, and so does a Start() during
+  /// it. Any thread.
   void Sweep() override;
 
   /// For diagnostics. It becomes false if the system refuses to start a worker there.

@@ -9,8 +9,8 @@
 namespace muster {
 
 namespace {
-// A server that paused for this long has not read the keep-alives that arrived meanwhile. Shorter
-// pauses are normal on a busy server, and must not keep dead nodes alive.
+// A server that paused for this long has not read the keep-alives that arrived during the pause.
+// Shorter pauses are normal on a busy server, and must not keep dead nodes alive.
 constexpr Duration kStoodStill = 250ms;
 
 SessionId IdOf(ClientId client) { return SessionId{static_cast<uint64_t>(client)}; }
