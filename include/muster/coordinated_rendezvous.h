@@ -1,5 +1,5 @@
-// The backend "muster": a server runs the rendezvous for all nodes, and notifies each of them at
-// once of what concerns it.
+// The backend "muster": a server runs the rendezvous for all nodes, and notifies each of them
+// immediately of what concerns it.
 //
 // Every muster::StoreServer (and `muster serve`) hosts it, together with the store.
 #pragma once
@@ -20,27 +20,29 @@ namespace muster {
 struct CoordinatedRendezvousOptions {
   std::string host = "localhost";  ///< Of the server.
   uint16_t port = 29400;
-  /// Whether this process serves. By default: if `host` is this machine and no server is there.
+  /// Whether this process serves. Default: if `host` is this machine and there is no server.
   std::optional<bool> is_host{};
   std::string run_id;
   std::string local_addr{};  ///< Under which others reach this machine; empty: the address that
                              ///< the server sees.
 
-  // All nodes of a run must give the same of these.
+  // All nodes of a run must have the same values of these.
   int64_t min_nodes = 1;
   int64_t max_nodes = 1;
   std::chrono::milliseconds last_call{
       30'000};  ///< From reaching min_nodes to completing the round.
-  /// The same when a round re-forms after it has lost a member; without a loss, nothing is waited
-  /// for. At most last_call.
+  /// The same when a round re-forms after it has lost a member; without a loss, the round does not
+  /// wait. At most last_call.
   std::chrono::milliseconds reform_timeout{500};
-  /// Nodes that come within this time after a round has re-formed wait in silence: its members are
-  /// notified when as many wait as are missing, or when it is over. 0: of each at once.
+  /// Nodes that arrive within this time after a round has re-formed are held back: its members are
+  /// notified when as many wait as are missing, or when the time is over. 0: they are notified of
+  /// each node immediately.
   std::chrono::milliseconds rejoin_window{10'000};
-  int64_t expected = 0;  ///< A first round with so many nodes has no last call; 0: unknown.
+  int64_t expected = 0;  ///< A first round with this many nodes has no last call; 0: unknown.
   std::chrono::milliseconds keep_alive_interval{1'000};
-  int64_t keep_alive_max_attempt = 3;    ///< A node silent for so many intervals is declared lost.
-  std::chrono::milliseconds grace{300};  ///< For a node whose connection broke to come back.
+  /// A node that is silent for this many intervals is declared lost.
+  int64_t keep_alive_max_attempt = 3;
+  std::chrono::milliseconds grace{300};  ///< Time for a node whose connection broke to reconnect.
   /// Which node gets which rank: "natural" (by address, node2 before node10), "text" (as PyTorch),
   /// "stable" (members of the last round keep their ranks where possible), "label".
   std::string rank_policy = "natural";
@@ -59,19 +61,18 @@ struct CoordinatedRendezvousOptions {
   void Validate() const;
 };
 
-/// The handler. Serves, where that is decided; connects later, and keeps trying until a call's time
-/// is over. On a server without a coordinator (PyTorch's), it does everything through the c10d
-/// backend, which ActiveBackend() shows.
+/// The handler. Serves if it is configured or chosen to; connects later, and keeps trying until a
+/// call's time is over. On a server without a coordinator (PyTorch's), it does everything through
+/// the c10d backend, which ActiveBackend() shows.
 ///
-/// NextRendezvous() returns the moment the round is complete. IsClosed() and NumNodesWaiting() cost
-/// no round trip: the server sends what changes. It reports many waiting nodes only when their
-/// number has doubled: above 0 the number is a lower bound. Other calls may be made while one
-/// waits.
+/// NextRendezvous() returns as soon as the round is complete. IsClosed() and NumNodesWaiting() need
+/// no round trip: the server sends changes. It reports many waiting nodes only when their number
+/// has doubled: above 0 the number is a lower bound. Other calls may be made while one waits.
 ///
 /// RendezvousConnectionError if it is configured to serve and cannot; std::invalid_argument.
 RendezvousHandlerPtr CreateCoordinatedHandler(CoordinatedRendezvousOptions options);
 
-/// What the registry makes for "muster".
+/// What the registry creates for "muster".
 RendezvousHandlerPtr CreateCoordinatedHandler(const RendezvousParameters& parameters);
 
 }  // namespace muster

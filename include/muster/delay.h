@@ -5,7 +5,7 @@
 
 namespace muster {
 
-/// Blocks for so long; for less than 10 ms, not at all.
+/// Blocks for `time`; not at all if it is less than 10 ms.
 void Delay(std::chrono::milliseconds time);
 
 /// Blocks for a time drawn uniformly between the two, so that processes started together do not act

@@ -18,7 +18,7 @@ class StoreError : public DistError {
   using DistError::DistError;
 };
 
-/// A key, an element or the other participants of a barrier did not come in time. The store is
+/// A key, an element or the other participants of a barrier did not arrive in time. The store is
 /// still usable.
 class StoreTimeoutError : public StoreError {
  public:
@@ -32,7 +32,7 @@ class QueueEmptyError : public StoreError {
 };
 
 /// No connection, or it broke (torch.distributed.DistNetworkError). A TcpStore that threw this
-/// during an operation is of no further use; Clone() makes a fresh connection.
+/// during an operation cannot be used any more; Clone() opens a new connection.
 class NetworkError : public DistError {
  public:
   using DistError::DistError;
@@ -44,7 +44,7 @@ class InterruptedError : public DistError {
   using DistError::DistError;
 };
 
-/// This kind of store has no such operation.
+/// This kind of store does not support the operation.
 class NotImplementedError : public DistError {
  public:
   using DistError::DistError;

@@ -11,11 +11,11 @@
 
 namespace muster {
 
-/// Parse() and From() make valid options; call Validate() on others.
+/// Parse() and From() return valid options; call Validate() on others.
 struct EtcdOptions {
   static constexpr int kDefaultPort = 2379;
 
-  std::vector<HostAndPort> endpoints{{"localhost", kDefaultPort}};  ///< Any of them will do.
+  std::vector<HostAndPort> endpoints{{"localhost", kDefaultPort}};  ///< Any of them is sufficient.
   bool tls = false;
   std::string cacert{};  ///< File: the CA of the servers' certificates. Empty: the system's list.
   std::string cert{};    ///< File: a client certificate, if servers ask for one; with its key.
@@ -27,14 +27,14 @@ struct EtcdOptions {
 
   /// Reads "etcd://h1:2379,h2:2379/prefix", the same with http:// or https:// (which means TLS), or
   /// plain "h1:2379,h2"; empty: localhost. The default port is 2379. IPv6 addresses are in
-  /// brackets. "user:password@" may come first, with %XX for special characters. The password of a
-  /// user without one is that of the variable MUSTER_ETCD_PASSWORD, if it is set.
-  /// std::invalid_argument names the part that is wrong, and never shows the password.
+  /// brackets. "user:password@" may come first, with %XX for special characters. A user without a
+  /// password gets that in the variable MUSTER_ETCD_PASSWORD, if it is set. std::invalid_argument
+  /// names the part that is wrong, and never shows the password.
   static EtcdOptions Parse(std::string_view text);
 
   /// From the endpoint and the options protocol (http, https), cacert, cert, key (or ca_cert,
   /// ssl_cert, ssl_cert_key, their names in torchrun's etcd-v2), user, password or password_file (a
-  /// file whose first line it is), etcd_prefix and read_timeout (seconds, 60).
+  /// file with the password in its first line), etcd_prefix and read_timeout (seconds, 60).
   /// std::invalid_argument names the option.
   static EtcdOptions From(const RendezvousParameters& parameters);
 

@@ -25,21 +25,22 @@ struct EtcdRendezvousOptions {
   /// etcd is on this machine, its name.
   std::string local_addr{};
 
-  // All nodes of a run must give the same of these.
+  // All nodes of a run must have the same values of these.
   int64_t min_nodes = 1;
   int64_t max_nodes = 1;
   std::chrono::milliseconds last_call{
       30'000};  ///< From reaching min_nodes to completing the round.
-  /// The same when a round re-forms after it has lost a member; without a loss, nothing is waited
-  /// for. At most last_call.
+  /// The same when a round re-forms after it has lost a member; without a loss, the round does not
+  /// wait. At most last_call.
   std::chrono::milliseconds reform_timeout{500};
-  /// Nodes that come within this time after a round has re-formed wait in silence: its members are
-  /// notified when as many wait as are missing, or when it is over. 0: of each at once.
+  /// Nodes that arrive within this time after a round has re-formed are held back: its members are
+  /// notified when as many wait as are missing, or when the time is over. 0: they are notified of
+  /// each node immediately.
   std::chrono::milliseconds rejoin_window{10'000};
-  int64_t expected = 0;  ///< A first round with so many nodes has no last call; 0: unknown.
-  /// A node that is silent for so many intervals is declared lost. That is its lease, in whole
-  /// seconds, at least 2. The default outlasts a change of etcd's own leader, also of one that is
-  /// cut off, which takes up to 5 s.
+  int64_t expected = 0;  ///< A first round with this many nodes has no last call; 0: unknown.
+  /// A node that is silent for this many intervals is declared lost. Their sum is the time of its
+  /// lease, in whole seconds, at least 2. The default is longer than a change of etcd's own leader,
+  /// which takes up to 5 s if the old leader is cut off.
   std::chrono::milliseconds keep_alive_interval{1'000};
   int64_t keep_alive_max_attempt = 6;
   /// "natural", "text", "stable" or "label": see CoordinatedRendezvousOptions.
@@ -65,17 +66,17 @@ struct EtcdRendezvousOptions {
 ///
 /// NextRendezvous() returns as soon as the round is complete. RendezvousConnectionError: etcd is
 /// out of reach for all of join_timeout, or refuses access; RendezvousStateError: a key of the run
-/// holds a value that cannot be read. IsClosed() and NumNodesWaiting() cost no round trip: the
+/// holds a value that cannot be read. IsClosed() and NumNodesWaiting() need no round trip: the
 /// leader reports changes. AwaitEvent() reports the loss of the lease also while etcd is out of
 /// reach. Other calls may be made while one waits. UseAgentStore() is true unless
 /// TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
 RendezvousHandlerPtr CreateEtcdHandler(EtcdRendezvousOptions options);
 
-/// What the registry makes for "etcd" and "etcd-v2", once EnableEtcd() was called. In the component
-/// muster::etcd.
+/// What the registry creates for "etcd" and "etcd-v2" after EnableEtcd() was called. In the
+/// component muster::etcd.
 RendezvousHandlerPtr CreateEtcdHandler(const RendezvousParameters& parameters);
 
-/// Registers the etcd backends of this process, which the registry refuses to make otherwise. Any
+/// Registers the etcd backends of this process, which the registry otherwise refuses to create. Any
 /// thread; calling it again does nothing. In the component muster::etcd.
 void EnableEtcd();
 

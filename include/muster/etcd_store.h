@@ -24,8 +24,8 @@ namespace muster {
 /// read, or set, 128 at a time.
 ///
 /// Calls to a cluster that is out of reach are repeated until Timeout(). NetworkError: it stayed
-/// out of reach; or, at once, it is unknown whether a write happened, which the message says. The
-/// store can be used afterwards. std::invalid_argument also for requests that etcd refuses:
+/// out of reach; or (immediately) it is unknown whether a write happened, as the message then says.
+/// The store can be used afterwards. std::invalid_argument also for requests that etcd refuses:
 /// above 1.5 MiB, with a wrong password, or without permission for the key.
 std::shared_ptr<Store> OpenEtcdStore(const EtcdOptions& options);
 

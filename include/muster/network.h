@@ -9,7 +9,7 @@
 namespace muster {
 
 /// The descriptor of a listening socket on a port that was free: no other process can take the port
-/// meanwhile. StoreServerOptions::listen_fd takes it; otherwise the caller closes it.
+/// in between. StoreServerOptions::listen_fd takes it; otherwise the caller closes it.
 /// std::runtime_error if there is no such port.
 int ListenOnAFreePort();
 
@@ -26,13 +26,13 @@ struct HostAndPort {
 /// endpoint and says what is wrong with it.
 HostAndPort ParseRendezvousEndpoint(std::string_view endpoint, int default_port);
 
-/// One to five digits, nothing else.
+/// Reads one to five digits, and nothing else.
 std::optional<int> TryParsePort(std::string_view text);
 
 /// Whether `host` is this machine: localhost, a loopback address, its name or one of its addresses.
 bool MatchesThisMachine(const std::string& host);
 
-/// The machine's fully qualified name, or its plain one where there is no other.
+/// The machine's fully qualified name, or its plain name if it has none.
 std::string FullyQualifiedName();
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// RendezvousHandler: how a node joins a round, and what it learns there.
+// RendezvousHandler: how a node joins a round, and what it receives there.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 
 namespace muster {
 
-/// Where the workers of a round find their store (MASTER_ADDR and MASTER_PORT).
+/// The address of the workers' store in a round (MASTER_ADDR and MASTER_PORT).
 struct RendezvousStoreInfo {
   static constexpr std::string_view kMasterAddrKey = "MASTER_ADDR";
   static constexpr std::string_view kMasterPortKey = "MASTER_PORT";
@@ -25,7 +25,7 @@ struct RendezvousStoreInfo {
 
   /// Rank 0 publishes `local_addr` (empty: this machine's name) and `server_port` (0: a port that
   /// is free now) in the store; every rank then reads them, waiting as long as the store allows.
-  /// RendezvousStateError if what it finds there is no address and port.
+  /// RendezvousStateError if the values are not an address and a port.
   static RendezvousStoreInfo Build(int64_t rank, Store& store, std::string_view local_addr,
                                    uint16_t server_port = 0);
   bool operator==(const RendezvousStoreInfo&) const = default;
@@ -33,7 +33,8 @@ struct RendezvousStoreInfo {
 
 /// A node's place in a round.
 struct RendezvousInfo {
-  std::shared_ptr<Store> store;  ///< For the nodes of this round; keys of other rounds are unseen.
+  /// For the nodes of this round; keys of other rounds are not visible.
+  std::shared_ptr<Store> store;
   int64_t rank = 0;
   int64_t world_size = 0;
   int64_t round = 0;
@@ -46,7 +47,7 @@ struct WaitReport {
     kIdle,       ///< No call is waiting here.
     kContact,    ///< The backend has not yet reported its state.
     kForming,    ///< Too few nodes yet.
-    kLastCall,   ///< Enough; more may come until the last call is over.
+    kLastCall,   ///< Enough nodes; more may join until the last call is over.
     kNextRound,  ///< Joined late: waiting for the members of a complete round to leave it.
     kSpare,      ///< The round is full; waiting for a place.
     kBootstrap,  ///< The round is complete; waiting for rank 0 to publish its store's address.
@@ -59,17 +60,17 @@ struct WaitReport {
   int64_t min_nodes = 0;
   int64_t max_nodes = 0;
   int64_t here = 0;                    ///< Nodes in the round.
-  std::vector<std::string> joined{};   ///< All or the first of these, by name, in rank order.
+  std::vector<std::string> joined{};   ///< The names of all or the first of these, in rank order.
   std::vector<std::string> waiting{};  ///< For the next one.
   std::vector<std::string> spares{};
   std::vector<std::string> expected{};  ///< Known, but not back from the last round.
   std::vector<std::string> silent{};    ///< Have missed a heartbeat.
-  std::string trouble{};                ///< kContact: what keeps this node from its backend.
+  std::string trouble{};                ///< kContact: why this node cannot reach its backend.
   std::string first{};                  ///< kBootstrap: the round's rank 0, if it is known.
   int64_t awaited = 0;                  ///< Nodes that must still join, or (kNextRound) leave.
   std::optional<std::chrono::milliseconds> last_call_left{};
-  /// kNextRound: the members are not notified of waiting nodes before that, because their round
-  /// re-formed so long ago (if that is known).
+  /// kNextRound: the members are not notified of waiting nodes before this time has passed, because
+  /// their round has just re-formed (if that is known).
   std::optional<std::chrono::milliseconds> held_left{};
   std::optional<std::chrono::milliseconds> held_for{};
   std::optional<std::chrono::milliseconds> time_left{};  ///< Until the waiting call times out.
@@ -86,7 +87,7 @@ struct MembershipEvent {
     kMemberLost,    ///< `who` was lost, and `why`.
     kNodesWaiting,  ///< `waiting` nodes wait for the next round.
     kPlaceLost,     ///< This node is no longer in the round; the others continue. `why`.
-    kClosed,        ///< By `who`, if that is known.
+    kClosed,        ///< The run was closed, by `who` if that is known.
   };
   Kind kind{};
   int64_t round = 0;
@@ -110,7 +111,7 @@ class RendezvousHandler {
   virtual std::string GetBackend() const = 0;
   virtual std::string GetRunId() const = 0;
 
-  /// The backend that does the work. It differs from GetBackend() where a handler of "muster" has
+  /// The backend that does the work. It differs from GetBackend() if a handler of "muster" has
   /// found that its server has no coordinator (PyTorch's has none), and uses "c10d" instead.
   virtual std::string ActiveBackend() const { return GetBackend(); }
   /// Whether other calls may be made while one is in NextRendezvous() or AwaitEvent(). False after
@@ -118,7 +119,8 @@ class RendezvousHandler {
   virtual bool AllowsConcurrentCalls() const { return false; }
 
   /// This node, as the others see it: "10.0.0.7_4711_83920571"; address, process id, and a number
-  /// that distinguishes launchers that have both in common. "": the backend has no names.
+  /// that distinguishes launchers with the same address and process id. "": the backend has no
+  /// names.
   virtual std::string node() const { return ""; }
 
   /// Whether the others reach the rendezvous through this process, and lose it with it.
@@ -137,22 +139,22 @@ class RendezvousHandler {
   virtual void SetClosed(std::string_view reason) = 0;
   void SetClosed() { SetClosed(""); }
 
-  /// Nodes that came late and wait for the next round: above 0, it is time for NextRendezvous().
+  /// Nodes that arrived late and wait for the next round: above 0, it is time for NextRendezvous().
   virtual int64_t NumNodesWaiting() = 0;
 
-  /// Blocks until something happens, but not for longer than `time`: nullopt. After any event it is
+  /// Blocks until something happens, or until `time` has passed: nullopt. After any event it is
   /// time for NextRendezvous(), except after kClosed. Events of earlier rounds are dropped when a
-  /// new one begins. Backends that are not notified of events look every 200 ms, and notice only
+  /// new one begins. Backends that are not notified of events poll every 200 ms, and detect only
   /// waiting nodes and the end.
   virtual std::optional<MembershipEvent> AwaitEvent(std::chrono::milliseconds time);
-  /// An AwaitEvent() under way, or else the next one, returns at once, with an event or without.
+  /// The current AwaitEvent(), or else the next one, returns immediately, with or without an event.
   /// Any thread. False: this backend cannot; call AwaitEvent() with shorter times instead.
   virtual bool StopWaiting() { return false; }
 
   /// Releases this node's place in the round, and nothing else: the others continue.
   virtual void Leave() {}
 
-  /// Ends this node's part in the rendezvous. Whether that worked.
+  /// Ends this node's part in the rendezvous. Returns whether that succeeded.
   virtual bool Shutdown() = 0;
 
   virtual WaitReport DescribeWait() const { return {}; }
@@ -160,8 +162,8 @@ class RendezvousHandler {
  protected:
   RendezvousHandler() = default;
 
-  /// One look of AwaitEvent(), for backends that are not notified of anything. `count_waiting`: how
-  /// many nodes a new round would be for.
+  /// One poll of AwaitEvent(), for backends that are not notified of events. `count_waiting`: how
+  /// many nodes wait for a new round.
   std::optional<MembershipEvent> LookForEvent(const std::function<int64_t()>& count_waiting);
   /// A new round begins.
   void ForgetEvents() { waiting_reported_ = 0; }

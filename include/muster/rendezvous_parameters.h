@@ -1,4 +1,4 @@
-// What a rendezvous handler is made from: the endpoint, the size of the job, and options by name.
+// The parameters of a rendezvous handler: the endpoint, the size of the job, and options by name.
 #pragma once
 
 #include <chrono>
@@ -28,24 +28,25 @@ struct RendezvousParameters {
   std::string run_id;
   int64_t min_nodes;
   int64_t max_nodes;
-  std::string local_addr;  ///< Under which others reach this machine; empty: its host name.
+  /// The address at which others reach this machine; empty: its host name.
+  std::string local_addr;
   RendezvousConfig config;
 
   /// The option, or nullopt if it was not given.
   std::optional<ConfigValue> Get(std::string_view key) const;
   ConfigValue Get(std::string_view key, ConfigValue fallback) const;
 
-  /// nullopt if the option is missing (and there is no fallback) or none. Takes booleans, 0 and 1,
-  /// and the words 1 true t yes y / 0 false f no n in any case, unpadded. std::invalid_argument,
+  /// nullopt if the option is missing (and there is no fallback) or none. Accepts booleans, 0 and
+  /// 1, and the words 1 true t yes y / 0 false f no n in any case, unpadded. std::invalid_argument,
   /// naming the option, for anything else.
   std::optional<bool> GetAsBool(std::string_view key, std::optional<bool> fallback = {}) const;
 
-  /// nullopt if the option is missing (and there is no fallback) or none. Takes integers, decimal
+  /// nullopt if the option is missing (and there is no fallback) or none. Accepts integers, decimal
   /// text with an optional sign and blanks around it, fractions (cut towards zero) and booleans.
   std::optional<int64_t> GetAsInt(std::string_view key, std::optional<int64_t> fallback = {}) const;
 };
 
-/// What all nodes of a dynamic rendezvous are configured with alike.
+/// The settings that all nodes of a dynamic rendezvous must share.
 struct RendezvousSettings {
   std::string run_id;
   int64_t min_nodes = 1;

@@ -14,18 +14,17 @@ namespace muster {
 using RendezvousHandlerCreator = std::function<RendezvousHandlerPtr(const RendezvousParameters&)>;
 
 // The registry of this process, from any thread. It knows "muster", "c10d" and "static"; "etcd" and
-// "etcd-v2" are taken, and report what is missing until EnableEtcd() was called.
+// "etcd-v2" are reserved; until EnableEtcd() was called, they report what is missing.
 
-/// std::invalid_argument if the name is empty or taken by another creator. Registering the same
+/// std::invalid_argument if the name is empty or belongs to another creator. Registering the same
 /// plain function again changes nothing; two function objects are never the same.
 void RegisterRendezvousBackend(std::string_view backend, RendezvousHandlerCreator creator);
 
 /// In alphabetical order.
 std::vector<std::string> RendezvousBackends();
 
-/// Calls the creator registered for parameters.backend with these very parameters.
-/// std::invalid_argument if there is none; std::runtime_error if the handler reports another
-/// backend.
+/// Calls the creator registered for parameters.backend with these parameters. std::invalid_argument
+/// if there is none; std::runtime_error if the handler reports another backend.
 RendezvousHandlerPtr GetRendezvousHandler(const RendezvousParameters& parameters);
 
 }  // namespace muster

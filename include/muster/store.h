@@ -34,8 +34,9 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  /// Creates or overwrites, and wakes all that wait for the key. On a TcpStore the request is sent
-  /// when this returns: later calls on this store see the value, other stores see it soon.
+  /// Creates or overwrites the value, and wakes all clients that wait for the key. On a TcpStore
+  /// the request is sent when this returns: later calls on this store see the value, other stores
+  /// see it soon.
   virtual void Set(std::string_view key, std::string_view value) = 0;
 
   /// Waits for the key, then reads it. StoreTimeoutError after Timeout().
@@ -47,20 +48,20 @@ class Store {
   virtual int64_t Add(std::string_view key, int64_t delta) = 0;
 
   /// If the value equals `expected` (an absent key equals an empty expectation), it becomes
-  /// `desired`. Returns the value afterwards, or `expected` where the key is absent and `expected`
-  /// is not empty.
+  /// `desired`. Returns the value afterwards, or `expected` if the key is absent and `expected` is
+  /// not empty.
   virtual std::string CompareSet(std::string_view key, std::string_view expected,
                                  std::string_view desired) = 0;
 
   /// Whether all keys exist, as values or as queues that are not empty. Does not wait.
   virtual bool Check(const std::vector<std::string>& keys) = 0;
 
-  /// Waits until each key has been seen to exist.
+  /// Waits until each key has existed at some time during the call.
   virtual void Wait(const std::vector<std::string>& keys, milliseconds timeout) = 0;
   void Wait(const std::vector<std::string>& keys) { Wait(keys, Timeout()); }
 
-  /// Removes a value (never a queue). Whether there was one; FileStore does not know, and returns
-  /// true.
+  /// Removes a value (never a queue). Returns whether there was one; FileStore does not know, and
+  /// returns true.
   virtual bool DeleteKey(std::string_view key) = 0;
 
   /// Number of values in the whole store, internal ones included.
@@ -78,18 +79,19 @@ class Store {
   virtual void MultiSet(const std::vector<std::string>& keys,
                         const std::vector<std::string>& values);
 
-  /// Whether Append, MultiGet and MultiSet are one operation each. They work in any case.
+  /// Whether Append, MultiGet and MultiSet are one operation each. They always work.
   virtual bool HasExtendedApi() const { return false; }
 
-  /// Queues: first in, first out, apart from the values. NotImplementedError where the store has
+  /// Queues: first in, first out, separate from the values. NotImplementedError if the store has
   /// none.
   virtual void QueuePush(std::string_view key, std::string_view value);
-  /// Takes the oldest element. kWait: StoreTimeoutError after Timeout(); kDoNotWait:
+  /// Removes and returns the oldest element. kWait: StoreTimeoutError after Timeout(); kDoNotWait:
   /// QueueEmptyError.
   virtual std::string QueuePop(std::string_view key, PopMode mode = PopMode::kWait);
   virtual int64_t QueueLen(std::string_view key);
 
-  /// Returns when `world_size` participants have called it with this key. A key serves once.
+  /// Returns when `world_size` participants have called it with this key. A key can be used only
+  /// once.
   virtual void Barrier(std::string_view key, int64_t world_size, milliseconds timeout);
   void Barrier(std::string_view key, int64_t world_size) { Barrier(key, world_size, Timeout()); }
 

@@ -26,18 +26,18 @@ struct StoreServerOptions {
   uint64_t key_bytes_max = 8 * 1024;
   uint64_t value_bytes_max = 8 * 1024 * 1024;
   uint64_t keys_per_request_max = 128 * 1024;
-  uint64_t request_bytes_max = 256ull * 1024 * 1024;  ///< One request as a whole.
+  uint64_t request_bytes_max = 256ull * 1024 * 1024;  ///< One whole request.
   uint64_t reply_bytes_max =
       256ull * 1024 * 1024;  ///< One reply; also what APPEND may grow a value to.
-  uint64_t queued_reply_bytes_max = 1024 * 1024;  ///< Replies a slow reader may have waiting.
+  uint64_t queued_reply_bytes_max = 1024 * 1024;  ///< Queued replies of a slow reader.
   /// All that is allocated for clients together: keys, values, queues, waits, unfinished requests
-  /// and replies that have not been read. A request that would exceed it is refused, the others go
-  /// on; the last eighth is for small requests. 0: a quarter of the memory of the machine, or of
-  /// the control group, if that has less.
+  /// and replies that have not been read. A request that would exceed it is refused; others are
+  /// still served. The last eighth is for small requests. 0: a quarter of the memory of the
+  /// machine, or of the control group, if that has less.
   uint64_t store_bytes_max = 0;
   std::chrono::milliseconds handshake_max{30'000};  ///< Time to send VALIDATE.
-  /// A client that for so long takes its replies, or sends the rest of a request of more than 64
-  /// KiB, more slowly than 16 KiB a second is disconnected.
+  /// A client that for this long reads its replies, or sends the rest of a request of more than 64
+  /// KiB, more slowly than 16 KiB per second is disconnected.
   std::chrono::milliseconds stall_max{60'000};
 
   /// Runs of rendezvous, and nodes in each; further ones are refused.
@@ -68,7 +68,7 @@ class StoreServer {
   static std::shared_ptr<StoreServer> Shared(const StoreServerOptions& options);
 
   uint16_t port() const;
-  /// Where it listens, "[::]:29500".
+  /// The address on which it listens, "[::]:29500".
   std::string address() const;
 
  private:

@@ -1,6 +1,6 @@
-// Helpers built from a store's operations: barriers that report who is missing, exchanges of a
-// value per rank, a store that comes up however ports are contended for. The keys are those that
-// PyTorch's agents use, so both can meet.
+// Helpers built from a store's operations: barriers that report missing members, exchanges of one
+// value per rank, and a store that starts even if others compete for ports. The keys are those of
+// PyTorch's agents, so that both can take part.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ namespace muster {
 
 struct BarrierOptions {
   milliseconds timeout{300'000};
-  /// If all members give it, a failed barrier names the missing ranks.
+  /// If all members set it, a failed barrier names the missing ranks.
   std::optional<int64_t> rank{};
   std::function<std::string(int64_t rank)> name_of_rank{};  ///< For that message. Needs `rank`.
   /// How long rank 0 may take to find the missing ranks; the others wait for it as long as for the
@@ -27,10 +27,10 @@ struct BarrierOptions {
   milliseconds trace_timeout{10'000};
 };
 
-/// Returns when `world_size` members have called it with this prefix; a prefix serves once.
-/// Otherwise StoreError (StoreTimeoutError after the timeout): rank 0's names the missing ranks,
-/// the others refer to rank 0; without ranks it says how many members came. std::invalid_argument:
-/// no members, a rank that is not one of them, names without a rank.
+/// Returns when `world_size` members have called it with this prefix; a prefix can be used only
+/// once. Otherwise StoreError (StoreTimeoutError after the timeout): rank 0's names the missing
+/// ranks, the others refer to rank 0; without ranks it says how many members arrived.
+/// std::invalid_argument: no members, a rank that is not one of them, names without a rank.
 void Barrier(Store& store, int64_t world_size, std::string_view prefix,
              const BarrierOptions& options = {});
 

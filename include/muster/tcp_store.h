@@ -14,7 +14,7 @@ namespace muster {
 
 struct TcpStoreOptions {
   uint16_t port = 29500;            ///< With is_server, 0 lets the kernel choose.
-  std::optional<int> world_size{};  ///< How many TcpStores are to meet, this one included.
+  std::optional<int> world_size{};  ///< Number of TcpStores that join, including this one.
   bool is_server = false;           ///< Start (or share) a StoreServer on `port` in this process.
   milliseconds timeout =
       kDefaultStoreTimeout;  ///< For connecting, and the store's Timeout() afterwards.
@@ -42,8 +42,8 @@ struct TcpStoreOptions {
 /// PyTorch's from 2.12 on.
 class TcpStore final : public BackedStore {
  public:
-  /// Connects, and retries until the timeout while there is no answer. NetworkError if it stays
-  /// that way; StoreTimeoutError if the other workers do not come.
+  /// Connects, and retries until the timeout while there is no answer. NetworkError if there is
+  /// none until then; StoreTimeoutError if other workers do not join.
   TcpStore(std::string host, const TcpStoreOptions& options);
 
   /// A new connection; it does not keep the server alive.
@@ -53,7 +53,7 @@ class TcpStore final : public BackedStore {
   void Ping();
 
   const std::string& host() const;
-  /// The server's port; the chosen one where 0 was given.
+  /// The server's port; the chosen one if 0 was given.
   uint16_t port() const;
   /// Whether the server lives in this object.
   bool is_server() const;

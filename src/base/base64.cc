@@ -44,8 +44,8 @@ std::string Base64Encode(std::string_view bytes) {
 Result<std::string> Base64Decode(std::string_view text) {
   std::string bytes;
   bytes.reserve(text.size() / 4 * 3 + 3);
-  uint32_t bits = 0;    // of the group that is being read
-  size_t in_group = 0;  // its digits so far
+  uint32_t bits = 0;    // bits of the group that is being read
+  size_t in_group = 0;  // digits of the group so far
   size_t pads = 0;
   for (const char c : text) {
     if (c == '=') {
@@ -56,7 +56,7 @@ Result<std::string> Base64Decode(std::string_view text) {
     if (digit == kNoDigit) continue;
     pads = 0;
     bits = bits << 6 | digit;
-    // The second, third and fourth digit complete a byte each.
+    // The second, third and fourth digits complete one byte each.
     if (in_group > 0) bytes += static_cast<char>(bits >> (6 - 2 * in_group) & 0xff);
     in_group = (in_group + 1) % 4;
   }

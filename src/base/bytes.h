@@ -20,7 +20,7 @@ void AppendInt(std::string& out, T value) {
   out.append(raw, sizeof value);
 }
 
-/// The caller has checked that the bytes are there.
+/// The caller has checked that there are enough bytes.
 template <std::integral T>
 T LoadInt(const char* from) {
   T value;

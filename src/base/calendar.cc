@@ -22,7 +22,7 @@ Error NoSuchTime(const CalendarTime& f) {
                       f.minute, ':', f.second, '+', f.microsecond, "us in the years 1 to 9999")};
 }
 
-// The time must be within the years.
+// The time must be in the years 1 to 9999.
 CalendarTime Fields(WallTime time) {
   const Moment moment{microseconds(static_cast<int64_t>(time))};
   const auto midnight = std::chrono::floor<std::chrono::days>(moment);
@@ -42,7 +42,7 @@ CalendarTime Fields(WallTime time) {
 Result<WallTime> FromCalendar(const CalendarTime& fields) {
   using namespace std::chrono;  // NOLINT: each line below needs several of its names
   const bool year_fits = fields.year >= kYearMin && fields.year <= kYearMax;
-  // The calendar classes keep one byte of each field: 257 would pass for 1.
+  // The calendar classes keep one byte of each field: 257 would become 1.
   const bool date_fits = fields.month <= 12 && fields.day <= 31;
   const bool clock_fits = fields.hour < 24 && fields.minute < 60 && fields.second < 60 &&
                           fields.microsecond < 1'000'000;

@@ -1,5 +1,5 @@
-// Wall times as calendar fields, always UTC, in the years 1 to 9999 of Python's datetime; and the
-// ten bytes of one in a pickle.
+// Wall times as calendar fields, always UTC, in the years 1 to 9999 of Python's datetime; and their
+// ten bytes in a pickle.
 #pragma once
 
 #include <cstddef>
@@ -28,14 +28,14 @@ struct CalendarTime {
 inline constexpr WallTime kWallTimeMin{-62'135'596'800'000'000};
 inline constexpr WallTime kWallTimeMax{253'402'300'799'999'999};
 
-/// kInvalid: there is no such day or time of day, or not in these years.
+/// kInvalid: there is no such day or time of day, or the year is outside 1 to 9999.
 Result<WallTime> FromCalendar(const CalendarTime& fields);
 
-/// kOutOfRange: not in these years.
+/// kOutOfRange: the year is outside 1 to 9999.
 Result<CalendarTime> ToCalendar(WallTime time);
 
-/// "2026-01-31T09:20:30.123456Z", with this many digits of the fraction, which is cut off after
-/// them, and without a dot for none. Empty: not in these years.
+/// "2026-01-31T09:20:30.123456Z", with this many digits of the fraction; further digits are cut
+/// off, and 0 digits leave out the dot. Empty: the year is outside 1 to 9999.
 std::string UtcText(WallTime time, size_t digits);
 
 /// Year (two bytes, the high one first), month, day, hour, minute, second, microsecond (three).
@@ -45,8 +45,8 @@ inline constexpr size_t kDatetimeBytes = 10;
 /// (datetime's `fold`) has no meaning in UTC and at fixed offsets, and is ignored.
 Result<WallTime> ReadDatetime(std::string_view payload);
 
-/// A time outside the years is written as the nearest one inside: a deadline "in a million years"
-/// keeps its meaning.
+/// A time outside the years 1 to 9999 is written as the nearest time inside them: a deadline "in a
+/// million years" keeps its meaning.
 std::string WriteDatetime(WallTime time);
 
 }  // namespace muster

@@ -130,7 +130,7 @@ RC_GTEST_PROP(CalendarTest, ReadsBackWhatItWrote, ()) {
 }
 
 RC_GTEST_PROP(CalendarTest, TenBytesThatAreATimeAreItsOnlyForm, ()) {
-  // Small bytes, so that many of them are dates.
+  // Small bytes, so that many of the payloads are dates.
   std::string payload = "\x07";
   for (int i = 0; i < 9; ++i) payload += static_cast<char>(*rc::gen::inRange(0, 16));
   const auto time = ReadDatetime(payload);

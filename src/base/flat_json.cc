@@ -53,8 +53,8 @@ FlatJsonWriter& FlatJsonWriter::Texts(std::string_view name,
   return *this;
 }
 
-/// Receives the parts of the text from left to right, and stops at the first that a flat object
-/// does not have: nothing is kept of values that are nested.
+/// Receives the parts of the text from left to right, and stops at the first part that a flat
+/// object cannot have: nested values take no memory.
 class FlatJsonReader::Parser : public nlohmann::json_sax<Json> {
  public:
   Parser(FlatJsonReader& reader, Nulls nulls) : reader_(reader), nulls_(nulls) {}
@@ -98,7 +98,7 @@ class FlatJsonReader::Parser : public nlohmann::json_sax<Json> {
     return Put(std::exchange(list_, {}));
   }
   bool parse_error(size_t at, const std::string&, const nlohmann::detail::exception& e) override {
-    // Without the library's prefix, which repeats the place.
+    // Removes the library's prefix, which repeats the position.
     const std::string_view what = e.what();
     reader_.Fail(Concat("byte ", at, ": ", Printable(what.substr(what.find(": ") + 2), 300)));
     return false;

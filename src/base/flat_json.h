@@ -1,5 +1,5 @@
-// Flat JSON objects: names with texts, integers, booleans and lists of texts. Events of a
-// rendezvous, and the records in etcd, which people read with etcdctl.
+// Flat JSON objects: names with texts, integers, booleans and lists of texts. Used for the events
+// of a rendezvous, and for the records in etcd, which people read with etcdctl.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 
 namespace muster::wire {
 
-/// Appends `text` in quotes, in printable ASCII only: a line stays a line, in any terminal and any
-/// encoding. Bytes that are no UTF-8 become U+FFFD.
+/// Appends `text` in quotes, in printable ASCII only, so that it stays one line in any terminal and
+/// any encoding. Bytes that are not UTF-8 become U+FFFD.
 void AppendJsonString(std::string& out, std::string_view text);
 
-/// Leaves out a value that a reader assumes where it is missing.
+/// Leaves out values that a reader assumes when they are missing.
 class FlatJsonWriter {
  public:
   FlatJsonWriter& Text(std::string_view name, std::string_view value);
@@ -34,28 +34,27 @@ class FlatJsonWriter {
   std::string text_ = "{";
 };
 
-/// Reads an object from any source. Other names than those read are ignored, unless
-/// RequireExactly() is called. After the first problem everything reads as nothing: Outcome()
-/// reports it.
+/// Reads an object from any source. Names that are not read are ignored, unless RequireExactly() is
+/// called. After the first problem every value reads as empty, and Outcome() returns that problem.
 class FlatJsonReader {
  public:
   enum class Nulls { kRefused, kAllowed };
 
-  /// `what` is for messages: the key that the text was found under.
+  /// `what` is for messages: the key whose value the text is.
   FlatJsonReader(std::string_view what, std::string_view json, Nulls nulls = Nulls::kRefused);
 
   std::string Text(std::string_view name);
   int64_t Number(std::string_view name, int64_t usual = 0);
   std::optional<int64_t> NumberOrNull(std::string_view name);
-  /// The same, which must be there and within these bounds.
+  /// The same, but the number must exist and be within these bounds.
   int64_t NumberWithin(std::string_view name, int64_t least, int64_t most);
   bool Truth(std::string_view name);
   std::vector<std::string> Texts(std::string_view name);
-  /// All of these names must be there once, and no others.
+  /// Each of these names must occur exactly once, and no others.
   void RequireExactly(std::span<const std::string_view> names);
   void Fail(std::string_view problem);
 
-  /// kProtocol, if there was a problem.
+  /// kProtocol if there was a problem.
   Status Outcome() const;
 
  private:
@@ -66,7 +65,7 @@ class FlatJsonReader {
 
   const std::string what_;
   std::map<std::string, Value, std::less<>> values_;
-  std::string repeated_;  // a name that came twice
+  std::string repeated_;  // a name that occurred twice
   std::string problem_;
 };
 

@@ -37,7 +37,7 @@ bool CheckInterruption(Instant now, bool at_once) {
   if (innermost == nullptr) return false;
   if (IsInterrupted()) return true;
   if (!IsCheckDue(now) && !at_once) return false;
-  // `is_asked` may call us, and wait there.
+  // `is_asked` may call this library, and wait in that call.
   const ScopedUninterrupted meanwhile;
   for (auto* scope = innermost; scope != nullptr; scope = scope->outer) {
     if (scope->next_check > now && !at_once) continue;

@@ -1,11 +1,11 @@
 // How a waiting thread is interrupted: the base of include/muster/interruption.h.
 //
-// The state is thread-local, the only state of the library that is not handed in: the caller of a
-// public function interrupts, and the layers between it and the wait need not know. Where no
-// ScopedInterruption exists, a wait costs one load more.
+// The state is thread-local, the only state of the library that is not passed as an argument: the
+// caller of a public function interrupts, and the layers between it and the wait need no code for
+// it. Without a ScopedInterruption, a wait costs one additional load.
 //
-// A request is kept from the answer "yes" until InterruptedError is thrown for it: the operation
-// under way may have to be cancelled first, and nothing waits meanwhile.
+// After `is_asked` has returned true, the request stays pending until InterruptedError is thrown
+// for it: the current operation may have to be cancelled first. Until then every wait ends at once.
 #pragma once
 
 #include <functional>
@@ -21,8 +21,8 @@ namespace muster {
 /// `is_asked` is called at most this often, and at least this often while a thread waits.
 inline constexpr Duration kCheckInterval = 50ms;
 
-/// How long an interrupted wait goes on for a reply that is due, or for the confirmation of a
-/// cancel: a peer that is alive sends it at once.
+/// How long an interrupted call still waits for a reply that is due, or for the confirmation of a
+/// cancel: a live peer sends it immediately.
 inline constexpr Duration kInterruptionGrace = 5s;
 
 /// One ScopedInterruption.
@@ -33,8 +33,8 @@ struct InterruptionScope {
   bool is_pending = false;
 };
 
-// The innermost of this thread; null if there is none, or it is masked. constinit: its uses need no
-// check whether it has been initialised.
+// The innermost scope of this thread; null if there is none, or if it is masked. constinit: no use
+// has to check whether it has been initialised.
 extern constinit thread_local InterruptionScope* this_threads_interruption;
 
 inline bool CanBeInterrupted() { return this_threads_interruption != nullptr; }
@@ -42,14 +42,14 @@ inline bool CanBeInterrupted() { return this_threads_interruption != nullptr; }
 /// Whether a request is pending. Does not call `is_asked`.
 bool IsInterrupted();
 
-/// Whether it is time to call `is_asked`, for callers that must release a lock first.
+/// Whether a call of `is_asked` is due, for callers that must release a lock first.
 bool IsCheckDue(Instant now);
 
-/// Calls `is_asked` if it is time, or in any case (`at_once`: a signal came, which may be the
-/// request). Whether to stop.
+/// Calls `is_asked` if it is due, or always with `at_once` (a signal arrived, which may be the
+/// request). Returns whether to stop.
 bool CheckInterruption(Instant now, bool at_once = false);
 
-/// `until`, or when to call `is_asked` again if that is earlier: how long to wait in one go.
+/// The earlier of `until` and the next call of `is_asked`: the end of one uninterrupted wait.
 Instant UntilNextCheck(Instant until);
 
 /// InterruptedError is thrown: the request is done.
@@ -57,7 +57,7 @@ void CompleteInterruption();
 /// The error was swallowed: the request is pending again.
 void KeepInterruption();
 
-/// Not interrupted in its lifetime: for destructors and cancellation.
+/// This thread is not interrupted while it lives: for destructors and cancellation.
 class ScopedUninterrupted {
  public:
   ScopedUninterrupted() : before_(std::exchange(this_threads_interruption, nullptr)) {}

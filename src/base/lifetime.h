@@ -1,4 +1,4 @@
-// Callbacks that may outlive their object: they do nothing then. One thread.
+// Guards callbacks that may outlive their object: they then do nothing. One thread.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ class Lifetime {
     };
   }
 
-  /// Callbacks guarded until now do nothing any more.
+  /// Disables all callbacks that have been guarded so far.
   void Renew() { token_ = std::make_shared<char>(); }
 
  private:

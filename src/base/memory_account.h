@@ -31,7 +31,7 @@ class MemoryAccount {
   uint64_t used() const { return used_.load(std::memory_order_relaxed); }
   uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
 
-  /// Until RestoreLimit(): the process cannot allocate more.
+  /// Lowers the limit until RestoreLimit(): the process cannot allocate more.
   void LowerLimit(uint64_t limit) {
     uint64_t before = limit_.load();
     while (limit < before && !limit_.compare_exchange_weak(before, limit)) {
@@ -40,13 +40,13 @@ class MemoryAccount {
 
   void RestoreLimit() { limit_.store(first_limit_); }
 
-  /// The last eighth is for small requests of clients that have not added much: a client that fills
-  /// the rest, with values of whatever size, leaves room for the others.
+  /// The last eighth is for small requests of clients that have not added much: when one client has
+  /// filled the rest, the others still have room.
   bool HasRoomFor(uint64_t bytes) const {
     if (bytes > kReusing) return HasRoomForLarge(bytes);
     return Fits(bytes, limit(), used());
   }
-  /// The largest for which there is room.
+  /// The largest number of bytes for which there is room.
   uint64_t Room() const {
     const uint64_t all = limit();
     const uint64_t most = all - all / 8;
@@ -59,14 +59,14 @@ class MemoryAccount {
     const uint64_t all = limit();
     return used() > all - all / 16;
   }
-  /// Whether large replies and requests must make haste.
+  /// Whether large replies and requests must be sent faster.
   bool IsScarce() const { return used() > limit() / 2; }
 
-  /// While it lives, this thread works for one client: counts in `added` what that adds to the
-  /// accounts, net, and in `by_all` (null: nowhere) what all clients of its address add. A client
+  /// While it lives, this thread works for one client: counts in `added` what its work adds to the
+  /// accounts, net, and in `by_all` (may be null) what all clients of its address add. A client
   /// that has added more than a 64th of the limit gets nothing of the last eighth. An address that
-  /// has added more than half of it gets nothing of the last 32nd (at most 4 MiB): its clients may
-  /// come again and again, as others that have added nothing.
+  /// has added more than half of it gets nothing of the last 32nd (at most 4 MiB): its clients
+  /// could otherwise reconnect, each with nothing added yet.
   class Client {
    public:
     Client(const MemoryAccount& account, int64_t& added, std::atomic<int64_t>* by_all = nullptr)
@@ -90,22 +90,23 @@ class MemoryAccount {
     const int64_t before_;
   };
 
-  /// Freed memory stays with the allocator, in pieces: small requests find room there, larger ones
-  /// need more of the system's. From now on, what the process has besides what is used (its slack)
-  /// counts against requests of more than 512 bytes. `resident` returns what the process has, from
-  /// any thread; `reclaim` has the allocator return what it can. Before the account is used.
+  /// Freed memory stays with the allocator, in pieces: small requests fit into them, larger ones
+  /// need new memory from the system. From now on, the slack (what the process has allocated but
+  /// does not use) counts against requests of more than 512 bytes. `resident` returns what the
+  /// process has, from any thread; `reclaim` makes the allocator return what it can. To be called
+  /// before the account is used.
   void CountResident(std::function<uint64_t()> resident, std::function<void()> reclaim) {
     resident_ = std::move(resident);
     reclaim_ = std::move(reclaim);
     resident_first_ = resident_();
   }
 
-  /// Without an eighth of the limit, or 16 MiB, which is what a server needs for itself.
+  /// The slack, less what a server needs for itself: an eighth of the limit, or 16 MiB.
   uint64_t slack() const { return slack_.load(std::memory_order_relaxed); }
 
-  /// Where the slack is large: has the allocator return what it can. This takes milliseconds, so it
-  /// happens again only if the slack has grown since. Not under a lock; every second or so, and
-  /// before a refusal. True: it was done.
+  /// If the slack is large, makes the allocator return what it can. This takes milliseconds, so it
+  /// is repeated only if the slack has grown since. Call it without a lock, every second or so, and
+  /// before a refusal. Returns whether it was done.
   bool Reclaim() {
     if (!resident_) return false;
     Measure();
@@ -139,7 +140,7 @@ class MemoryAccount {
     if (measured_.fetch_add(bytes, std::memory_order_relaxed) + bytes > kMeasuredEach) Measure();
     if (Fits(bytes, limit(), used() + slack())) return true;
     if (slack() == 0) return false;
-    Measure();  // what was measured last may be too much
+    Measure();  // the last measurement may be too high
     return Fits(bytes, limit(), used() + slack());
   }
 
@@ -161,7 +162,7 @@ class MemoryAccount {
   std::atomic<uint64_t> limit_;
   std::atomic<uint64_t> used_ = 0;
   mutable std::atomic<uint64_t> slack_ = 0;
-  mutable std::atomic<uint64_t> measured_ = 0;  // asked for since the last measurement
+  mutable std::atomic<uint64_t> measured_ = 0;  // bytes requested since the last measurement
   std::atomic<uint64_t> slack_left_ = 0;        // after the last reclaiming
   std::atomic<bool> is_reclaiming_ = false;
   std::function<uint64_t()> resident_;  // null: only what is used counts
@@ -190,14 +191,14 @@ class Charge {
   size_t bytes_;
 };
 
-/// What the allocator takes for `bytes`.
+/// Memory that the allocator uses for `bytes`.
 constexpr size_t AllocatedBytes(size_t bytes) {
   constexpr size_t kHeader = 8, kUnit = 16, kMin = 32;
   const size_t rounded = (bytes + kHeader + kUnit - 1) / kUnit * kUnit;
   return rounded < kMin ? kMin : rounded;
 }
 
-/// What a string has allocated besides itself.
+/// Memory that a string has allocated besides itself.
 inline size_t HeapBytes(const std::string& text) {
   constexpr size_t kInside = 15;
   return text.capacity() <= kInside ? 0 : AllocatedBytes(text.capacity() + 1);

@@ -93,7 +93,7 @@ TEST_F(SlackTest, CountsAgainstAllButSmallRequests) {
   resident_ += 100 * kMebibyte;
   EXPECT_TRUE(account_.HasRoomFor(100 * kMebibyte));
   account_.Subtract(90 * kMebibyte);
-  // It has 100 MiB for 10 MiB; an eighth of the limit is its own.
+  // The process has 100 MiB for 10 MiB; an eighth of the limit is allowed for itself.
   EXPECT_FALSE(account_.HasRoomFor(160 * kMebibyte));
   EXPECT_EQ(account_.slack(), (100 - 10 - 32) * kMebibyte);
   EXPECT_EQ(account_.Room(), (224 - 10 - 58) * kMebibyte);

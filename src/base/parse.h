@@ -1,4 +1,4 @@
-// Taking texts apart. Pure, and no copies.
+// Parsing of texts. Pure, without copies.
 #pragma once
 
 #include <charconv>
@@ -10,7 +10,7 @@
 
 namespace muster {
 
-/// A number that is all of the text: no blanks, no '+', nothing after it.
+/// Reads a number that is the whole text: no blanks, no '+', nothing after it.
 template <typename T>
 std::optional<T> ParseAll(std::string_view text) {
   T number{};

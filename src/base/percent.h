@@ -7,7 +7,7 @@
 
 namespace muster {
 
-/// Every byte that is not plain as %XX. '%' must not be plain.
+/// Writes every byte that is not plain as %XX. '%' must not be plain.
 std::string PercentEncoded(std::string_view text, bool (*is_plain)(char));
 
 /// nullopt: a '%' that is not followed by two hexadecimal digits.

@@ -1,5 +1,5 @@
-// Bugs that tests plant: a test that cannot find them proves nothing. One at a time, chosen by the
-// test; builds without MUSTER_INSTRUMENTED (those of users) have none.
+// Bugs that tests plant: a test that cannot find them proves nothing. The test plants one at a
+// time; builds without MUSTER_INSTRUMENTED (those of users) contain none.
 #pragma once
 
 #include <atomic>
@@ -12,11 +12,11 @@ enum class Bug : uint8_t {
   kFencingIgnored,     ///< A message of an earlier connection, or of an earlier round, is executed.
   kLastCallOffByOne,   ///< A round is completed with one node too few.
   kExpiryOnWallClock,  ///< A node whose wall clock is behind is declared lost.
-  kStalePushAccepted,  ///< A push about the last round answers the call for the next.
+  kStalePushAccepted,  ///< A push about the previous round answers the call for the next.
   kRankByArrival,      ///< Ranks are assigned in order of arrival.
   kDoubleCompletion,   ///< A node that joins a complete round is admitted.
   kClosedForgotten,    ///< A heartbeat reopens a closed run.
-  kRoundNotCounted,    ///< The next round has the number of the last.
+  kRoundNotCounted,    ///< The next round has the number of the previous one.
   kGraceForever,       ///< A node whose connection broke is never declared lost.
   kSpareForgotten,     ///< A free place is not given to a waiting node.
   kWriteUnfenced,      ///< The document is written without comparing it.
@@ -26,23 +26,23 @@ enum class Bug : uint8_t {
   kLossUntold,         ///< The other members are not notified of a loss.
   kStaleKeepAlive,     ///< A message of an earlier connection counts as a keep-alive.
   kMembershipCosts,    ///< A launcher counts a restart after a change of membership.
-  kFailureUncounted,   ///< A launcher does not count a restart after a failure of its own.
-  kBlameIgnored,       ///< Each node counts the failure of one as its own.
+  kFailureUncounted,   ///< A launcher does not count a restart after a failure of its own workers.
+  kBlameIgnored,       ///< Each node counts the failure of another node as its own.
   kLastUnswept,        ///< Descendants of workers survive into the next round.
   kLastUnended,        ///< Workers survive into the next round.
   kNeverKilled,        ///< A worker that ignores SIGTERM is never killed.
   kBarrierUnawaited,   ///< A node that is done does not wait at the exit barrier.
   kRanksUnexchanged,   ///< Each node assumes that all have as many workers as itself.
-  kUnfencedLeader,     ///< A leader in etcd goes on writing after another one has been elected.
+  kUnfencedLeader,     ///< A leader in etcd still writes after another leader has been elected.
   kUncommittedRound,   ///< A leader announces a round before it is written.
-  kAssignmentOfOldRound,  ///< A node takes its last assignment for the answer to its next join.
+  kAssignmentOfOldRound,  ///< A node accepts its last assignment as the answer to its next join.
   kLostWatchEvent,        ///< A change in etcd is not delivered.
   kGenerationReused,      ///< Two runs of one name have the same keys.
   kWaitingStale,          ///< Members are not notified when no node waits any more.
   kReformAsFirst,         ///< A round that re-forms waits for the whole last call.
-  kSlowToMiss,            ///< A silent node is declared lost after three times the time.
-  // The two halves of kUnfencedLeader. Each hides the other from most simulated runs: tests of the
-  // outbox plant them.
+  kSlowToMiss,            ///< A silent node is declared lost only after three times the limit.
+  // The two halves of kUnfencedLeader. In most simulated runs each one hides the other, so tests of
+  // the outbox plant them.
   kFenceIgnored,      ///< A leader in etcd does not check its fencing token.
   kTurnIgnored,       ///< A leader does not check whether something was written since.
   kRestoreUnnoticed,  ///< A node stays in its round although etcd was restored.

@@ -13,7 +13,7 @@ namespace muster {
 /// A new code needs a caller that acts on it.
 enum class Code {
   kUnavailable,  ///< Nothing happened, repeat later (or elsewhere).
-  kTimeout,      ///< It may have happened, check.
+  kTimeout,      ///< It may or may not have happened: check.
   kConflict,     ///< Another writer was faster: read, decide again.
   kClosed,       ///< It is over, stop.
   kNotFound,     ///< A normal answer: there is none.

@@ -41,7 +41,7 @@ uint64_t Load(const char* bytes) {
 // The `count` bytes, fewer than eight, after the last whole word.
 uint64_t LoadRest(const char* bytes, size_t count, size_t before) {
   if (count == 0) return 0;
-  // From a whole word that ends where they end, if there is one: no loop, no call.
+  // Reads them from the whole word that ends at the same byte, if there is one: no loop, no call.
   if (before >= 8 && std::endian::native == std::endian::little) {
     return Load(bytes + count - 8) >> (64 - 8 * count);
   }

@@ -8,8 +8,8 @@
 namespace muster {
 namespace {
 
-// Key 00 01 .. 0f. The hashes are of an implementation in Python, written apart from this one,
-// which gives the vector of the paper with two and four rounds.
+// Key 00 01 .. 0f. The hashes come from an independent implementation in Python, which reproduces
+// the paper's test vector with two and four rounds.
 constexpr SipKey kKey{0x0706050403020100, 0x0f0e0d0c0b0a0908};
 
 TEST(SipHashTest, AgreesWithTheReference) {

@@ -6,7 +6,8 @@
 
 namespace muster {
 
-/// Sleeping and being woken costs two system calls, several times what the holder still needs.
+/// Sleeping and being woken costs two system calls, several times as long as the holder still
+/// needs.
 class SpinningMutex {
  public:
   void lock() {

@@ -62,7 +62,7 @@ std::optional<int64_t> ParseWholeNumber(std::string_view text) {
     if (digit) digits += c;
     previous = c;
   }
-  if (previous == '_') return std::nullopt;  // nothing at all, or an underscore at the end
+  if (previous == '_') return std::nullopt;  // empty, or an underscore at the end
   int64_t value = 0;
   const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (failure != std::errc()) return std::nullopt;

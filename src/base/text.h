@@ -59,11 +59,11 @@ std::string Printable(std::string_view bytes, size_t length_max = 128);
 /// control sequences to a terminal.
 std::string OneLine(std::string_view text);
 
-/// The same for several lines, such as a traceback: line ends and tabs stay.
+/// The same for several lines, such as a traceback: line ends and tabs are kept.
 std::string SeveralLines(std::string_view text);
 
-/// "a, b and 14 more": at most `shown` of them, each printable. `count`, if more, is how many there
-/// really are.
+/// "a, b and 14 more": at most `shown` of them, each printable. `count`, if larger, is the total
+/// number.
 std::string ListOf(const std::vector<std::string>& names, size_t shown, size_t count = 0);
 
 }  // namespace muster

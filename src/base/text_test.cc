@@ -68,7 +68,7 @@ TEST(ParseCounterTest, ErrorQuotesWhatWasStoredOnOneLine) {
   EXPECT_EQ(ParseCounter("a\nb").error().message, "'a\\x0ab' is not a number");
 }
 
-// strtoll is what PyTorch's server counts with; the two must not differ on anything a user may have
+// PyTorch's server counts with strtoll; the two must agree on every value that a user may have
 // stored.
 RC_GTEST_PROP(ParseCounterTest, ReadsWhatStrtollReads, ()) {
   const auto text = *rc::gen::container<std::string>(

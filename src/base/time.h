@@ -28,8 +28,8 @@ struct Instant {
   auto operator<=>(const Instant&) const = default;
 };
 
-/// Microseconds since 1970 on some machine's wall clock, for other readers. Those of other machines
-/// are kept, and compared with each other, but never with a local clock.
+/// Microseconds since 1970 on some machine's wall clock, for other readers. Times of other machines
+/// are stored, and compared with each other, but never with a local clock.
 enum class WallTime : int64_t {};
 
 constexpr WallTime operator+(WallTime t, Duration d) {

@@ -5,7 +5,7 @@
 
 namespace muster {
 
-/// Without the ASCII white space at both ends.
+/// The text without ASCII white space at both ends.
 constexpr std::string_view Trim(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\n\v\f\r";
   const size_t begin = text.find_first_not_of(kBlanks);

@@ -13,8 +13,8 @@ size_t Utf8CharacterBytes(std::string_view bytes);
 
 bool IsUtf8(std::string_view bytes);
 
-/// The first `head` and the last `tail` bytes, or a little less: whole characters only. The text is
-/// UTF-8 and not shorter than either.
+/// The first `head` and the last `tail` bytes, or a little less: only whole characters. The text is
+/// UTF-8 and at least as long as `head` and `tail`.
 std::pair<std::string_view, std::string_view> EndsOf(std::string_view text, size_t head,
                                                      size_t tail);
 

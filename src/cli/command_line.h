@@ -17,8 +17,8 @@ enum ExitStatus : int {
   kOk = 0,
   kFailed = 1,    ///< The operation failed.
   kUsage = 2,     ///< Usage error: the command line is wrong.
-  kTimedOut = 3,  ///< What was waited for did not come.
-  kNoServer = 4,  ///< No server answers there, or it has stopped answering.
+  kTimedOut = 3,  ///< The awaited key, value or event did not arrive in time.
+  kNoServer = 4,  ///< No server answers, or it has stopped answering.
   kClosed = 5,    ///< The rendezvous is closed.
 };
 
@@ -36,7 +36,7 @@ std::pair<CLI::App&, Flags&> AddCommand(CLI::App& app, Run* run, const std::stri
   return {command, *flags};
 }
 
-/// What both programs set the same way: --version, and that a subcommand is required.
+/// Settings that both programs share: --version, and that a subcommand is required.
 void Prepare(CLI::App& app);
 
 /// Reads `arguments`, then calls `run`, which a subcommand of `app` has set. Failures are reported

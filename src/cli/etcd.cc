@@ -1,4 +1,4 @@
-// `muster etcd --dev`: a throwaway etcd, until a signal.
+// `muster etcd --dev`: runs a throwaway etcd until a signal.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -38,7 +38,7 @@ void WarnOfWrongPath() {
                      "', which is not there: looking for 'etcd' on the PATH"));
 }
 
-/// Until a signal, or the end of the last member. Reports each member that ends, once.
+/// Serves until a signal, or the end of the last member. Reports each member that ends, once.
 int Serve(const EtcdServer& server, const StopSignals& signals) {
   constexpr auto kLook = std::chrono::milliseconds(250);
   const std::vector<std::string> endpoints = server.endpoints();

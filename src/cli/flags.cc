@@ -92,7 +92,7 @@ std::chrono::milliseconds ToMilliseconds(double seconds) {
 }
 
 Duration ToDuration(double seconds) {
-  // CLI11 takes nan for a number within every range.
+  // CLI11 accepts nan in every range.
   if (!(seconds >= 0 && seconds <= kSecondsMax)) {
     throw std::invalid_argument(Concat("'", std::to_string(seconds), "' is not a time in seconds"));
   }

@@ -1,5 +1,5 @@
-// Numbers as values of flags. CLI11's own checks take nan for a number within every
-// range and turn -1 into 18446744073709551615; these name what came and what is allowed.
+// Numbers as values of flags. CLI11's own checks accept nan in every range and turn -1 into
+// 18446744073709551615; these report what was given and what is allowed.
 #pragma once
 
 #include <CLI/CLI.hpp>

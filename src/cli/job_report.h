@@ -11,11 +11,12 @@ namespace muster::cli {
 struct JobEnd {
   int status = 0;
   std::string why{};
-  int signal = 0;  ///< That ended it; 0: none.
+  int signal = 0;  ///< The signal that ended the job; 0: none.
   std::string entry_point{};
   std::string run_id{};
-  std::string failure_report{};     ///< A file for the report as JSON; empty: none.
-  std::string parent_error_file{};  ///< Where the parent reads our error; empty: none.
+  std::string failure_report{};  ///< A file for the report as JSON; empty: none.
+  /// Where the parent process reads this launcher's error; empty: none.
+  std::string parent_error_file{};
 };
 
 /// `failure_elsewhere`: what another node has reported as the first failure; may be empty.

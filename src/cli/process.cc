@@ -124,7 +124,7 @@ namespace {
 
 }  // namespace
 
-// Where other users may write, a link may be at either name: none is followed.
+// In a folder where other users may write, either name may be a link: links are not followed.
 PortFile::PortFile(std::string path, uint16_t port) : path_(std::move(path)) {
   if (path_.empty()) return;
   struct stat found {};
@@ -139,7 +139,7 @@ PortFile::~PortFile() {
   struct stat ours {};
   struct stat found {};
   if (path_.empty() || fstat(file_.get(), &ours) != 0 || lstat(path_.c_str(), &found) != 0) return;
-  // Another server's file may be there by now.
+  // The file may be another server's by now.
   if (found.st_dev == ours.st_dev && found.st_ino == ours.st_ino) unlink(path_.c_str());
 }
 

@@ -14,7 +14,7 @@
 
 namespace muster::cli {
 
-/// Blocks SIGINT and SIGTERM, in all threads started later, until they are received here. Make it
+/// Blocks SIGINT and SIGTERM, in all threads started later, until they are received here. Create it
 /// first.
 class StopSignals {
  public:
@@ -31,12 +31,12 @@ void OpenStandardDescriptors();
 // Messages on stderr contain texts of peers and workers: bytes that a terminal would interpret are
 // escaped here.
 
-/// "muster: LINE" to stderr, in order, on a thread of its own: never blocks. Lines for which there
-/// is no room, because the reader is too slow, are dropped and counted.
+/// "muster: LINE" to stderr, in order, by a separate thread: never blocks. Lines without room,
+/// because the reader is too slow, are dropped and counted.
 void PrintNotice(std::string_view line);
 
-/// Waits until the messages of PrintNotice() are written, as long as they are read. For a process
-/// that ends without exit().
+/// Waits until the messages of PrintNotice() are written, unless their reader stops reading. For a
+/// process that ends without exit().
 void FlushStderr();
 
 /// To stderr, after all earlier messages, and waits for the reader: for the last message of a
@@ -47,10 +47,10 @@ void ReportStderr(std::string_view text);
 void BlockSignals(const std::vector<int>& signals);
 
 /// Blocks these signals in all threads started later, and calls `on_signal` for each that arrives,
-/// on a thread of its own. Make it first.
+/// on a separate thread. Create it first.
 class SignalWatch {
  public:
-  /// std::runtime_error: no descriptors to be had.
+  /// std::runtime_error: no descriptors are available.
   SignalWatch(const std::vector<int>& signals, std::function<void(int signal)> on_signal);
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;

@@ -19,7 +19,7 @@ class Progress {
   ~Progress() { Clear(); }
 
   void Show(const WaitReport& report);
-  /// `timeless`: the same, without what the passing of time alone changes.
+  /// `timeless`: the same line without the parts that change only with time.
   void Show(const std::string& line, const std::string& timeless);
   void Clear();
 

@@ -36,7 +36,8 @@ struct RendezvousFlags {
   std::optional<int64_t> rank;
   int64_t timeout_seconds = 600;
   int64_t last_call_seconds = 30;
-  // Until then PyTorch's nodes have looked, too: they count the members that they see.
+  // Within this time PyTorch's nodes have read the state, too: they count the members that they
+  // see.
   double hold_seconds = 2;
   bool follow = false;
   bool close = false;
@@ -100,7 +101,7 @@ void Note(const RendezvousFlags& flags, const MembershipEvent& event) {
   }
 }
 
-/// What the keys of the round begin with.
+/// The prefix of the keys of the round.
 std::string PrefixOf(const Store& store) {
   if (const auto* prefixed = dynamic_cast<const PrefixStore*>(&store)) return prefixed->prefix();
   if (const auto prefix = EtcdStorePrefix(store)) return *prefix;
@@ -140,7 +141,7 @@ void Join(RendezvousHandler& handler, const RendezvousFlags& flags, const StopSi
     Progress progress;
     while (joined.wait_for(std::chrono::milliseconds(0)) != std::future_status::ready) {
       if (const auto signal = signals.AwaitFor(std::chrono::milliseconds(100))) {
-        // The wait cannot be interrupted; the others notice our silence.
+        // The wait cannot be interrupted; the others detect this node's silence.
         progress.Clear();
         PrintNotice(Concat("interrupted while ", handler.DescribeWait().ToString()));
         FlushStderr();

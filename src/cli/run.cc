@@ -63,7 +63,7 @@ Environment OwnEnvironment() {
   return all;
 }
 
-/// Absolute: workers may go elsewhere.
+/// Absolute: workers may change their directory.
 std::string TemporaryFolder(const Environment& environment) {
   const std::string folder = VariableOrEmpty(environment, "TMPDIR");
   return folder.empty() ? "/tmp" : std::filesystem::absolute(folder).string();
@@ -193,7 +193,7 @@ void PrepareReport(const std::string& path) {
 }
 
 struct Rendezvous {
-  std::unique_ptr<StoreServer> server;  ///< Of a job of one node; made first, destroyed last.
+  std::unique_ptr<StoreServer> server;  ///< For a job of one node; created first, destroyed last.
   RendezvousHandlerPtr handler;
 };
 
@@ -330,8 +330,8 @@ Rendezvous ConnectUnlessSignalled(const Job& job, const LogsSweeper& sweeper,
     PrintNotice(Concat(SignalName(signal), " came before the rendezvous was reached"));
     FlushStderr();
     sweeper.Sweep();
-    // With it the guardian ends. It would notice the end of this process only afterwards, and the
-    // parent of this process would still find it.
+    // This ends the guardian, too. Otherwise it would only end after this process, and the parent
+    // of this process would still find it.
     processes.reset();
     _exit(kFailed);
   });

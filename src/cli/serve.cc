@@ -1,4 +1,4 @@
-// `muster serve`: a server, until SIGINT or SIGTERM.
+// `muster serve`: runs a server until SIGINT or SIGTERM.
 #include <memory>
 #include <stdexcept>
 #include <string>

@@ -28,7 +28,7 @@ struct StoreFlags {
   double connect_seconds = 5;
   bool json = false;
   std::vector<std::string> words;  ///< The operation and its arguments.
-  size_t plain_words = 0;          ///< So many of them came before "--".
+  size_t plain_words = 0;          ///< How many of them came before "--".
 };
 
 std::unique_ptr<TcpStore> Connect(const StoreFlags& flags, milliseconds timeout) {
@@ -66,7 +66,7 @@ class Connection {
 
  private:
   bool Reconnect() {
-    constexpr milliseconds kReconnect(500);  // a server that is alive answers at once
+    constexpr milliseconds kReconnect(500);  // a live server answers immediately
     try {
       store_ = Connect(flags_, kReconnect);
       return true;

@@ -37,7 +37,7 @@ std::string Hex(std::string_view bytes) {
   return hex;
 }
 
-// JSON has no bytes: what is no UTF-8 is written in hexadecimal, under another name.
+// JSON has no bytes: a value that is not UTF-8 is written in hexadecimal, under another name.
 Outcome Value(const std::string& value) {
   return {value, IsUtf8(value) ? json{{"value", value}} : json{{"value_hex", Hex(value)}}};
 }

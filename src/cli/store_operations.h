@@ -29,7 +29,7 @@ struct Operation {
   size_t arguments_max;
   /// Why a server may refuse this operation, besides the reasons for all of them; empty: no others.
   std::string_view refusal;
-  /// StoreTimeoutError names what did not come, the server and the timeout.
+  /// StoreTimeoutError names what is missing, the server and the timeout.
   std::function<Outcome(TcpStore& store, Arguments arguments)> run;
 
   /// Whether its last argument is a VALUE, which may be read from standard input.

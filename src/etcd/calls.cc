@@ -17,12 +17,12 @@ namespace {
 constexpr Duration kAttempt = 10s;
 constexpr Duration kFirstPause = 20ms;
 constexpr Duration kLongestPause = 1s;
-// For a read whose caller is interrupted: an etcd that lives answers in this time.
+// For a read whose caller is interrupted: a live etcd answers in this time.
 constexpr Duration kReadGrace = 200ms;
 
 using Lock = std::unique_lock<Monitor>;
 
-/// A caller that waits for changes. Its watches live on the loop's thread.
+/// A caller that waits for changes. Its watches are on the loop's thread.
 class Waiter final : public EtcdWatcher {
  public:
   Waiter(std::unique_ptr<Monitor> monitor, const std::function<bool(const EtcdChange&)>& enough)
@@ -106,7 +106,7 @@ Result<std::shared_ptr<Etcd>> EtcdCalls::Client() {
 }
 
 Result<EtcdAnswer> EtcdCalls::Attempt(const EtcdTransaction& transaction, Duration patience) {
-  // Outlives a caller that does not wait for the answer.
+  // It outlives a caller that does not wait for the answer.
   struct Pending {
     std::unique_ptr<Monitor> monitor;
     std::optional<Result<EtcdAnswer>> answer;

@@ -1,5 +1,5 @@
-// A client of etcd for threads that may block: it runs on a loop thread of its own, and callers
-// wait here for its answers. Any thread, any number of calls at a time.
+// A client of etcd for threads that may block: it runs on its own loop thread, and callers wait
+// here for its answers. Any thread, any number of calls at a time.
 #pragma once
 
 #include <atomic>
@@ -29,16 +29,17 @@ class EtcdCalls {
   EtcdCalls(const EtcdCalls&) = delete;
   EtcdCalls& operator=(const EtcdCalls&) = delete;
 
-  /// The thread and the client, for others who want to share them: a process has one connection.
+  /// The thread and the client, for other objects that share them: a process has one connection.
   LoopThread& thread() { return *thread_; }
   /// Connects on the first call. On the loop's thread only.
   Result<std::shared_ptr<Etcd>> Client();
 
   // The calls below need a connected client: after Open(), or a successful Client().
 
-  /// Repeats a transaction that did not happen (kUnavailable) until the deadline; one that only
-  /// reads, also if it got no answer. A write without an answer returns kTimeout at once: if it
-  /// were repeated blindly, the first one could still arrive after the second.
+  /// Repeats a transaction that did not happen (kUnavailable) until the deadline; a transaction
+  /// that only reads is also repeated if it got no answer. A write without an answer returns
+  /// kTimeout immediately: if it were repeated blindly, the first one could still arrive after the
+  /// second.
   Result<EtcdAnswer> Commit(const EtcdTransaction& transaction, Instant deadline);
 
   /// Blocks until `enough` returns true for a change in one of the ranges. It is called with all
@@ -55,8 +56,8 @@ class EtcdCalls {
   const std::string& name() const { return name_; }
 
  private:
-  /// One attempt. An interrupted caller still waits a little for the answer: an etcd that lives
-  /// answers in time, and the caller learns whether a write happened.
+  /// One attempt. An interrupted caller still waits briefly for the answer: a live etcd answers in
+  /// that time, and then it is known whether a write happened.
   Result<EtcdAnswer> Attempt(const EtcdTransaction& transaction, Duration patience);
 
   System& around_;

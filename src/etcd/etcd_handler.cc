@@ -47,7 +47,7 @@ EtcdRendezvousOptions EtcdRendezvousOptions::From(const RendezvousParameters& pa
 void EtcdRendezvousOptions::Validate() const {
   etcd.Validate();
   MustBeRoundOptions(*this);
-  MustBePossible(RunSettingsOf(*this, 0s), run_id);  // a lease has a grace of its own
+  MustBePossible(RunSettingsOf(*this, 0s), run_id);  // a lease has its own grace
 }
 
 EtcdHandler::EtcdHandler(EtcdRendezvousOptions options, EtcdConnector connect, System& system)
@@ -82,7 +82,7 @@ RendezvousInfo EtcdHandler::NextRendezvous() {
 std::shared_ptr<Store> EtcdHandler::StoreOf(const Push& assignment) const {
   const wire::EtcdKeys keys(prefix_, etcd_.run_id);
   // The name of the round's plan: an etcd that is restored from older data may complete a round of
-  // the same number again. Leaders of earlier versions give no name.
+  // the same number again. Leaders of earlier versions send no name.
   const std::string round = assignment.who.empty() ? Concat(assignment.round) : assignment.who;
   return std::make_shared<EtcdStore>(calls_, Concat(keys.Store(), round), etcd_.join_timeout,
                                      static_cast<int64_t>(assignment.token));

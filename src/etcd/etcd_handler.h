@@ -26,7 +26,7 @@ class EtcdHandler final : public SessionHandler {
   const EtcdRendezvousOptions etcd_;
   const EtcdConnector connect_;
   const std::string prefix_;
-  std::shared_ptr<EtcdCalls> calls_;  ///< Of the link and of the stores of all rounds.
+  std::shared_ptr<EtcdCalls> calls_;  ///< For the link and for the stores of all rounds.
 };
 
 }  // namespace muster

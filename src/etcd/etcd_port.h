@@ -47,7 +47,7 @@ inline EtcdRange EtcdFirstKey(EtcdRange range) {
   return range;
 }
 
-/// What must hold of one key for a transaction.
+/// A condition on one key of a transaction.
 struct EtcdCondition {
   enum class Kind : uint8_t {
     kCreatedAt,  ///< It was created at `revision`; 0: it does not exist.
@@ -85,7 +85,7 @@ inline EtcdOperation EtcdDelete(EtcdRange range) {
   return {EtcdOperation::Kind::kDelete, std::move(range)};
 }
 
-/// Atomically all of `then` if all conditions hold, all of `otherwise` if not.
+/// Executes atomically all of `then` if all conditions hold, and all of `otherwise` if not.
 struct EtcdTransaction {
   std::vector<EtcdCondition> conditions{};
   std::vector<EtcdOperation> then{};
@@ -106,8 +106,8 @@ inline constexpr size_t kEtcdOperationsMax = 128;
 inline constexpr size_t kEtcdRequestBytesMax = 1'536 * 1'024;
 
 struct EtcdAnswer {
-  bool held = false;     ///< Whether the conditions did.
-  int64_t revision = 0;  ///< Of the store, with this transaction.
+  bool held = false;     ///< Whether the conditions held.
+  int64_t revision = 0;  ///< The store's revision after this transaction.
   struct Result {
     std::vector<EtcdPair> pairs{};  ///< Of kGet, by key.
     int64_t count = 0;              ///< The number of keys in the range, or of those deleted.
@@ -136,9 +136,9 @@ class EtcdWatcher {
  public:
   virtual ~EtcdWatcher() = default;
 
-  /// Every change once, in the order of revisions; those of one revision together.
+  /// Reports every change once, in the order of revisions; changes of one revision together.
   virtual void OnChanges(const std::vector<EtcdChange>& changes) = 0;
-  /// The connection was lost. The watch goes on where it was.
+  /// The connection was lost. The watch continues at its revision.
   virtual void OnTrouble(const std::string& why) = 0;
   /// The watch has ended. kNotFound: the server does not have the changes since the given revision
   /// (it has compacted them, or was restored from older data): read again, and watch from there.
@@ -179,8 +179,8 @@ class Etcd {
   virtual std::string Describe() const = 0;
 };
 
-/// Makes clients, real or simulated ones, on the thread of `loop`. The last reference must be given
-/// up there, too.
+/// Creates clients, real or simulated ones, on the thread of `loop`. The last reference must be
+/// released there, too.
 using EtcdConnector = std::function<Result<std::shared_ptr<Etcd>>(Loop& loop)>;
 
 }  // namespace muster

@@ -70,7 +70,7 @@ std::string HttpGet(uint16_t port, std::string_view path, Instant deadline) {
   return answer;
 }
 
-/// False: it was there.
+/// False: the folder existed.
 bool MakeFolder(const fs::path& folder) {
   std::error_code failure;
   const bool made = fs::create_directories(folder, failure);
@@ -84,7 +84,7 @@ bool MakeFolder(const fs::path& folder) {
 std::string EtcdServer::Member::endpoint() const { return Concat("localhost:", client_port); }
 
 /// Whether the member is healthy, which needs a leader. If another etcd has its client port, that
-/// one answers; but only this member, when it has both ports, serves the peer port.
+/// one answers; but only this member serves its peer port, and only if it has both ports.
 bool EtcdServer::Member::IsHealthy(Instant deadline) const {
   return HttpGet(client_port, "/health", deadline).find("\"health\":\"true\"") !=
              std::string::npos &&

@@ -1,5 +1,5 @@
 // A throwaway etcd on this machine, for tests, experiments and jobs of one node. It ends with its
-// object, and with this process, also if that is killed.
+// object, and with this process, even if the process is killed.
 #pragma once
 
 #include <chrono>
@@ -22,12 +22,12 @@ struct EtcdServerOptions {
   /// Folder for the data, in subfolders named by the attempt ("0", "1"...), which Stop() removes.
   /// Empty: a temporary folder.
   std::string data_dir{};
-  /// Members of the cluster, 1 to 9. An even number survives no more losses than the odd one below
-  /// it.
+  /// Members of the cluster, 1 to 9. An even number tolerates no more losses than the odd number
+  /// below it.
   int members = 1;
   /// Of the first member; 0: a free port. The others get free ports.
   uint16_t port = 0;
-  /// More flags of etcd, for all members.
+  /// Additional flags of etcd, for all members.
   std::vector<std::string> flags{};
 };
 
@@ -51,7 +51,7 @@ class EtcdServer {
   // Of each member; nothing when it does not run.
   std::vector<std::string> endpoints() const;  ///< "localhost:2379"
   std::vector<int> pids() const;
-  /// How it ended, if it has: "exit status 1", "signal 9".
+  /// How each member ended, if it has: "exit status 1", "signal 9".
   std::vector<std::optional<std::string>> ends() const;
 
  private:

@@ -14,9 +14,9 @@ namespace muster {
 
 namespace {
 
-// A caller with no time to wait still gets what is there, as from a TcpStore.
+// A caller with no time to wait still gets existing values, as from a TcpStore.
 constexpr Duration kAnswerGrace = 5s;
-// Between attempts of a write that other clients were faster at.
+// The first pause between attempts of a write when other clients were faster.
 constexpr Duration kFirstPause = 1ms;
 constexpr Duration kLongestPause = 100ms;
 // More keys than this are watched as one range, from the first to the last.
@@ -74,7 +74,7 @@ EtcdAnswer EtcdStore::Commit(const Operation& operation, const EtcdTransaction& 
   const Instant deadline = std::max(operation.deadline, calls_->clock().Now() + kAnswerGrace);
   Result<EtcdAnswer> answer = calls_->Commit(transaction, deadline);
   if (answer) return *std::move(answer);
-  // For a caller, kTimeout means that a key did not come. Here the cluster did not answer.
+  // For a caller, kTimeout means that a key is missing. Here the cluster did not answer.
   const Code code = answer.error().code;
   const bool unanswered = code == Code::kTimeout;
   const bool open = (unanswered || code == Code::kInterrupted) && !OnlyReads(transaction);
@@ -142,7 +142,7 @@ bool EtcdStore::AwaitChange(const Operation& operation, const std::vector<EtcdRa
 void EtcdStore::Replace(const Operation& operation, const Next& next) const {
   const std::string place = layout_.ValueOf(operation.key);
   Backoff backoff = NewBackoff();
-  std::optional<EtcdPair> present;  // what was read last
+  std::optional<EtcdPair> present;  // the pair that was read last
   bool looked = false;
   for (int64_t lost = 0;; ++lost) {
     const std::optional<std::string> value = next(present ? &*present : nullptr);
@@ -211,7 +211,7 @@ std::string EtcdStore::CompareSet(std::string_view key, std::string_view expecte
   Replace(Begin("CompareSet", key), [&](const EtcdPair* present) {
     const std::string_view found = present == nullptr ? "" : std::string_view(present->value);
     const bool fits = found == expected;
-    // An absent key equals nothing, but an expectation that it fails is given back.
+    // An absent key equals nothing, but the failed expectation is returned.
     stored = fits ? desired : present == nullptr ? expected : found;
     return fits ? std::optional<std::string>(desired) : std::nullopt;
   });
@@ -326,7 +326,7 @@ std::vector<EtcdRange> EtcdStore::RangesOf(const Missing& missing) const {
     return ranges;
   }
   std::vector<std::string> values;
-  std::vector<std::string> queues;  // where they begin and end
+  std::vector<std::string> queues;  // the first and the last element
   for (const std::string& key : missing.keys) {
     values.push_back(layout_.ValueOf(key));
     const EtcdRange queue = layout_.QueueOf(key);

@@ -74,7 +74,7 @@ class EtcdStore final : public Store {
   };
   struct Tail;
 
-  // The functions below throw what the operation shall throw.
+  // The functions below throw the exceptions of the operation.
 
   Operation Begin(std::string_view what, std::string_view key) const {
     return Begin(what, key, Timeout());
@@ -82,12 +82,13 @@ class EtcdStore final : public Store {
   Operation Begin(std::string_view what, std::string_view key, milliseconds limit) const;
   EtcdOperation Put(std::string etcd_key, std::string_view value) const;
   EtcdAnswer Commit(const Operation& operation, const EtcdTransaction& transaction) const;
-  /// Reads of any number, in transactions of as many as etcd takes. `revision`: of the first one.
+  /// Executes any number of reads, in transactions of the size that etcd accepts. `revision`: of
+  /// the first one.
   std::vector<EtcdAnswer::Result> Read(const Operation& operation,
                                        const std::vector<EtcdOperation>& reads,
                                        int64_t& revision) const;
-  /// Reads a value and replaces it by the result of `next`; again, if another client wrote
-  /// meanwhile. nullopt from `next`: the value stays.
+  /// Reads a value and replaces it by the result of `next`; repeats this if another client wrote in
+  /// between. nullopt from `next`: the value is not changed.
   using Next = std::function<std::optional<std::string>(const EtcdPair* present)>;
   void Replace(const Operation& operation, const Next& next) const;
   /// Waits before a write is tried again because other clients were faster `lost` times.
@@ -100,7 +101,7 @@ class EtcdStore final : public Store {
                    const Missing& missing) const;
   static void MustFit(std::string_view what, std::string_view key, size_t bytes);
   void WaitFor(const Operation& operation, Missing missing) const;
-  /// Removes the keys that exist. At the returned revision all others did not.
+  /// Removes the keys that exist. The others did not exist at the returned revision.
   int64_t FindMissing(const Operation& operation, Missing& missing) const;
   std::vector<EtcdRange> RangesOf(const Missing& missing) const;
   std::vector<EtcdOperation> LookAtTail(std::string_view key) const;

@@ -27,7 +27,7 @@ EtcdStore::Tail EtcdStore::TailIn(const Operation& operation, const EtcdAnswer& 
     return {static_cast<uint64_t>(*number), tail->changed};
   }
   if (answer.results.at(1).count == 0) return {};
-  // The tail was deleted, by hand or with its lease, and elements are left. They are older.
+  // The tail was deleted, by hand or with its lease, and elements are left, which are older.
   EtcdRange range = layout_.QueueOf(operation.key);
   range.keys_only = true;
   const EtcdAnswer all = Commit(operation, {.then = {EtcdGet(range)}});

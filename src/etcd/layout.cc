@@ -17,7 +17,7 @@ bool IsPlain(char c) { return c > ' ' && c <= '~' && c != '%' && c != kBeforeNum
 
 std::string NameOf(std::string_view key) { return PercentEncoded(key, &IsPlain); }
 
-/// nullopt: not such a name.
+/// nullopt: it is not such a name.
 std::optional<std::string> KeyOf(std::string_view name) {
   auto key = PercentDecoded(name);
   if (key && NameOf(*key) != name) return std::nullopt;

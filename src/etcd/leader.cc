@@ -32,8 +32,8 @@ bool IsAnswered(const wire::EtcdNotice& notice, const wire::EtcdMember& record) 
                                             stage == Stage::kLeft || stage == Stage::kRefused);
 }
 
-// The member has received that it is out of that round: it left, or its join for the next one timed
-// out.
+// The member has been notified that it is not in that round any more: it left, or its join for the
+// next one timed out.
 bool HasLeft(const wire::EtcdNotice& notice, int64_t round) {
   return notice.place.round == round &&
          (notice.stage.kind == Stage::kLeft || notice.stage.kind == Stage::kTimedOut);
@@ -188,7 +188,8 @@ Status EtcdLeader::ResumeRun(Instant now, Pushes& out) {
       member.label = found->second.record.hello.label;
       member.bootstrap_port = found->second.record.hello.bootstrap_port;
     } else {
-      // A node that had left, or had requested the next round, is not a loss of this one.
+      // A node that had left, or had requested the next round, does not count as lost in this
+      // round.
       const auto& notices = read_->results[kNotices].pairs;
       const std::string key = keys_.Notice(place.node);
       const auto notice = std::ranges::find(notices, key, &EtcdPair::key);
@@ -206,13 +207,13 @@ Status EtcdLeader::ResumeRun(Instant now, Pushes& out) {
   return Ok();
 }
 
-// Goes on with a member where the last leader stopped.
+// Continues with a member where the last leader stopped.
 void EtcdLeader::ResumeMember(Member& member, Instant now, Pushes& out) {
   const wire::EtcdMember& record = member.record;
   const bool resumed = member.key.token != 0;
   const bool answered = !member.written.empty() && IsAnswered(member.notice, record);
   if (!resumed) OpenSession(member, now, out);
-  // Its join was granted by the last round, whether it has received that or not.
+  // The last round has granted its join, whether or not the node has received that.
   const bool granted =
       resumed && record.request == Request::kJoin && record.hello.round < record_.round;
   if (granted || answered) member.processed = member.notice.serial = record.serial;
@@ -304,7 +305,7 @@ void EtcdLeader::UpdateNotice(wire::EtcdNotice& notice, const Push& push, int64_
       notice.place.token = static_cast<uint64_t>(run_lease_);
       return;
     case Kind::kLost: {
-      // The total: losses that the last leader reported are not reported again.
+      // The total number: losses that the last leader reported are not reported again.
       const int64_t before = notice.lost.count;
       notice.lost = push;
       notice.lost.count = std::max(before, lost);
@@ -327,7 +328,7 @@ void EtcdLeader::Deliver(const Pushes& pushes) {
   const RunSnapshot run = coordinator_->Snapshot(options_.run_id).value_or(RunSnapshot{});
   for (const Push& push : pushes) {
     const auto found = members_.find(static_cast<int64_t>(push.to));
-    if (found == members_.end()) continue;  // gone since
+    if (found == members_.end()) continue;  // removed since then
     Member& member = found->second;
     UpdateNotice(member.notice, push, run.lost);
     changed.insert(&member);
@@ -426,8 +427,8 @@ void EtcdLeader::OnOvertaken() { Read(); }
 
 void EtcdLeader::OnWriteFailed(const Error& why) {
   if (why.code == Code::kNotFound) return LoseRun();
-  // Not permitted, it seems. If earlier writes were, etcd may be full: a round that runs goes on
-  // without us.
+  // Probably not permitted. If earlier writes were, etcd may be full: a running round continues
+  // without this leader.
   if (why.code == Code::kInvalid && !has_written_) return owner_.OnBroken(why);
   owner_.OnLeaderTrouble(why.message);
 }

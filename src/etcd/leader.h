@@ -1,10 +1,10 @@
 // The leader of a run: runs the coordinator on the members' records in etcd, and writes each member
 // a notice.
 //
-// It leads as long as its key exists: every transaction has that as a condition, and the first one
-// that fails ends its leadership. What the next leader must know is written before any notice of
-// it: the ranks of a round, and that the run is closed. All else is in the members' records. Lives
-// on its loop's thread.
+// It leads as long as its key exists: every transaction has this condition, and the first one that
+// fails ends its leadership. Facts that the next leader must know (the ranks of a round, and that
+// the run is closed) are written before any notice of them. Everything else is in the members'
+// records. Lives on its loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct EtcdLeaderOptions {
   Node node;                 ///< The node that leads.
   int64_t epoch = 0;         ///< The revision at which the leader's key was created,
   std::string value;         ///< and its value.
-  Duration run_kept = 600s;  ///< How long the keys of the run stay after its last node.
+  Duration run_kept = 600s;  ///< How long the keys of the run are kept after its last node.
   uint64_t seed = 0;
   /// Unpredictable numbers, for tokens; unset: drawn from the seed, for simulations.
   std::function<uint64_t()> entropy{};
@@ -46,7 +46,8 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
    public:
     virtual ~Owner() = default;
     virtual void OnDeposed() = 0;
-    /// The leader cannot go on: kProtocol names a key that cannot be read; kInvalid: not permitted.
+    /// The leader cannot continue: kProtocol names a key that cannot be read; kInvalid: not
+    /// permitted.
     virtual void OnBroken(const Error& why) = 0;
     virtual void OnLeaderTrouble(const std::string& why) = 0;
   };
@@ -64,7 +65,7 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
     int64_t processed = 0;    ///< The serial of its last request that was processed.
     bool closes = false;      ///< It has closed the run.
     wire::EtcdNotice notice;  ///< The present one,
-    std::string written;      ///< and the JSON that was handed to the outbox.
+    std::string written;      ///< and the JSON that was passed to the outbox.
   };
 
   // --- Taking over
@@ -126,7 +127,7 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
   int64_t run_lease_ = 0;
   std::map<int64_t, Member> members_;      // by session
   std::map<std::string, int64_t> by_key_;  // sessions, by the key of the record
-  std::set<std::string> leftovers_;        // keys of nodes that are gone, kept until the next round
+  std::set<std::string> leftovers_;        // keys of removed nodes, kept until the next round
   Prng prng_;                              // for the names of plans
   std::string status_;
   Backoff backoff_;

@@ -50,7 +50,7 @@ void EtcdLeader::OpenSession(Member& member, Instant now, Pushes& out) {
   }
   // Without a session, the refusal answers its request.
   if (member.key.token == 0) member.notice.serial = member.record.serial;
-  // The run may have been closed for this node, and the node not have received that.
+  // The run may have been closed for this node, which may not have received that.
   const std::optional<RunSnapshot> run = coordinator_->Snapshot(options_.run_id);
   if (member.key.token != 0 && run->closed) {
     out.push_back({.to = member.key.session,
@@ -106,7 +106,7 @@ void EtcdLeader::OnChanges(const std::vector<EtcdChange>& changes) {
   for (const EtcdChange& change : changes) OnChange(change);
   const auto was_there = [this](const auto& member) { return member.first < closed_at_; };
   if (record_.closed && std::ranges::none_of(members_, was_there))
-    Read();  // it was not closed for this node
+    Read();  // the run was not closed for this node
 }
 
 void EtcdLeader::OnChange(const EtcdChange& change) {
@@ -127,8 +127,8 @@ void EtcdLeader::OnTrouble(const std::string& why) {
   Resync();
 }
 
-// After a lost connection. The watch could go on at its revision, but in an etcd that was restored
-// from older data that revision is in the future, or is another one.
+// After a lost connection. The watch could continue at its revision, but in an etcd that was
+// restored from older data that revision is in the future, or is a different one.
 void EtcdLeader::Resync() {
   watch_.reset();
   retry_.reset();

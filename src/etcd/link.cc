@@ -77,7 +77,7 @@ void EtcdLink::Register(Instant asked_at, const EtcdLease& lease) {
 }
 
 void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
-  // If it was written all the same, it is deleted with its lease.
+  // If it was written nevertheless, it is deleted with its lease.
   if (!answer && answer.error().code == Code::kInvalid) return Fail(answer.error());
   if (!answer) return LoseLease(answer.error().message);
   if (!answer->held) {
@@ -118,7 +118,8 @@ void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
   const EtcdPair* const leader = answer->Pair(1);
   if (leader != nullptr && !IsLeaderKey(*leader)) return;
   if (leader == nullptr) CampaignSoon();
-  // After a refusal the node is not in yet. If its join times out, the refusal is the reason.
+  // After a refusal the node is not in the run yet. If its join times out, the refusal is the
+  // reason.
   if (!refused_since_) Opened();
   if (dirty_) WriteRecord();
 }
@@ -185,8 +186,8 @@ void EtcdLink::LoseLease(const std::string& why) {
   StopTimers();
   step_ = Step::kConnecting;
   if (was_open) owner_.OnPlaceLost(why);
-  // The lease may have ended by our clock only. Revoking it frees our name at once. If etcd is out
-  // of reach, and elects a leader of its own, it may extend the lease.
+  // The lease may have ended only by this node's clock. Revoking it frees the node's name
+  // immediately. If etcd is out of reach and elects a new leader, it may extend the lease.
   etcd_->Revoke(AbandonLease(), kRevokePatience,
                 lifetime_.Guard([this, why](const Status&) { RetryLater(why); }));
 }
@@ -207,7 +208,7 @@ void EtcdLink::Later(std::unique_ptr<Timer>& timer, Duration pause, void (EtcdLi
 
 Duration EtcdLink::ShortPause() { return kFirstPause + Duration(prng_.Below(100'000'000)); }
 
-// Also a lease that etcd has confirmed as ended can come back with a backup.
+// Even a lease that etcd has confirmed as ended can exist again after a backup was restored.
 int64_t EtcdLink::AbandonLease() {
   if (own_leases_.size() == kOwnLeasesMax) own_leases_.pop_front();
   own_leases_.push_back(lease_);
@@ -332,7 +333,8 @@ void EtcdLink::RequestReport(uint32_t) {
 
 void EtcdLink::OnLeaderKey(const EtcdChange& change) {
   if (!change.deleted) {
-    // Ours: from a campaign whose answer was lost, or from a backup of the time when we led.
+    // This node's key: from a campaign whose answer was lost, or from a backup of a time when it
+    // led.
     if (IsLeaderKey(change.pair) && change.pair.lease == lease_ && !leader_ && !campaigning_)
       Lead(change.pair.created);
     return;

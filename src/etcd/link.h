@@ -1,9 +1,9 @@
 // A node's end of a rendezvous in etcd: its lease, its record and its leader's notices; if it is
 // elected, also the leader.
 //
-// The node lives as long as its lease does. It measures the lease's time itself, from before the
-// request for it: so it reports the loss of its place before etcd can give that to another node.
-// Lives on its loop's thread.
+// The node counts as alive as long as its lease. It measures the lease's time itself, starting
+// before the request: so it reports the loss of its place before etcd can give the place to another
+// node. Lives on its loop's thread.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct EtcdLinkOptions {
   EtcdConnector connect;
   std::string prefix = "/muster";
   Hello hello;               ///< The link itself sets `resume` and `round`.
-  Duration run_kept = 600s;  ///< How long the keys of the run stay after its last node.
+  Duration run_kept = 600s;  ///< How long the keys of the run are kept after its last node.
   uint64_t seed = 0;
   /// Unpredictable numbers, for tokens; unset: drawn from the seed, for simulations.
   std::function<uint64_t()> entropy{};
@@ -98,7 +98,7 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   /// Whether the lease has ended; then the place is lost, too. Checked before acting on any message
   /// of etcd, because the machine may just have been resumed.
   bool IsOver();
-  /// Gives up the place and registers again.
+  /// Reports the place as lost and registers again.
   void LoseLease(const std::string& why);
   /// Returns the lease, which this node no longer uses.
   int64_t AbandonLease();
@@ -118,7 +118,8 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   void OnRecordWritten(Result<EtcdAnswer> answer, const Seen& seen);
 
   // --- An etcd that is restored from older data
-  /// While the link is open. `then` gets the answer, unless that shows that etcd has older data.
+  /// Works while the link is open. `then` gets the answer, unless it shows that etcd has older
+  /// data.
   void Commit(EtcdTransaction transaction,
               std::function<void(Result<EtcdAnswer>, const Seen&)> then);
   void NoteRevision(int64_t revision) { seen_.revision = std::max(seen_.revision, revision); }
@@ -184,7 +185,7 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   bool dirty_ = false;
   std::unique_ptr<Timer> rewrite_;
 
-  int64_t round_ = -1;  // the last one with this node
+  int64_t round_ = -1;  // the last round with this node
   wire::EtcdNotice received_;
   std::string notice_;  // the JSON of it
   KeyWatch notice_watch_{*this, &EtcdLink::OnNotice};

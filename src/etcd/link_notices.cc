@@ -1,4 +1,4 @@
-// A node in etcd receives its leader's notices, and notices an etcd that has older data.
+// A node in etcd receives its leader's notices, and detects an etcd that has older data.
 #include <algorithm>
 #include <utility>
 
@@ -44,8 +44,8 @@ void EtcdLink::KeyWatch::OnChanges(const std::vector<EtcdChange>& changes) {
   }
 }
 
-// The connection was lost, and etcd may have been restored from older data meanwhile. The watch
-// could go on at its revision, which may be another one then.
+// The connection was lost, and etcd may have been restored from older data. The watch could
+// continue at its revision, but that may be a different one now.
 void EtcdLink::KeyWatch::OnTrouble(const std::string& why) {
   link_.OnTrouble(why);
   link_.Refresh();
@@ -180,7 +180,7 @@ void EtcdLink::OnPlace(const wire::EtcdNotice& before) {
       MUSTER_ETCD_PROBE("a place in etcd came too late, and was released");
       return Request(wire::EtcdMember::Request::kLeave);
     }
-    // It answers a join that was abandoned since. For the leader we are a member of that round, and
+    // It answers an abandoned join. For the leader this node is a member of that round, and can
     // enter the next one only from there.
     if (received_.serial != serial_ && !Planted(Bug::kAssignmentOfOldRound)) {
       MUSTER_ETCD_PROBE("a place in etcd came too late, and the next one is requested");

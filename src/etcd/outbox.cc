@@ -114,7 +114,7 @@ bool EtcdOutbox::WasApplied(const EtcdAnswer& answer) {
 void EtcdOutbox::OnSent(Result<EtcdAnswer> answer) {
   if (!answer) {
     MUSTER_ETCD_PROBE("a leader's write failed");
-    // Again, unchanged: the first one may have been applied.
+    // Sent again unchanged: the first attempt may have been applied.
     if (!backoff_) backoff_.emplace(kFirstPause, kLongestPause, seed_);
     timer_ = loop_.After(backoff_->Next(), [this] {
       timer_.reset();

@@ -2,8 +2,8 @@
 // applied at most once, and only while the leader still leads.
 //
 // A transaction whose answer is lost is sent again. If the first one is applied late, it must not
-// overwrite newer values. So each transaction changes one key, the turn, on condition that it is as
-// the transaction before left it.
+// overwrite newer values. So each transaction changes one key, the turn, on condition that nothing
+// has changed it since the previous transaction.
 //
 // If a key is written again before its first value was sent, only the later value is sent. Lives on
 // its loop's thread.
@@ -47,7 +47,7 @@ class EtcdOutbox {
   class Owner {
    public:
     virtual ~Owner() = default;
-    /// This node leads no more. Nothing more is written. May destroy the outbox.
+    /// This node no longer leads. Nothing more is written. May destroy the outbox.
     virtual void OnDeposed() = 0;
     /// An earlier outbox of this leader has written. Nothing more is written. May destroy it.
     virtual void OnOvertaken() = 0;
@@ -85,7 +85,7 @@ class EtcdOutbox {
   const uint64_t seed_;
   Owner& owner_;
   std::deque<Batch> batches_;
-  bool sealed_ = true;             // the last batch takes no more
+  bool sealed_ = true;             // nothing is added to the last batch
   std::vector<std::string> sent_;  // keys of the first batch that are being sent
   EtcdTransaction pending_;        // with these keys, until it is known to be applied
   uint64_t serial_ = 0;            // of pending_

@@ -1,4 +1,4 @@
-// What the nodes of a run and their leader write into etcd: keys, and the JSON under them.
+// The keys that the nodes of a run and their leader write into etcd, and the JSON under them.
 // docs/internals/etcd.md describes them.
 #pragma once
 
@@ -38,8 +38,8 @@ class EtcdKeys {
   std::string root_;
 };
 
-/// What a node wants. The record is under the node's lease: while it exists, the node lives. The
-/// revision at which it was created is the node's session.
+/// A node's request. The record is under the node's lease: while it exists, the node lives. Its
+/// creation revision is the node's session.
 struct EtcdMember {
   enum class Request : uint8_t { kNone, kJoin, kLeave };
   Hello hello;         ///< `run_id` is in the key; `round` is the last one that the node was in.
@@ -78,8 +78,8 @@ struct EtcdNotice {
 std::string Write(const EtcdNotice& notice);
 Result<EtcdNotice> ReadEtcdNotice(std::string_view key, std::string_view json);
 
-/// The run when its last round was completed, or when it was closed: the next leader goes on from
-/// here. What was forming since then it reads from the members' records.
+/// The run when its last round was completed, or when it was closed: the next leader continues from
+/// here. It reads the forming round from the members' records.
 struct EtcdRun {
   RunSettings settings{};
   std::string settings_of{};
@@ -106,8 +106,8 @@ struct EtcdPlace {
 std::vector<std::string> WritePlan(const std::vector<EtcdPlace>& places);
 Result<std::vector<EtcdPlace>> ReadPlan(std::string_view key, std::string_view json);
 
-/// The leader. `token` tells its leadership apart from all others, also if etcd is restored from
-/// older data and a revision comes twice.
+/// The leader. `token` distinguishes its leadership from all others, also if etcd is restored from
+/// older data and a revision occurs twice.
 std::string WriteLeader(const Node& node, uint64_t token);
 
 /// For people, and for nodes that wait: the coordinator's report, with a few of the names.

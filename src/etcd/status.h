@@ -1,4 +1,4 @@
-// The status of runs in etcd, for people, as their leaders last wrote it.
+// The status of runs in etcd for people, as last written by their leaders.
 #pragma once
 
 #include <string>

@@ -24,13 +24,13 @@ class AgentHost {
 
   /// The agent joins a round, which may take long.
   virtual void OnJoining() = 0;
-  /// A round has formed: the commands of this node's workers, after so many restarts. An error ends
-  /// the job.
+  /// A round has formed: the commands of this node's workers, after so many restarts. An error of
+  /// it ends the job.
   virtual Result<std::vector<WorkerCommand>> Prepare(const Placement& place, int64_t restarts) = 0;
   virtual void OnStarted(size_t worker, int64_t pid) = 0;
   virtual void OnEnded(size_t worker, int64_t pid, ExitCode code) = 0;
-  /// The first cause of these failures, as it is sent to the other nodes; empty if the launcher had
-  /// signalled all of these workers.
+  /// The first cause of these failures, in the form that is sent to the other nodes; empty if the
+  /// launcher had signalled all of these workers.
   virtual std::string DescribeCause(const std::vector<WorkerFailure>& failures) = 0;
   /// No worker is left. `failures` of the attempt, in the order in which they were seen.
   virtual void OnAttemptOver(const std::vector<WorkerFailure>& failures) = 0;
@@ -40,7 +40,7 @@ class AgentHost {
 struct AgentOptions {
   AgentRules rules{};
   RendezvousThreadOptions rendezvous{};
-  /// For the last requests to the rendezvous.
+  /// Time for the last requests to the rendezvous.
   Duration shutdown_max = 5s;
 };
 
@@ -49,7 +49,8 @@ class Agent {
   Agent(const AgentOptions& options, RendezvousHandler& handler, WorkerRunner& runner,
         AgentHost& host, System& around);
 
-  /// Until the job has ended for this node; returns its exit status. `why()` afterwards.
+  /// Runs until the job has ended for this node; returns its exit status. Afterwards `why()` has
+  /// the reason.
   int Run();
 
   // Any thread.
@@ -81,7 +82,7 @@ class Agent {
   System& around_;
   Clock& clock_;
   AgentMachine machine_;
-  std::vector<int64_t> pids_;  ///< Of the workers that were started last.
+  std::vector<int64_t> pids_;  ///< Pids of the workers that were started last.
   int status_ = 1;
   std::string why_;
 

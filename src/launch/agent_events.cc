@@ -17,7 +17,7 @@ namespace muster {
 
 namespace {
 
-// In the order in which keys are given; events have few.
+// Keeps the order of the keys; events have few.
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFilePrefix = "file:";
@@ -51,7 +51,7 @@ std::string InnerMetadata(const AgentEventRecord& event) {
     inner["role_rank"] = one(worker->role_rank);
     inner["role_world_size"] = one(worker->role_world_size);
     inner["exit_code"] = one(OrNull(worker->failed_with));
-    // Only of a failure; worker_id always has the pid.
+    // Only for a failure; worker_id always has the pid.
     inner["worker_pid"] = one(worker->failed_with ? Json(worker->pid) : Json());
   }
   return Dump(inner);

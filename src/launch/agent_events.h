@@ -1,5 +1,5 @@
-// The life of an agent and its workers as events, one JSON object a line, with torchrun's names and
-// keys; and where they go. One thread. An event that cannot be written never fails the job.
+// The life of an agent and its workers as events, one JSON object per line, with torchrun's names
+// and keys; and their sinks. One thread. An event that cannot be written never fails the job.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@ struct EventWorker {
   int64_t role_rank = 0;
   int64_t role_world_size = 0;
   int64_t pid = 0;
-  std::optional<ExitCode> failed_with{};  ///< Only of one that failed.
+  std::optional<ExitCode> failed_with{};  ///< Only for a worker that failed.
 };
 
 struct AgentEventRecord {
   /// RENDEZVOUS, ASSIGN_WORKER_RANKS, START, SUCCEEDED, FAILED, TERMINATED; RUNNING for a watchdog.
   std::string state{};
-  /// Only for a watchdog, whose events have names of their own: "watchdog started".
+  /// Only for a watchdog, whose events have their own names: "watchdog started".
   std::string watchdog{};
   std::vector<std::pair<std::string, std::string>> watchdog_details{};  ///< Such as "signal".
   std::optional<EventWorker> worker{};  ///< None: an event of the agent.
@@ -47,11 +47,11 @@ struct AgentEventRecord {
   std::optional<int64_t> duration_ms{};
 
   /// In printable ASCII, without a newline. "timestamp" is 0, as torchrun's always is. With `now`
-  /// there is one key more, "time": when it happened, in UTC.
+  /// there is an additional key, "time": when it happened, in UTC.
   std::string ToJsonLine(std::optional<WallTime> now = std::nullopt) const;
 };
 
-/// Where events go. Empty: nowhere, and they need not be made.
+/// Receives events. Empty: events are not needed, and need not be created.
 using AgentEventSink = std::function<void(const AgentEventRecord& event, WallTime now)>;
 
 struct AgentEventSinkOptions {
@@ -63,7 +63,8 @@ struct AgentEventSinkOptions {
   std::function<void(std::string_view line)> console{};
 };
 
-/// kInvalid: there is no such sink; names those there are. kUnavailable: the file cannot be opened.
+/// kInvalid: there is no such sink; the message lists the existing ones. kUnavailable: the file
+/// cannot be opened.
 Result<AgentEventSink> OpenAgentEventSink(const AgentEventSinkOptions& options);
 
 }  // namespace muster

@@ -1,5 +1,5 @@
-// One node's part of a job: commands and environments of its workers, their logs and what the
-// console shows of them, events, and the records of failures.
+// One node's part of a job: commands and environments of its workers, their logs and their echo on
+// the console, events, and the records of failures.
 #pragma once
 
 #include <cstdint>
@@ -35,11 +35,11 @@ struct JobOptions {
   bool color = false;
   std::vector<std::vector<int>> cpus{};  ///< By worker; empty: no binding.
   std::string backend{};
-  std::string timer_file{};  ///< The watchdog's pipe, where the environment does not name one.
+  std::string timer_file{};  ///< The watchdog's pipe, if the environment does not name one.
   /// A line for the user; `is_detail` lines are for --verbose.
   std::function<void(const std::string& line, bool is_detail)> log;
   std::function<std::string()> host_name;  ///< Called when it is needed: it may take a while.
-  std::function<void()> on_joining;        ///< Starts the display of what the node waits for ...
+  std::function<void()> on_joining;        ///< Starts to show what the node waits for ...
   std::function<void()> on_joined;         ///< ... and ends it.
 };
 
@@ -97,9 +97,9 @@ class JobHost final : public AgentHost {
   const AgentEventSink events_;
   Clock& clock_;
   const Instant began_;
-  const bool names_host_;  ///< In the prefix of lines. To find the name may take a while.
-  std::unique_ptr<Follower> follower_;  ///< Once there is a file to follow.
-  std::unique_ptr<Watchdog> watchdog_;  ///< While there are workers, if it is enabled.
+  const bool names_host_;  ///< In the prefix of lines. Finding the name may take a while.
+  std::unique_ptr<Follower> follower_;  ///< Exists once there is a file to follow.
+  std::unique_ptr<Watchdog> watchdog_;  ///< Exists while there are workers, if it is enabled.
   std::vector<TimerRequest> expired_;   ///< In this attempt, and the signal was sent.
   int64_t watchdogs_ = 0;               ///< That were started.
   AttemptLogs attempt_;

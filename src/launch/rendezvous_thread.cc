@@ -20,13 +20,13 @@ constexpr const char* kFirstFailure = "muster/first_failure";
 constexpr const char* kConfirmed = "muster/heard";  ///< How many nodes know that the job has ended.
 constexpr const char* kReady = "muster/ready";      ///< The workers' store is served.
 
-// A wait for a key is cut into these, to look for membership events meanwhile.
+// A wait for a key is divided into slices, to check for membership events in between.
 constexpr milliseconds kSlice{200};
 // While no event comes, the contact to the rendezvous is checked this often: a tenth of contact_max
 // within these limits. The upper one is the time between two keep-alives.
 constexpr Duration kContactCheckMin = 1s;
 constexpr Duration kContactCheckMax = 5s;
-// For the other nodes to receive the end before their server ends.
+// Time for the other nodes to receive the end before their server ends.
 constexpr Duration kEndNoticeMax = 1s;
 
 template <typename T>
@@ -123,7 +123,7 @@ void RendezvousThread::Run() {
   }
 }
 
-// Requests end the wait of a handler that can be woken. Any other handler is queried now and then.
+// Requests end the wait of a handler that can be woken. Any other handler is queried periodically.
 Instant RendezvousThread::NextCheck() const {
   if (!is_watching_) return Instant::Never();
   return can_be_woken_ ? clock_.Now() : checked_at_ + options_.monitor_interval;
@@ -375,7 +375,7 @@ void RendezvousThread::ConfirmEnd() {
   info_.store->Add(kConfirmed, 1);
 }
 
-// The node that serves the rendezvous stays until the others know that the job has ended.
+// The node that serves the rendezvous waits until the others know that the job has ended.
 void RendezvousThread::DoFinish() {
   if (!has_confirmed_end_) return;
   // Another node may have corrected the failure that this node reported first.
@@ -400,7 +400,7 @@ void RendezvousThread::DoLeave() {
   try {
     handler_.Leave();
   } catch (const std::exception&) {
-    // The other nodes notice it by themselves.
+    // The other nodes detect it themselves.
   }
 }
 

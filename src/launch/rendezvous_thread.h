@@ -1,4 +1,4 @@
-// The launcher's part in the rendezvous, on a thread of its own: it joins, exchanges ranks with the
+// The launcher's part in the rendezvous, on its own thread: it joins, exchanges ranks with the
 // other nodes, waits for membership events while the workers run, and enters the exit barrier. It
 // makes one call of its handler at a time; what it receives becomes events of the agent.
 //
@@ -88,7 +88,7 @@ class RendezvousThread {
 
   void DoJoin();
   std::optional<AssignedRanks> Exchange();
-  /// False: the round has come to its end before.
+  /// False: the round ended before that.
   bool AwaitKeys(const std::vector<std::string>& keys);
   void DoReportFailure(const std::string& failure);
   void DoBarrier();
@@ -120,11 +120,11 @@ class RendezvousThread {
   Instant checked_at_{};  ///< Events.
 
   const std::unique_ptr<Monitor> monitor_;
-  // Guarded by it.
+  // Guarded by the monitor.
   std::deque<Task> tasks_;
   bool is_busy_ = false;
   bool is_ending_ = false;
-  State state_;  ///< But for `is_idle`.
+  State state_;  ///< Except `is_idle`.
 
   std::unique_ptr<Thread> thread_;
 };

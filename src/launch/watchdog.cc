@@ -31,12 +31,13 @@ using nlohmann::json;
 
 /// The wall clock may be set while a timer runs: it is read again this often.
 constexpr int64_t kWallClockCheckMs = 1'000;
-/// No process has so many ancestors. Facts of processes that end meanwhile could form a cycle.
+/// No process has so many ancestors. Facts of processes that end during the search could form a
+/// cycle.
 constexpr int kAncestorsMax = 10'000;
 
 Error Misread(std::string_view why) { return Error{Code::kProtocol, std::string(why)}; }
 
-/// Of a timer; far away is far enough. 1970 plus or minus 30,000 years.
+/// The time of a timer, limited to 1970 plus or minus 30,000 years.
 WallTime AsWallTime(double seconds) {
   constexpr double kFar = 1e12;
   return WallTime{static_cast<int64_t>(std::min(seconds, kFar) * 1e6)};
@@ -131,7 +132,7 @@ std::vector<TimerRequest> TimerBook::TakeExpired(WallTime now) {
 
 Result<std::unique_ptr<Watchdog>> Watchdog::Open(std::string path, Clock& clock,
                                                  std::function<void(const std::string&)> log) {
-  // An empty file may have been made only to reserve the name.
+  // An empty file may have been created only to reserve the name.
   struct stat found {};
   if (lstat(path.c_str(), &found) == 0 && !S_ISFIFO(found.st_mode) &&
       !(S_ISREG(found.st_mode) && found.st_size == 0)) {
@@ -248,7 +249,7 @@ void Watchdog::ExpireTimers() {
   }
 }
 
-// Once: a broken worker writes many such lines.
+// Only once: a broken worker writes many such lines.
 void Watchdog::WarnOnce(const std::string& about) {
   if (std::exchange(has_warned_, true)) return;
   log_(Concat("the watchdog ignores requests that it cannot use, such as this: ", about));

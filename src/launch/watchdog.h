@@ -48,7 +48,7 @@ struct TimerRequest {
 /// kProtocol, with the reason.
 Result<TimerRequest> ParseTimerRequest(std::string_view line);
 
-/// The timers that are set. Pure.
+/// The timers that are currently set. Pure.
 class TimerBook {
  public:
   /// More is a leak in a worker. Each costs memory and time.
@@ -60,8 +60,8 @@ class TimerBook {
   /// Of the timer that expires next.
   std::optional<WallTime> Due() const;
 
-  /// One timer of each process that has one whose time has come: the earliest with a signal, or,
-  /// if none has one, the earliest. All timers of these processes are forgotten.
+  /// For each process with an expired timer, one timer: the earliest with a signal, or the earliest
+  /// if none has one. All timers of these processes are forgotten.
   std::vector<TimerRequest> TakeExpired(WallTime now);
 
   size_t size() const { return timers_.size(); }
@@ -77,8 +77,8 @@ struct TimerExpiry {
 
 class Watchdog {
  public:
-  /// Makes the pipe at `path`, in place of a file that is there, and starts a thread. `log` is
-  /// called on it. kUnavailable, with the path and the reason.
+  /// Creates the pipe at `path`, replacing an existing file, and starts a thread. `log` is called
+  /// on it. kUnavailable, with the path and the reason.
   static Result<std::unique_ptr<Watchdog>> Open(std::string path, Clock& clock,
                                                 std::function<void(const std::string&)> log);
   /// Removes the pipe.
@@ -106,7 +106,8 @@ class Watchdog {
   Clock& clock_;
   const std::function<void(const std::string&)> log_;
   const OwnedFd requests_;
-  const OwnedFd open_end_;  // Ours: without any writer the pipe would always be at its end.
+  // Held open here: without any writer the pipe would always be at its end.
+  const OwnedFd open_end_;
   const OwnedFd stop_;
 
   // Used by the thread only.

@@ -212,7 +212,7 @@ TEST_F(WatchdogTest, APathThatCannotBeIsToldWithTheReason) {
   EXPECT_NE(made.error().message.find("No such file"), std::string::npos);
 }
 
-// Another signal than the one that the end of our patience would send.
+// A different signal from the one that is sent when the test times out.
 constexpr int kSignal = SIGUSR2;
 
 TEST_F(WatchdogTest, Launch136_AnExpiredTimerEndsItsProcessAndNobodyElse) {
@@ -237,7 +237,7 @@ TEST_F(WatchdogTest, Launch136_AnExpiredTimerEndsItsProcessAndNobodyElse) {
 
 TEST_F(WatchdogTest, StrangersAreLeftAlone) {
   Open();
-  // This process is no descendant of itself; number 1 is nobody's child here.
+  // This process is no descendant of itself; process 1 is not a child of any process here.
   Write(Line(getpid(), "mine", "0") + "\n" + Line(1, "init", "0") + "\n" +
         Line(4'000'000'000, "no pid at all", "0") + "\n");
   EXPECT_TRUE(EventuallyTrue([&] { return said().find("no pid at all") != std::string::npos; }));

@@ -13,15 +13,16 @@ namespace muster {
 
 namespace {
 
-// Rank 0 publishes within a round trip or two. PyTorch's does so only when it starts its server,
-// not in every round: after this time the last address that it gave is used.
+// Rank 0 publishes within a round trip or two. PyTorch's rank 0 publishes only when it starts its
+// server, not in every round: after this time its last address is used.
 constexpr milliseconds kPatience{3000};
-constexpr milliseconds kPatienceWithTheSame{200};  // it has not published again before
+constexpr milliseconds kPatienceWithTheSame{200};  // it has not published again in earlier rounds
 constexpr milliseconds kProbe{1000};
 constexpr int64_t kRoundsBack = 256;
-constexpr int kProbesMax = 3;  // of stores that do not answer, each for the time above
+constexpr int kProbesMax = 3;  // probes of stores that do not answer, each with the timeout above
 
-// muster publishes in every round, and signs: an address of an earlier round is out of date.
+// muster publishes in every round, with a signature: its address of an earlier round is out of
+// date.
 constexpr std::string_view kSignature = "MUSTER_RANK_0";
 
 std::vector<std::string> KeysOf(const std::string& prefix) {
@@ -107,8 +108,8 @@ std::optional<RendezvousStoreInfo> Bootstrap::Earlier(int64_t round,
     if (!store_->Check(KeysOf(prefix))) continue;
     if (store_->Check({SignatureOf(prefix)})) continue;
     RendezvousStoreInfo info = Read(back);
-    // Each publishes its own address. Another node's store may be alive, too: that node was rank 0
-    // while the present one was away, or the present one is slow to publish.
+    // Each rank 0 publishes its own address. Another node's store may be alive, too: that node was
+    // rank 0 while the present rank 0 was away, or the present one is slow to publish.
     if (first && info.master_addr != first->addr) continue;
     if (Answers(info, around_)) return info;
     if (++probes == kProbesMax) break;

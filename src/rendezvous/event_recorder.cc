@@ -31,7 +31,8 @@ void SetRendezvousEventSink(RendezvousEventSink sink) {
   const std::lock_guard lock(process.mutex);
   process.present.store(next != nullptr, std::memory_order_relaxed);
   process.sink.swap(next);
-  // The old sink is destroyed with `next`, after the lock: what it owns may report events itself.
+  // The old sink is destroyed with `next`, after the lock is released: objects that it owns may
+  // report events.
 }
 
 EventRecorder::EventRecorder(RendezvousEventSink own, std::string run_id,

@@ -1,4 +1,4 @@
-// Events of a rendezvous: builds them and hands them to a sink, or does nothing if there is none.
+// Builds the events of a rendezvous and passes them to a sink, or does nothing if there is none.
 // Any thread. Nothing here throws: a rendezvous must not fail because of its log.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace muster {
 
-/// The origin of an event, where there is no node (yet).
+/// The origin of an event without a node.
 struct EventOrigin {
   std::string hostname;
   int64_t pid = 0;
@@ -45,16 +45,16 @@ struct EventName {
 
 class EventRecorder {
  public:
-  /// `own` null: the sink of the process, as it is at the time of each event. `origin` is called
-  /// only when an event without a node is delivered: finding a machine's full name can take long.
+  /// `own` null: the sink that the process has at the time of each event. `origin` is called only
+  /// when an event without a node is delivered: finding a machine's full name may take long.
   EventRecorder(RendezvousEventSink own, std::string run_id,
                 std::function<EventOrigin()> origin = nullptr);
 
   /// Whether there is a sink. Cheap: without a sink of its own, one atomic load.
   bool enabled() const;
 
-  /// Something happened. `make` returns the message; here and below it is called only if there is a
-  /// sink. For failures use RecordFailure().
+  /// Records that something happened. `make` returns the message; here and below it is called only
+  /// if there is a sink. For failures use RecordFailure().
   template <typename MakeMessage>
   void Record(EventName name, NodeState state, EventNode node, const MakeMessage& make) const {
     Report(name, node, [&](RendezvousEvent& event) {
@@ -63,10 +63,10 @@ class EventRecorder {
     });
   }
 
-  /// For messages: "node 'a_1_0' has closed rendezvous 'run'", of "has closed".
+  /// For messages: makes "node 'a_1_0' has closed rendezvous 'run'" of "has closed".
   std::string Sentence(const Node& node, std::string_view what) const;
 
-  /// The node is in a round, and this is its rank there.
+  /// Records that the node is in a round, with this rank.
   template <typename MakeMessage>
   void RecordJoined(EventName name, EventNode node, int64_t rank, const MakeMessage& make) const {
     Report(name, node, [&](RendezvousEvent& event) {
@@ -75,8 +75,8 @@ class EventRecorder {
     });
   }
 
-  /// Something failed. `make_trace` returns what failed, and where, as far as it is known; if it
-  /// returns "", the event's name and message are used.
+  /// Records a failure. `make_trace` returns what failed, and where if that is known; if it returns
+  /// "", the event's name and message are used.
   template <typename MakeMessage, typename MakeTrace>
   void RecordFailure(EventName name, EventNode node, const MakeMessage& make,
                      const MakeTrace& make_trace) const {
@@ -87,7 +87,7 @@ class EventRecorder {
     });
   }
 
-  /// All that is known is what was thrown.
+  /// Records a failure of which only the exception is known.
   void RecordFailure(EventName name, EventNode node, const std::string& what) const {
     const auto same = [&] { return what; };
     RecordFailure(name, node, same, same);
@@ -102,7 +102,7 @@ class EventRecorder {
       fill_in(event);
       Deliver(name, node.get(), std::move(event));
     } catch (...) {
-      // A sink that throws, or no memory for a message: the rendezvous matters more.
+      // The sink throws, or there is no memory for a message: the rendezvous is more important.
     }
   }
 

@@ -1,4 +1,4 @@
-// AwaitEvent() for backends that are not notified of events: they look from time to time.
+// AwaitEvent() for backends that are not notified of events: they poll.
 #pragma once
 
 #include <chrono>

@@ -8,7 +8,7 @@
 namespace muster {
 
 Node NewNode(System& system, const std::string& addr) {
-  // Others read it as the master's address, from environments and logs.
+  // Others read it as the address of the master, in environments and logs.
   if (addr.size() > kNodeAddressBytesMax || Printable(addr, addr.size()) != addr) {
     throw std::invalid_argument(Concat("the local address '", Printable(addr, 64),
                                        "' must be printable UTF-8 of at most ",

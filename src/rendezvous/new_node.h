@@ -8,7 +8,7 @@
 
 namespace muster {
 
-/// A new node of the process each time. std::invalid_argument for an address that others could not
+/// Creates a new node of the process. std::invalid_argument for an address that others could not
 /// read.
 Node NewNode(System& system, const std::string& addr);
 

@@ -1,4 +1,4 @@
-// Options of a rendezvous as handlers read them: std::invalid_argument says what is wrong.
+// Reads options of a rendezvous for handlers: std::invalid_argument says what is wrong.
 #pragma once
 
 #include <chrono>
@@ -17,9 +17,9 @@ void TakeSeconds(const RendezvousParameters& parameters, std::string_view key,
 void TakeText(const RendezvousParameters& parameters, std::string_view key, std::string& setting);
 
 void MustBe(bool right, std::string_view what, int64_t found, std::string_view allowed);
-/// A run id, or a label.
+/// Checks a run id or a label.
 void MustBePrintable(const std::string& text, std::string_view what);
-/// Not empty, and printable.
+/// Checks that the run id is not empty, and printable.
 void MustBeRunId(const std::string& run_id);
 void MustBeRankPolicy(const std::string& word);
 

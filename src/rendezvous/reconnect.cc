@@ -27,7 +27,7 @@ std::shared_ptr<Store> Reconnected(Store& lost) {
     fresh->SetTimeout(timeout);
     return fresh;
   } catch (...) {
-    lost.SetTimeout(timeout);  // for the next try
+    lost.SetTimeout(timeout);  // for the next attempt
     throw;
   }
 }

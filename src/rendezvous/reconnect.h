@@ -1,5 +1,5 @@
-// A store whose connection broke stays broken, as with PyTorch's. This is how to continue with
-// another one.
+// As in PyTorch, a store whose connection broke stays broken. These functions replace it by another
+// one.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@ namespace muster {
 /// Whether the store still answers.
 bool StillThere(Store& store);
 
-/// Another connection to the same data, with the same timeout. Tries for a second at most: the
-/// caller may try again later. What Clone() throws.
+/// Opens another connection to the same data, with the same timeout. Tries for at most a second:
+/// the caller may try again later. Throws what Clone() throws.
 std::shared_ptr<Store> Reconnected(Store& lost);
 
 }  // namespace muster

@@ -16,15 +16,15 @@ namespace {
 
 using PlainCreator = RendezvousHandlerPtr (*)(const RendezvousParameters&);
 
-/// Function objects cannot be compared; a plain function is its address.
+/// Function objects cannot be compared; plain functions are compared by their address.
 bool Same(const RendezvousHandlerCreator& a, const RendezvousHandlerCreator& b) {
   const PlainCreator* const left = a.target<PlainCreator>();
   const PlainCreator* const right = b.target<PlainCreator>();
   return left != nullptr && right != nullptr && *left == *right;
 }
 
-/// The names are taken all the same: the error says what is missing, and no plug-in can use them
-/// for something else.
+/// The names are registered even without gRPC: the error says what is missing, and no plug-in can
+/// use them for something else.
 RendezvousHandlerPtr RefuseEtcd(const RendezvousParameters& parameters) {
   throw RendezvousError(Concat("Rendezvous backend '", Printable(parameters.backend),
                                "': this build has no etcd support. It has: muster, c10d, static. "
@@ -77,7 +77,7 @@ RendezvousHandlerPtr RendezvousHandlerRegistry::CreateHandler(
     const RendezvousParameters& parameters) const {
   RendezvousHandlerCreator creator;
   {
-    // Creators take their time (they connect), and may themselves use this registry.
+    // Creators may take long (they connect), and may use this registry themselves.
     const std::lock_guard lock(mutex_);
     const auto found = creators_.find(parameters.backend);
     if (found != creators_.end()) creator = found->second;

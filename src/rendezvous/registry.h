@@ -14,15 +14,15 @@ namespace muster {
 /// Any thread.
 class RendezvousHandlerRegistry {
  public:
-  /// std::invalid_argument if the name is empty or taken by another creator. Registering the same
+  /// std::invalid_argument if the name is empty or belongs to another creator. Registering the same
   /// plain function again changes nothing; two function objects are never the same.
   void Register(std::string_view backend, RendezvousHandlerCreator creator);
 
-  /// Register(), but also in place of a built-in backend that refuses to be made because an
-  /// optional component is missing: for that component, when it is there.
+  /// Like Register(), but also replaces a built-in backend that always fails because an optional
+  /// component is missing: for the use of that component.
   void Supply(std::string_view backend, RendezvousHandlerCreator creator);
 
-  /// Calls the creator registered for parameters.backend with these very parameters.
+  /// Calls the creator registered for parameters.backend with these parameters.
   /// std::invalid_argument if there is none; std::runtime_error if the handler reports another
   /// backend.
   RendezvousHandlerPtr CreateHandler(const RendezvousParameters& parameters) const;
@@ -35,7 +35,7 @@ class RendezvousHandlerRegistry {
   std::map<std::string, RendezvousHandlerCreator, std::less<>> creators_;
 };
 
-/// The one of this process.
+/// The registry of this process.
 RendezvousHandlerRegistry& DefaultRendezvousRegistry();
 
 }  // namespace muster

@@ -39,7 +39,7 @@ class Writer {
  public:
   template <typename T>
   void operator()(std::string_view name, const T& value) {
-    // With the blanks of Python's json module: the same bytes as torchelastic's events.
+    // With blanks as in Python's json module: the same bytes as torchelastic's events.
     text += Concat(text.empty() ? "{\"" : ", \"", name, "\": ");
     Put(value);
   }
@@ -78,7 +78,7 @@ struct Reader {
 /// threads, and of several processes that append to one file, do not mix.
 void WriteLine(std::FILE* stream, const RendezvousEvent& event) {
   const std::string line = event.ToJson() + '\n';
-  // Where the disk is full the event is lost.
+  // If the disk is full the event is lost.
   (void)std::fwrite(line.data(), 1, line.size(), stream);
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A century: inside, durations are nanoseconds in 64 bits, about 292 years, and are added up.
+// A century: internally, durations are nanoseconds in 64 bits (about 292 years), and are added up.
 constexpr int64_t kSecondsMax = int64_t{100} * 365 * 24 * 3600;
 static_assert(2 * std::chrono::seconds(kSecondsMax) < Duration::max());
 constexpr milliseconds kLongest = std::chrono::seconds(kSecondsMax);
@@ -61,11 +61,11 @@ std::optional<int64_t> ToInt(const ConfigValue& value) {
   if (const std::string* text = std::get_if<std::string>(&value)) return ParseWholeNumber(*text);
   constexpr double kBeyond = 9223372036854775808.0;  // 2^63, the first that does not fit
   const double whole = std::trunc(std::get<double>(value));
-  if (!(whole >= -kBeyond && whole < kBeyond)) return std::nullopt;  // also when it is no number
+  if (!(whole >= -kBeyond && whole < kBeyond)) return std::nullopt;  // also for NaN
   return static_cast<int64_t>(whole);
 }
 
-/// `what` it should be, and what is `allowed`: for the error.
+/// `what` it should be, and what is `allowed`, for the error message.
 template <typename T>
 std::optional<T> Read(const RendezvousParameters& parameters, std::string_view key,
                       std::optional<T> fallback, std::optional<T> (*convert)(const ConfigValue&),
@@ -83,8 +83,8 @@ std::optional<milliseconds> SecondsOption(const RendezvousParameters& parameters
                                           std::string_view key) {
   const std::optional<int64_t> seconds = parameters.GetAsInt(key);
   if (!seconds) return std::nullopt;
-  // Both ends, or the conversion to milliseconds overflows. Validate() refuses what is not above
-  // zero.
+  // Both bounds are checked, because the conversion to milliseconds could overflow. Validate()
+  // refuses values that are not positive.
   if (*seconds > kSecondsMax || *seconds < -kSecondsMax) {
     throw std::invalid_argument(Concat("Rendezvous option '", key, "' is ", *seconds,
                                        " seconds. Allowed: 1 to ", kSecondsMax, '.'));
@@ -92,7 +92,7 @@ std::optional<milliseconds> SecondsOption(const RendezvousParameters& parameters
   return std::chrono::seconds(*seconds);
 }
 
-/// None is refused here, where it can only be a mistake.
+/// Refuses None, which can only be a mistake here.
 void MustNotBeNone(const RendezvousParameters& parameters, std::string_view key) {
   const std::optional<ConfigValue> value = parameters.Get(key);
   if (value && std::holds_alternative<std::monostate>(*value)) {
@@ -192,7 +192,7 @@ void RendezvousSettings::Validate() const {
   MustBeDuration("rendezvous timeout 'last_call'", last_call);
   MustBeDuration("rendezvous timeout 'close'", close_timeout);
   MustBeDuration("rendezvous timeout 'heartbeat'", heartbeat_timeout);
-  // PyTorch takes zero for these two, and then declares every node dead at once.
+  // PyTorch accepts zero for these two, and then declares every node dead immediately.
   MustBeDuration("rendezvous keep_alive_interval", keep_alive_interval);
   if (keep_alive_max_attempt < 1) {
     throw std::invalid_argument(

@@ -1,4 +1,4 @@
-// Where the workers of a round find their store: published by rank 0, read by all.
+// The address of the workers' store in a round: published by rank 0, read by all nodes.
 #include <limits>
 #include <optional>
 
@@ -12,7 +12,7 @@ namespace {
 
 std::string ReadAddress(Store& store) {
   std::string address = store.Get(RendezvousStoreInfo::kMasterAddrKey);
-  // What Printable() has to change is not text, and would travel into environments and logs.
+  // An address that Printable() changes is not text, and would get into environments and logs.
   if (address.empty() || Printable(address, address.size()) != address) {
     throw RendezvousStateError(Concat("key ", RendezvousStoreInfo::kMasterAddrKey, " holds '",
                                       Printable(address),

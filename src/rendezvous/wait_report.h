@@ -1,4 +1,4 @@
-// Makes reports for people from the snapshot of a driver, or from the report of a server.
+// Creates reports for people from the snapshot of a driver, or from the report of a server.
 #pragma once
 
 #include <optional>

@@ -14,23 +14,23 @@
 namespace muster {
 
 namespace {
-// Enough for any client that pipelines; small enough that another loop never waits long for the
+// Large enough for any pipelining client; small enough that another loop never waits long for the
 // machine.
 constexpr size_t kBatchMax = 64;
-// Larger buffers are freed when they become empty: idle connections are many.
+// Larger buffers are freed when they become empty: there may be many idle connections.
 constexpr size_t kKeptBufferBytes = 1024;
-// Replies above this are handed to the stream with their buffer.
+// Replies above this are passed to the stream with their buffer.
 constexpr size_t kLargeReplyBytes = 256 * 1024;
 constexpr size_t kKeptReplyBytes = 2 * 1024 * 1024;
-// No connection gets more than this part of all memory for what it has not finished sending or
-// reading.
+// A connection may use at most one part in this number of all memory for unfinished requests and
+// unread replies.
 constexpr uint64_t kShare = 2;
 
 Error NoRoom(std::string_view what) {
   return Error{Code::kProtocol, Concat(what, ": ", Describe(Reply::Why::kNoRoom))};
 }
 
-/// Calls `work`; where an allocation fails, only the connection that needed it is closed.
+/// Calls `work`; if an allocation fails, only the connection that needed it is closed.
 template <typename Work>
 auto Guarded(Work work) -> decltype(work()) {
   try {
@@ -135,10 +135,10 @@ void ClientConnection::ConsumeAndKeep(std::string_view bytes) {
   // destroys this
   if (!consumed) return server_.Close(*this, LogLevel::kWarning, consumed.error().message);
   Account();
-  // Replies are written before it is known whether the client takes them.
+  // Replies are written before it is known whether the client reads them.
   const MemoryAccount& account = server_.store_.account();
   const bool holds_much = charge_.bytes() > kUnhurriedRequestBytes && account.Room() == 0;
-  // Also of small ones there may be thousands.
+  // There may also be thousands of small ones.
   const bool holds_some = charge_.bytes() > kKeptBufferBytes && account.IsNearlyUsedUp();
   if (holds_much || holds_some) {
     server_.Close(*this, LogLevel::kWarning,
@@ -199,12 +199,12 @@ Result<size_t> ClientConnection::Consume(std::string_view bytes) {
     if (long_) {
       MUSTER_TRY(const size_t read, ReadLong(bytes.substr(done)));
       done += read;
-      if (!long_->runs()) break;  // the rest has not come yet
+      if (!long_->runs()) break;  // the rest has not arrived yet
       continue;
     }
     if (static_cast<uint8_t>(bytes[done]) == wire::kSessionOpcode) {
       MUSTER_TRY(const size_t size, RunSession(bytes.substr(done)));
-      if (size == 0) break;  // the rest has not come yet
+      if (size == 0) break;  // the rest has not arrived yet
       done += size;
       scanner_.Reset();
       continue;
@@ -215,7 +215,7 @@ Result<size_t> ClientConnection::Consume(std::string_view bytes) {
     } else if (LongRequest::IsLong(bytes.substr(done), server_.options_.request)) {
       BeginLong(static_cast<Op>(bytes[done]));
     } else {
-      break;  // the rest has not come yet
+      break;  // the rest has not arrived yet
     }
   }
   return done;
@@ -223,7 +223,8 @@ Result<size_t> ClientConnection::Consume(std::string_view bytes) {
 
 Result<size_t> ClientConnection::Handshake(std::string_view bytes) {
   constexpr size_t kSize = 1 + sizeof wire::kMagic;
-  // The first byte decides: an HTTP request must not be waited for as if it were a long SET.
+  // The first byte decides: the server must not wait for the rest of an HTTP request as if it were
+  // a long SET.
   if (bytes[0] != static_cast<char>(Op::kValidate)) {
     return Error{Code::kProtocol, Concat("starts with byte ", static_cast<uint8_t>(bytes[0]),
                                          ", not with VALIDATE")};
@@ -246,7 +247,7 @@ Status ClientConnection::FillBatch(std::string_view bytes, size_t at) {
   work.decoder.Clear();
   while (work.batch.size() < kBatchMax && at < bytes.size()) {
     const std::string_view rest = bytes.substr(at);
-    // IsList() alone is inline: most requests are spared a call.
+    // Only IsList() is inline: most requests need no call.
     if (wire::ListReader::IsList(rest) && LongRequest::IsLong(rest, limits)) break;
     const Result<size_t> size = scanner_.Scan(rest, limits);
     if (!size && work.batch.empty()) return size.error();
@@ -267,7 +268,7 @@ void ClientConnection::MakePieces() {
   for (auto& [request, end] : work.batch) {
     if (request.value.size() <= kSmallValueBytes) continue;
     work.given.reserve(kBatchMax);  // the requests point into it
-    // Where there is no room the machine refuses, when it is this request's turn.
+    // Without room, the machine refuses the request when it executes it.
     if (!MakeRoomFor(request.value.size())) return;
     request.piece = &work.given.emplace_back(MakePiece(request.value, server_.store_.account()));
   }
@@ -336,7 +337,8 @@ Result<size_t> ClientConnection::RunBatch(size_t at) {
   work.given.clear();
   counts.reset();
   if (done > at) ++finished_;
-  if (done != work.batch.back().end) scanner_.Reset();  // it had looked further than we came
+  // The scanner had read further than the last executed request.
+  if (done != work.batch.back().end) scanner_.Reset();
   Send(work.replies, work.reply_pieces);
   Account();
   server_.Deliver(local);
@@ -346,7 +348,7 @@ Result<size_t> ClientConnection::RunBatch(size_t at) {
   }
   if (is_long) {
     BeginLong(op);
-    // The keys of a MULTI_GET are still to be taken over.
+    // The keys of a MULTI_GET must be read first.
     if (op == Op::kListKeys) RunLongLater();
   }
   return done;
@@ -453,7 +455,8 @@ void ClientConnection::Send(std::string& text, std::vector<wire::PieceAt>& piece
 void ClientConnection::Flush() {
   if (outgoing_.empty()) return;
   const bool takes_more = outgoing_.SendTo(*stream_);
-  // The stream reports when it has room again; where it always had, others have their turn first.
+  // The stream reports when it has room again; if it never was full, other connections have their
+  // turn first.
   if (takes_more && !outgoing_.empty()) ContinueLater();
 }
 

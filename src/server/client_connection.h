@@ -1,5 +1,5 @@
 // One client's connection: handshake, requests of the store and of sessions, replies, and the
-// bounds on what the client may cost the server.
+// bounds on the memory and time that the client may use.
 #pragma once
 
 #include <cstddef>
@@ -34,19 +34,19 @@ class ClientConnection final : public StreamHandler {
 
   void Start() { stream_->Start(*this); }
   void SendPush(const Push& push);
-  /// Whether the client does not read what is sent to it.
+  /// Whether the client does not read its replies.
   bool HasTooMuchQueued() const;
   /// Answers the client's WAIT or BARRIER.
   void SendStopWaiting();
-  /// Whether the client must do something within a time: send VALIDATE, send the rest of a large
-  /// request, or take its replies.
+  /// Whether the client must do something within some time: send VALIDATE, send the rest of a large
+  /// request, or read its replies.
   bool HasDeadline() const;
-  /// Why the client has missed such a deadline; "" if it has not. To be called again and again
-  /// while there is one; `watched_since` is when that began.
+  /// Why the client has missed such a deadline; "" if it has not. To be called repeatedly while
+  /// there is one; `watched_since` is when these calls began.
   std::string FindOverdue(Instant now, Instant watched_since);
-  /// Continues a long request, or sends what waits. May destroy this.
+  /// Continues a long request, or sends queued replies. May destroy this.
   void Continue();
-  /// Takes back what a long request has prepared; before the connection ends.
+  /// Undoes what a long request has prepared; to be called before the connection ends.
   void Abandon();
 
   void OnBytes(std::string_view bytes) override;
@@ -56,17 +56,17 @@ class ClientConnection final : public StreamHandler {
  private:
   using Workspace = ServerLoop::Workspace;
 
-  /// Executes the complete requests in `bytes`. Returns how many bytes are done with, or why the
+  /// Executes the complete requests in `bytes`. Returns how many bytes are consumed, or why the
   /// connection must end. Stops early while too many replies are queued.
   Result<size_t> Consume(std::string_view bytes);
   /// Consumes `bytes` and keeps the rest. May destroy this.
   void ConsumeAndKeep(std::string_view bytes);
   void KeepRest(std::string_view bytes, size_t done);
-  /// Judges the first bytes. Returns the size of VALIDATE once it is there, 0 while it is not.
+  /// Checks the first bytes. Returns the size of VALIDATE once it is complete, 0 before.
   Result<size_t> Handshake(std::string_view bytes);
 
-  /// Scans and decodes a batch of requests from `at` on. An unacceptable one is an error only if it
-  /// comes first: the requests before it are executed.
+  /// Scans and decodes a batch of requests from `at` on. An unacceptable request is an error only
+  /// if it is the first: the requests before it are executed.
   Status FillBatch(std::string_view bytes, size_t at);
   /// Allocates and copies large values before the store's lock is taken.
   void MakePieces();
@@ -77,42 +77,43 @@ class ClientConnection final : public StreamHandler {
   Result<size_t> RunBatch(size_t at);
 
   void BeginLong(Op op);
-  /// Takes over what has come of the long request. Returns how many bytes are done with.
+  /// Reads the part of the long request that has arrived. Returns how many bytes are consumed.
   Result<size_t> ReadLong(std::string_view bytes);
   void RunLongLater();
-  /// One short step; true: the request is done, and its reply is on its way.
+  /// Executes one short step; true: the request is done, and its reply is being sent.
   Result<bool> AdvanceLong();
 
-  /// Executes the session message that `bytes` begin with. Returns its size, 0 while it is not all
-  /// there.
+  /// Executes the session message that `bytes` begin with. Returns its size, 0 while it is
+  /// incomplete.
   Result<size_t> RunSession(std::string_view bytes);
   Status OpenSession(wire::SessionRequest& request);
   bool HasDocumentInUse(const std::string& document) const;
   Status SendStatus(const wire::SessionRequest& request);
 
-  /// Sends a text after what was sent before.
+  /// Sends a text after earlier replies.
   void Send(std::string_view text);
   /// The same with pieces in it. Both are empty afterwards.
   void Send(std::string& text, std::vector<wire::PieceAt>& pieces);
-  /// Hands to the stream what it has room for.
+  /// Passes to the stream as much as it has room for.
   void Flush();
-  /// Has Continue() called after other connections had their turn. Nothing is executed until then.
+  /// Schedules Continue() for after the turns of other connections. Nothing is executed until then.
   void ContinueLater();
   void Block();
-  /// Resumes reading, if nothing is in the way any more. May destroy this.
+  /// Resumes reading if nothing prevents it any more. May destroy this.
   void UnblockIfFree();
-  /// Counts what the connection holds now.
+  /// Counts the memory that the connection holds now.
   void Account();
-  /// Whether so many more bytes fit into the connection's share of the memory, and into all of it.
+  /// Whether `bytes` more fit into the connection's share of the memory, and into all of it.
   bool HasRoomFor(size_t bytes) const;
-  /// The same; has the allocator return memory first where that helps. Not in a turn.
+  /// The same; makes the allocator return memory first if that helps. Not in a turn.
   bool MakeRoomFor(size_t bytes);
 
   ServerLoop& server_;
   const ClientId id_;
   StreamPtr stream_;
   wire::RequestScanner scanner_;
-  std::string input_;  // the beginning of a request whose rest has not come, or that waits for room
+  // the beginning of a request whose rest has not arrived, or that waits for room
+  std::string input_;
   std::unique_ptr<LongRequest> long_;
   ReplySegments outgoing_;
   bool is_validated_ = false;
@@ -123,8 +124,8 @@ class ClientConnection final : public StreamHandler {
   uint64_t received_ = 0;
   uint64_t finished_ = 0;  // counts steps in which requests were executed
   ClientPace pace_;
-  int64_t added_ = 0;                           // by its requests to what is stored, in bytes
-  const SharedStore::AddedBytes added_by_all_;  // of its address
+  int64_t added_ = 0;                           // bytes that its requests have added to the store
+  const SharedStore::AddedBytes added_by_all_;  // those of its address
   Charge charge_;
 };
 

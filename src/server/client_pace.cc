@@ -11,7 +11,8 @@ namespace muster {
 
 namespace {
 
-// While memory is scarce, a client that holds more than this must do as much in every such span.
+// While memory is scarce, a client that holds more than this must make the same progress in every
+// span.
 constexpr size_t kScarceHeldMax = 1024 * 1024;
 constexpr uint64_t kScarceRateMin = 1024 * 1024;
 constexpr Duration kScarceSpan = 10s;
@@ -61,7 +62,7 @@ std::string ClientPace::FindSlowness(const Progress& progress, const Limits& lim
     return Concat(rule.verb, " less than ", HumanBytes(rate), " a second of the ", rule.what,
                   rule.in_haste ? ", while memory is scarce" : "");
   }
-  // A small request may come at any rate, but not for ever.
+  // A small request may arrive at any rate, but not without end.
   if (finishing_.IsBehind(progress.has_request && !is_large, progress.finished, 1, limits.span, now,
                           watched_since)) {
     return "has not finished a request that it has begun";

@@ -1,5 +1,5 @@
-// Whether a client takes its replies, and sends its requests, as fast as it must for the memory
-// that they hold.
+// Checks whether a client reads its replies and sends its requests fast enough for the memory that
+// they hold.
 #pragma once
 
 #include <array>
@@ -16,22 +16,22 @@ class ClientPace {
   explicit ClientPace(Instant now);
 
   struct Limits {
-    Duration span;      ///< A client that is too slow for so long is closed.
-    uint64_t rate_min;  ///< Bytes a second.
+    Duration span;      ///< A client that is too slow for this long is closed.
+    uint64_t rate_min;  ///< Bytes per second.
     bool is_memory_scarce;
   };
-  /// What the client holds, and what it has done since the beginning.
+  /// What the client holds now, and what it has done since it connected.
   struct Progress {
-    bool has_replies;    ///< That it has not taken.
+    bool has_replies;    ///< It has replies that it has not read.
     size_t reply_bytes;  ///< Their size.
-    bool has_request;    ///< It has begun one, and must go on with it.
-    size_t held;         ///< By that request, in bytes.
-    uint64_t taken;      ///< Bytes of replies.
-    uint64_t received;   ///< Bytes of requests.
+    bool has_request;    ///< It has begun a request and must continue it.
+    size_t held;         ///< Bytes held by that request.
+    uint64_t taken;      ///< Bytes of replies that it has read.
+    uint64_t received;   ///< Bytes of requests that it has sent.
     uint64_t finished;   ///< Steps in which requests were executed.
   };
-  /// Why the client must be closed; "" if it need not be. To be called again and again while the
-  /// client holds something; `watched_since` is when that began.
+  /// Why the client must be closed; "" if it need not be. To be called repeatedly while the client
+  /// holds something; `watched_since` is when these calls began.
   std::string FindSlowness(const Progress& progress, const Limits& limits, Instant now,
                            Instant watched_since);
 
@@ -41,13 +41,13 @@ class ClientPace {
     Instant since;
     uint64_t done = 0;
 
-    /// Whether the client owed something for all of the span, and did less than `least`. A span
-    /// that is over, and a moment in which it owes nothing, begin the next one.
+    /// Whether the client was in debt during the whole span, and did less than `least`. The end of
+    /// a span, and a moment without debt, begin the next span.
     bool IsBehind(bool in_debt, uint64_t now_done, uint64_t least, Duration span, Instant now,
                   Instant watched_since);
   };
 
-  std::array<Mark, 4> marks_;  // of the rates, in the order in which they are looked at
+  std::array<Mark, 4> marks_;  // of the rates, in the order in which they are checked
   Mark finishing_;             // of requests
 };
 

@@ -1,4 +1,5 @@
-// The session of a node on its connection: a node opens one, and sends messages to the coordinator.
+// The session of a node on its connection: the node opens it, and sends messages to the
+// coordinator.
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,7 +25,7 @@ Result<size_t> ClientConnection::RunSession(std::string_view bytes) {
   }
   ++finished_;
   // One segment of the network can hold thousands of requests, and each may concern all members of
-  // a run: others have their turn after each.
+  // a run: other connections have their turn after each.
   if (request.kind != Kind::kKeepAlive) ContinueLater();
   return size;
 }
@@ -56,7 +57,7 @@ Status ClientConnection::OpenSession(wire::SessionRequest& request) {
     return Ok();
   }
   has_session_ = true;
-  // A node has the address that it comes from, unless it gives another one.
+  // A node has the address of its connection, unless it sends another one.
   const Result<Endpoint> from = ParseHostPort(stream_->peer());
   Hello& hello = request.hello;
   if (hello.node.addr.empty() && from) hello.node.addr = from->host;
@@ -65,7 +66,7 @@ Status ClientConnection::OpenSession(wire::SessionRequest& request) {
   if (const Result<Endpoint> to = ParseHostPort(stream_->local())) hello.server_addr = to->host;
   server_.Deliver(server_.sessions_.Handle(server_.index_, id_, request));
   server_.WatchSessions();
-  // Again: the document may have been written before the session was registered.
+  // Checked again: the document may have been written before the session was registered.
   if (const auto refusal = RefusalOf(request, HasDocumentInUse(document))) {
     SendPush(*refusal);
     return Error{Code::kProtocol, refusal->why};

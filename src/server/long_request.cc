@@ -18,7 +18,7 @@ LongRequest::LongRequest(Op op, ClientId client, SharedStore& store,
 
 bool LongRequest::IsLong(std::string_view bytes, const wire::RequestLimits& limits) {
   const std::optional<uint64_t> count = wire::ListReader::CountIn(bytes);
-  // The scanner refuses one with too many keys.
+  // The scanner refuses a request with too many keys.
   if (!count || *count > limits.keys_max) return false;
   return *count > kKeysPerPiece || bytes.size() > kLongRequestBytes;
 }

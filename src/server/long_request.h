@@ -1,5 +1,5 @@
-// A request on so many keys that it is taken apart while it arrives, executed in short steps, and
-// answered in segments: no client holds the store's lock for long.
+// A request on so many keys that it is decoded while it arrives, executed in short steps, and
+// answered in segments, so that no client holds the store's lock for long.
 #pragma once
 
 #include <cstddef>
@@ -23,35 +23,35 @@ namespace muster {
 class LongRequest {
  public:
   using Pairs = std::vector<std::pair<std::string_view, std::string_view>>;
-  /// Whether the client may hold so many more bytes.
+  /// Whether the client may hold `bytes` more.
   using HasRoom = std::function<bool(size_t bytes)>;
 
   LongRequest(Op op, ClientId client, SharedStore& store, const wire::RequestLimits& limits,
               HasRoom has_room);
 
-  /// Whether `bytes` begin a request that is better taken apart while it arrives.
+  /// Whether `bytes` begin a request that is better decoded while it arrives.
   static bool IsLong(std::string_view bytes, const wire::RequestLimits& limits);
 
-  /// Takes over the keys that have come; `pairs` is room for them. Returns how many bytes are done
-  /// with. kProtocol: not acceptable, or no room.
+  /// Reads the keys that have arrived; `pairs` is memory for them. Returns how many bytes are
+  /// consumed. kProtocol: not acceptable, or no room.
   Result<size_t> Read(std::string_view bytes, Pairs& pairs);
   bool is_complete() const { return reader_.is_complete(); }
   Op op() const { return step_.op(); }
 
-  /// Nothing more is to be read: steps may begin.
+  /// The request is complete: steps may begin.
   void Run() { runs_ = true; }
   bool runs() const { return runs_; }
 
   /// Executes one short step. True: it was the last one.
   bool Advance(SharedStore::Turn& turn, Instant now, bool* wait_ended);
-  /// Takes over what the last step answered with; outside the turn.
+  /// Stores the reply of the last step; to be called outside the turn.
   void KeepReplies();
   /// After the last step: moves the reply to `out`, or returns why the request is refused.
   Status TakeReply(ReplySegments& out);
-  /// Takes back what was prepared, in short steps. True: there is more to take back.
+  /// Undoes what was prepared, in short steps. True: there is more to undo.
   bool Abandon(SharedStore::Turn& turn) { return turn.Abandon(step_); }
 
-  /// What the request holds, and what its reply holds so far.
+  /// Memory of the request, and of its reply so far.
   size_t bytes() const { return step_.bytes(); }
   size_t reply_bytes() const { return values_reply_.bytes(); }
 

@@ -8,7 +8,7 @@
 namespace muster {
 
 namespace {
-// The stream copies what it cannot send: of a large piece, this much at most.
+// The stream copies what it cannot send: at most this much of a large piece.
 constexpr size_t kChunkBytes = 256 * 1024;
 }  // namespace
 

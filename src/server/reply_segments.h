@@ -1,5 +1,5 @@
-// Replies that the network has not taken yet: texts, and pieces of large values, which are shared
-// with the store instead of copied.
+// Unsent replies: texts, and pieces of large values, which are shared with the store instead of
+// copied.
 #pragma once
 
 #include <cstddef>
@@ -25,17 +25,17 @@ class ReplySegments {
       return (piece != nullptr ? piece->bytes() : std::string_view(text)).substr(sent);
     }
   };
-  // With its links in the list.
+  // Includes its links in the list.
   static constexpr size_t kBytesEach = AllocatedBytes(sizeof(Segment) + 2 * sizeof(void*));
   static size_t BytesOf(const Segment& segment) { return kBytesEach + HeapBytes(segment.text); }
 
  public:
   bool empty() const { return segments_.empty(); }
-  /// What the segments have allocated, without the pieces: those are counted where they are made.
+  /// Memory of the segments, without the pieces: those are charged when they are created.
   size_t bytes() const { return bytes_; }
-  /// What is still to be sent, with the pieces.
+  /// Bytes that are still to be sent, with the pieces.
   size_t unsent() const { return unsent_; }
-  /// What `count` segments without texts of their own would cost.
+  /// Memory of `count` segments without texts.
   static constexpr size_t BytesFor(size_t count) { return count * kBytesEach; }
 
   void Append(std::string text, Piece piece = nullptr);
@@ -44,8 +44,8 @@ class ReplySegments {
   /// Moves all segments of `others` to the end.
   void Append(ReplySegments& others);
 
-  /// Writes as long as the stream takes all of it, kSentPerTurn bytes at most. Returns whether the
-  /// stream would take more.
+  /// Writes until the stream does not take everything, at most kSentPerTurn bytes. Returns whether
+  /// the stream would take more.
   bool SendTo(Stream& stream);
 
  private:

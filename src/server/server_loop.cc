@@ -14,7 +14,7 @@ namespace muster {
 namespace {
 constexpr int kLinesPerSecondMax = 10;
 
-// A tick looks at every connection: it is as rare as the shortest deadline allows.
+// A tick checks every connection: it is as rare as the shortest deadline allows.
 Duration TickPeriod(const ServerLoopOptions& options) {
   const Duration shortest = std::min(options.handshake_max, options.stall_max);
   return std::clamp<Duration>(shortest / 10, 10ms, 1s);
@@ -121,14 +121,14 @@ void ServerLoop::TickSessions() {
 
 void ServerLoop::Close(ClientConnection& connection, LogLevel level, const std::string& why) {
   if (!why.empty()) Log(level, Concat("closed ", connection.peer(), ": ", why));
-  KeepTicking();  // what its wait leaves behind is cleared in steps
+  KeepTicking();  // places that its wait leaves are cleared in steps
   const ClientId id = connection.id();
   const bool had_session = connection.has_session();
   connection.Abandon();
   connections_.erase(id);  // destroys the connection, which closes its stream
   if (had_session) {
     Deliver(sessions_.Disconnect(index_, id));
-    WatchSessions();  // where opening it ended in an exception, before the first call
+    WatchSessions();  // if opening it has thrown, before the first call
   }
   SharedStore::Turn turn(store_, index_);
   turn.Drop(id, loop_.Now());
@@ -136,9 +136,9 @@ void ServerLoop::Close(ClientConnection& connection, LogLevel level, const std::
 }
 
 size_t ServerLoop::CloseLeastUsed(const PeerGroup& from, size_t count, bool only_unused) {
-  // Without a request: VALIDATE alone, or less.
+  // The bytes of a connection without a request: VALIDATE alone, or less.
   constexpr uint64_t kUnusedBytes = 1 + sizeof wire::kMagic;
-  // How many are looked at, at most, for each that is to be closed: the others may be parked.
+  // How many connections are checked, at most, for each one to be closed: others may be parked.
   constexpr size_t kLooks = 8;
   struct Idle {
     bool used;
@@ -178,7 +178,7 @@ void ServerLoop::StartTicking() {
 void ServerLoop::Tick() {
   CloseOverdue();
   Expire();
-  // Also where no other line follows.
+  // Done here for the case that no other line follows.
   RenewLogBudget();
   const bool called_again = options_.on_tick && options_.on_tick();
   if (!called_again && !HasDeadlines()) tick_.reset();

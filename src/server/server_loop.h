@@ -26,18 +26,18 @@ namespace muster {
 
 struct ServerLoopOptions {
   wire::RequestLimits request{};
-  /// Per connection; above it, its requests wait.
+  /// Per connection; above it, the requests of the connection wait.
   uint64_t queued_reply_bytes_max = kQueuedReplyBytesMax;
   Duration handshake_max = 30s;  ///< A connection that has not sent VALIDATE by then is closed.
-  /// A connection that for so long takes its replies, or sends its request, more slowly than
-  /// `rate_min` is closed.
+  /// A connection that reads its replies, or sends its request, more slowly than `rate_min` for
+  /// this long is closed.
   Duration stall_max = 60s;
   uint64_t rate_min = kRateMin;
-  /// Called with every tick of this loop. True: call again, even if nothing else is due.
+  /// Called with every tick of this loop. True: call it again, even if nothing else is due.
   std::function<bool()> on_tick{};
 };
 
-/// Has the store delete the keys of a round when the coordinator has no use for them any more.
+/// Makes the store delete the keys of a round when the coordinator does not need them any more.
 void KeepScopes(SessionHub& sessions, SharedStore& store);
 
 class ClientConnection;
@@ -58,10 +58,10 @@ class ServerLoop {
   void Collect();
   void CollectPushes();
 
-  /// Descriptors are short. Closes up to `count` connections of this peer that have neither a
-  /// session nor a parked wait: unused ones first, then those silent for longest (not if
-  /// `only_unused`). A parked wait may belong to a worker of a large job behind one address;
-  /// other clients' connections must not end it. Returns how many.
+  /// Few descriptors are left. Closes up to `count` connections of this peer that have neither a
+  /// session nor a parked wait: unused ones first, then (unless `only_unused`) those that have been
+  /// silent for the longest time. A parked wait may belong to a worker of a large job behind one
+  /// address; other clients' connections must not end it. Returns how many.
   size_t CloseLeastUsed(const PeerGroup& from, size_t count, bool only_unused);
 
   size_t connections() const { return connections_.size(); }
@@ -69,8 +69,7 @@ class ServerLoop {
  private:
   friend class ClientConnection;
 
-  /// What one batch of requests needs while it runs; kept here so that idle connections own
-  /// nothing.
+  /// Memory for one batch of requests while it runs; kept here so that idle connections need none.
   struct Workspace {
     struct Decoded {
       Request request;
@@ -87,7 +86,7 @@ class ServerLoop {
     std::vector<std::pair<std::string_view, std::string_view>> pairs;  // of a long request
   };
 
-  /// Something happened that may be due later: ticks run from now on, until nothing is due. An idle
+  /// Called when something may be due later: ticks run from now on, until nothing is due. An idle
   /// loop has no timer.
   void KeepTicking() {
     if (!tick_) StartTicking();
@@ -97,22 +96,23 @@ class ServerLoop {
   void CloseOverdue();
   /// Whether the next tick may have something to do.
   bool HasDeadlines();
-  /// One short step of what has expired in the store; the rest after others had their turn.
+  /// Executes one short step of the store's Expire(); the rest follows after the turns of others.
   void Expire();
   void Deliver(const Released& clients);
-  /// Connections whose session ends here end a little later, in CloseEnded(): one of them may be
-  /// calling.
+  /// Connections whose session ends here are closed a little later, in CloseEnded(): one of them
+  /// may be the caller.
   void Deliver(const Pushes& pushes);
   void CloseEnded();
-  /// A node has opened a session: from now on one loop ticks for the coordinator.
+  /// Called when a node has opened a session: from now on one loop ticks for the coordinator.
   void WatchSessions();
   void TickSessions();
   /// Calls the connection's Continue() in a later turn of the loop, after others had theirs.
   void ContinueLater(ClientId id);
   /// Ends and destroys the connection. `why` is logged, unless empty.
   void Close(ClientConnection& connection, LogLevel level, const std::string& why);
-  /// At most a few lines a second: a flood of connections must not flood the log. Details have a
-  /// budget of their own: clients that vanish must not hide those that are refused.
+  /// At most a few lines a second: a flood of connections must not flood the log. Details have
+  /// their own budget: lines about disconnected clients must not crowd out those about refused
+  /// ones.
   void Log(LogLevel level, const std::string& line);
   void RenewLogBudget();
   int& lines_of(LogLevel level) { return level >= LogLevel::kWarning ? warnings_ : details_; }
@@ -131,7 +131,7 @@ class ServerLoop {
   std::unique_ptr<Timer> session_tick_;
   std::vector<std::pair<SessionId, std::string>> ended_;
   Lifetime lifetime_;
-  Instant log_second_{};  // the budgets are of the second that began then
+  Instant log_second_{};  // the beginning of the second that the budgets are for
   int warnings_ = 0;
   int details_ = 0;
 };

@@ -33,7 +33,7 @@ SharedStore::AddedBytes SharedStore::AddedBy(const PeerGroup& address) {
   }
   if (const auto known = added_by_.find(address); known != added_by_.end()) return known->second;
   const bool is_full = added_by_.size() >= kAddressesMax;
-  if (is_full) return added_by_.begin()->second;  // they share one
+  if (is_full) return added_by_.begin()->second;  // the addresses without a counter share one
   return added_by_.emplace(address, std::make_shared<std::atomic<int64_t>>(0)).first->second;
 }
 
@@ -92,7 +92,7 @@ void SharedStore::Destroy(Garbage garbage, size_t loop) {
     }
     wake_(loop);
   } catch (const std::bad_alloc&) {
-    // Destroyed now, or after the next turn.
+    // It is destroyed now, or after the next turn.
   }
 }
 
@@ -105,7 +105,7 @@ void SharedStore::DestroyMore(size_t loop) {
   }
   if (taken.empty()) return;
   bool more = taken.front().DestroySome(kDestroyedPerTurn);
-  // Where memory is short, the next request may need what this holds.
+  // If memory is scarce, the next request may need this memory.
   while (more && account_.Room() < account_.limit() / 4) {
     more = taken.front().DestroySome(kDestroyedPerTurn);
   }

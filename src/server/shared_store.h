@@ -1,10 +1,10 @@
 // One store machine, shared by several loops.
 //
 // A loop runs the requests of one read as one batch under the lock: the machine's steps and the
-// copying of their replies, no system call. Waits that the batch ended belong to connections of any
-// loop; they are put into that loop's mailbox, still under the lock, and every loop empties its
-// mailbox when it next takes the lock. So the bytes of one connection leave in the order in which
-// the machine decided: a cancelled wait's "stop waiting" cannot follow its "cancelled".
+// copying of their replies, without a system call. Waits that the batch ended belong to connections
+// of any loop; they are put into that loop's mailbox, still under the lock, and every loop empties
+// its mailbox when it next takes the lock. So the bytes of one connection are sent in the order of
+// the machine's decisions: a cancelled wait's "stop waiting" cannot follow its "cancelled".
 #pragma once
 
 #include <atomic>
@@ -32,19 +32,21 @@ namespace muster {
 
 class SharedStore {
  public:
-  /// `wake(loop)` asks a loop to collect its mailbox; called without the lock, from any loop's
-  /// thread. `store_bytes_max` bounds all that is allocated for clients, on all loops together.
+  /// `wake(loop)` requests that a loop collects its mailbox; called without the lock, from any
+  /// loop's thread. `store_bytes_max` bounds all that is allocated for clients, on all loops
+  /// together.
   SharedStore(const StoreMachineOptions& options, uint64_t store_bytes_max, size_t loops,
               std::function<void(size_t loop)> wake);
 
-  /// Where connections count what they hold: unfinished requests and replies that wait.
+  /// The account to which connections charge what they hold: unfinished requests and queued
+  /// replies.
   MemoryAccount& account() { return account_; }
-  /// Of the keys; the same for as long as this lives.
+  /// The hasher of the keys; it does not change.
   const KeyHasher& hasher() const { return hasher_; }
   uint64_t reply_bytes_max() const { return reply_bytes_max_; }
 
-  /// What clients of this address have added to the account, net; for MemoryAccount::Client. Any
-  /// thread.
+  /// Bytes that clients of this address have added to the account, net; for MemoryAccount::Client.
+  /// Any thread.
   using AddedBytes = std::shared_ptr<std::atomic<int64_t>>;
   AddedBytes AddedBy(const PeerGroup& address);
 
@@ -52,15 +54,15 @@ class SharedStore {
   uint64_t ReplyRoom() const;
 
   /// The value of a key, as the wire names it; empty if there is none, nullopt if it has more than
-  /// so many bytes.
+  /// `bytes_max` bytes.
   std::optional<std::string> Peek(std::string_view key, size_t bytes_max);
   bool Contains(std::string_view key);
   /// Whether Turn::Expire() has something to do, now or later.
   bool HasDeadlines();
 
-  /// Opens a scope of keys (store/core/scopes.h), and deletes one: those of a usual round are gone
-  /// on return. Of one with very many keys most are left to Turn::Expire(), for which a loop is
-  /// woken: the calling loop has other clients. Any thread.
+  /// Open and drop a scope of keys (store/core/scopes.h). The keys of a usual round are deleted on
+  /// return. Most keys of a very large scope are left to Turn::Expire(), for which a loop is woken:
+  /// the calling loop has other clients. Any thread.
   void OpenScope(std::string_view scope);
   void DropScope(std::string_view scope);
 
@@ -71,7 +73,7 @@ class SharedStore {
 
   /// For measurements only, before the first turn: `clock` is read at both ends of every turn.
   void MeasureTurns(std::function<Instant()> clock) { clock_ = std::move(clock); }
-  /// The longest that the lock was held since then, or since the last call.
+  /// The longest time that the lock was held since MeasureTurns() or the last call.
   Duration TakeLongestTurn();
 
   static size_t LoopOf(ClientId client) { return static_cast<uint64_t>(client) >> kLoopShift; }
@@ -81,7 +83,7 @@ class SharedStore {
   class Turn {
    public:
     Turn(SharedStore& store, size_t loop);
-    /// Only what ends in an exception ends without Finish().
+    /// Only a turn that ends in an exception ends without Finish().
     ~Turn() { MUSTER_ASSERT(!lock_.owns_lock() || std::uncaught_exceptions() > 0); }
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
@@ -90,7 +92,7 @@ class SharedStore {
     /// sent before any reply of this turn. True once.
     bool TakeArrived(ClientId client);
 
-    /// Executes a request. `*wait_ended`: it ended the client's own outstanding wait.
+    /// Executes a request. `*wait_ended`: the request ended the client's own outstanding wait.
     Reply Step(ClientId client, const Request& request, Instant now, bool* wait_ended) {
       const size_t before = released_.size();
       Reply reply = store_.machine_.Step(client, request, now, released_);
@@ -101,9 +103,9 @@ class SharedStore {
     /// One short step of a long request; true: it is done.
     bool Advance(LongStep& step, ClientId client, Instant now, const LongStep::Take& take,
                  bool* wait_ended);
-    /// True: there is more to take back.
+    /// True: there is more to undo.
     bool Abandon(LongStep& step) { return step.Abandon(store_.machine_, released_); }
-    /// Whether the request is better taken in short steps.
+    /// Whether the request is better executed in short steps.
     bool IsLong(const Request& request) const {
       if (request.op == Op::kMultiGet && request.keys.size() > StoreMachine::kFewKeys) {
         return store_.machine_.BytesCopiedFor(request) > StoreMachine::kBytesPerPiece;
@@ -116,11 +118,11 @@ class SharedStore {
     /// Whether the client waits in WAIT or BARRIER.
     bool IsParked(ClientId client) const { return store_.machine_.IsParked(client); }
     StoreMachineStats Stats() const { return store_.machine_.Stats(); }
-    /// So much has been removed that it should be destroyed before the next request.
+    /// Whether there is so much garbage that it should be destroyed before the next request.
     bool ShouldEnd() const { return store_.machine_.garbage_bytes() >= kDestroyedPerTurn; }
 
-    /// Releases the lock and wakes other loops. Returns this loop's clients whose waits are over:
-    /// they get "stop waiting" now.
+    /// Releases the lock and wakes other loops. Returns this loop's clients whose waits are over,
+    /// to which "stop waiting" must be sent now.
     Released Finish();
 
    private:
@@ -141,7 +143,7 @@ class SharedStore {
   static constexpr int kPiecesDroppedAtOnce = 4;
 
   using Garbage = StoreMachine::Garbage;
-  /// Destroys some of it, and the rest after the next turns. Without the lock.
+  /// Destroys some of the garbage, and the rest after the next turns. Called without the lock.
   void Destroy(Garbage garbage, size_t loop);
   void DestroyMore(size_t loop);
 
@@ -155,7 +157,7 @@ class SharedStore {
   size_t addresses_swept_at_ = 1024;          // guarded by added_mutex_
   std::mutex garbage_mutex_;
   std::list<Garbage> garbage_;             // guarded by garbage_mutex_
-  std::atomic<bool> has_garbage_ = false;  // it is not empty
+  std::atomic<bool> has_garbage_ = false;  // garbage_ is not empty
   std::function<void(size_t)> wake_;
   std::function<Instant()> clock_;  // null: no measurement
   Duration longest_turn_{};         // guarded by mutex_

@@ -25,7 +25,7 @@ class SharedStoreGarbageTest : public ::testing::Test {
               ++destroyed_;
               std::future<bool> locks =
                   std::async(std::launch::async, [this] { return store_.HasDeadlines(); });
-              // An unfinished one is waited for when the lock is free.
+              // The test waits for an unfinished check when the lock is free.
               if (locks.wait_for(std::chrono::seconds(1)) == std::future_status::timeout) {
                 ++under_lock_;
                 late_.push_back(std::move(locks));
@@ -85,7 +85,7 @@ TEST_F(SharedStoreGarbageTest, IsDestroyedInPortions) {
   store_.DropScope("/muster.run/g/0/");
   EXPECT_GE(destroyed_, 1);
   EXPECT_LT(destroyed_, kMany);
-  // A loop is woken for as long as there is more.
+  // A loop is woken as long as there is more.
   for (int turns = 1; destroyed_ < kMany; ++turns) {
     ASSERT_EQ(woken_, turns);
     Do({});

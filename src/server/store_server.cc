@@ -58,7 +58,7 @@ CoordinatorOptions CoordinatorOptionsOf(const StoreServerOptions& options) {
           .has_store = true};
 }
 
-/// Whether the first bytes are those of a node, which asks for sessions or opens one, or of another
+/// Whether the first bytes are those of a node, which requests or opens a session, or of another
 /// client.
 Opening JudgeBytes(std::string_view bytes) {
   const std::string asks = wire::SessionGreeting(true);
@@ -85,7 +85,7 @@ void StoreServerOptions::Validate() const {
           Concat("StoreServerOptions::", name, " is ", value, ", allowed: 1 to ", most));
     }
   };
-  constexpr uint64_t kFrame = 4ull << 30;  // a write of libuv's is counted in 32 bits
+  constexpr uint64_t kFrame = 4ull << 30;  // libuv counts the bytes of a write in 32 bits
   positive(key_bytes_max, "key_bytes_max", kFrame - 1);
   positive(value_bytes_max, "value_bytes_max", kFrame - 1);
   positive(keys_per_request_max, "keys_per_request_max", kFrame - 1);
@@ -168,7 +168,7 @@ struct StoreServer::Impl {
             }};
   }
 
-  /// True: it is not full yet.
+  /// True: the reserve is not full yet.
   bool RefillReserve(const LogSink& log) {
     if (reserve.Refill() && log) {
       log(LogLevel::kError, Concat("out of memory with ", HumanBytes(store.account().used()),
@@ -186,7 +186,7 @@ struct StoreServer::Impl {
         StreamPtr stream = open(threads[loop]->loop());
         if (stream) server.Serve(std::move(stream));
       } catch (const std::bad_alloc&) {
-        // No memory for another connection: it is closed, the others stay.
+        // There is no memory for another connection: it is closed, the others remain.
       }
     });
   }
@@ -233,7 +233,8 @@ StoreServer::StoreServer(const StoreServerOptions& options) {
 StoreServer::~StoreServer() = default;
 
 std::shared_ptr<StoreServer> StoreServer::Shared(const StoreServerOptions& options) {
-  // "multi_tenant" of PyTorch's TCPStore: one table per process, which keeps no server alive.
+  // "multi_tenant" of PyTorch's TCPStore: one table per process, with weak references to its
+  // servers.
   static std::mutex mutex;
   static std::map<uint16_t, std::weak_ptr<StoreServer>> servers;
   const std::lock_guard lock(mutex);

@@ -52,10 +52,10 @@ class UvLoopThread final : public LoopThread {
 
 class BoundPort final : public ReservedPort {
  public:
-  /// The cores of a node are for its workers. On one with hundreds of cores, as many threads would
-  /// take longer to start than a round takes to form.
+  /// The cores of a node are for its workers. On a node with hundreds of cores, starting as many
+  /// threads would take longer than forming a round.
   static constexpr unsigned kLoopsMax = 4;
-  /// So are its descriptors: rank 0 keeps one in reserve.
+  /// The same holds for its descriptors: rank 0 keeps one in reserve.
   static constexpr uint64_t kReserve = 1;
 
   uint16_t port() const override { return socket_.port(); }
@@ -111,7 +111,7 @@ class PeriodicCall final : public Timer {
         tick_();
       } catch (...) {
         // A heartbeat that stops after one failure is worse than one that misses a beat. The
-        // function can catch its failures.
+        // function can catch its own exceptions.
       }
     }
   }
@@ -127,8 +127,8 @@ class RealProcess final : public System {
   Clock& clock() override { return clock_; }
   Dialer& dialer() override { return dialer_; }
   uint32_t process_id() const override { return ProcessId(); }
-  // Address and process id are not unique: launchers in containers are all process 1, and some
-  // share an address. The first number is random, the next ones count up.
+  // Address and process id are not unique: in containers every launcher is process 1, and some
+  // share an address. The first number is random, the next ones count up from it.
   int64_t NextNodeId() override { return nodes_++; }
   uint64_t Seed() override { return RandomFromKernel(); }
 

@@ -16,7 +16,8 @@ namespace muster {
 
 namespace {
 
-// There is no notification that the file has grown: it is read at once, then ever less often.
+// There is no notification that the file has grown: it is read immediately, then less and less
+// often.
 constexpr Duration kFirstLook = 1ms;
 constexpr Duration kLongestPause = 10ms;
 
@@ -40,14 +41,14 @@ struct FileBackend final : StoreBackend {
   const int world_size;
 };
 
-// What is not there is looked for until the deadline: a key, or a file that another process may be
-// about to create.
+// A missing key, or a file that another process may be about to create, is looked for until the
+// deadline.
 Result<Answer> FileBackend::Execute(const Request& request, Timeout timeout) {
   const auto lock = LockUnlessInterrupted(mutex, "FileStore");
   const Instant began = clock.Now();
   const Instant deadline = DeadlineAfter(began, timeout);
   const bool waits = request.op == Op::kWait;
-  // A key seen once counts as seen, even if it is deleted while we wait for the others.
+  // A key seen once counts as seen, even if it is deleted during the wait for the others.
   std::vector<std::string_view> missing(request.keys.begin(), request.keys.end());
   const std::string file = Concat(" (file ", table.path(), ")");
   for (Duration pause = kFirstLook;; pause = std::min<Duration>(pause * 3 / 2, kLongestPause)) {
@@ -64,7 +65,7 @@ Result<Answer> FileBackend::Execute(const Request& request, Timeout timeout) {
                                           " after ", timeout.count(), " ms", file)};
     }
     if (now >= deadline) return seen;
-    clock.SleepUntil(std::min(now + pause, deadline));  // one look at the deadline itself
+    clock.SleepUntil(std::min(now + pause, deadline));  // the last look is at the deadline itself
     if (IsInterrupted()) {
       return Interrupted(began, clock.Now(),
                          Concat("waiting for key: ", seen.error().message, file));

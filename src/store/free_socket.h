@@ -1,4 +1,4 @@
-// A port that is free, and the socket that keeps it so.
+// Finds a free port, and returns the socket that reserves it.
 #pragma once
 
 #include "os/posix/tcp_socket.h"
@@ -6,8 +6,8 @@
 namespace muster {
 
 /// A listening socket on a port that was free on all addresses; StoreServerOptions::listen_fd takes
-/// it. Up to so many attempts: a port may become free at any moment. std::runtime_error if there is
-/// no such port.
+/// it. Makes up to `attempts` attempts, because a port may become free at any moment.
+/// std::runtime_error if there is no such port.
 ListeningSocket FreeSocket(int attempts = 1);
 
 }  // namespace muster

@@ -54,8 +54,8 @@ std::string NamesOf(Keys keys) {
   return names;
 }
 
-// Drives the store machine with threads in place of connections: each call is a client, and a
-// parked one waits on its own condition variable.
+// Drives the store machine with threads instead of connections: each call is a client, and a parked
+// client waits on its own condition variable.
 struct HashBackend final : StoreBackend {
   class Call;
 
@@ -68,14 +68,14 @@ struct HashBackend final : StoreBackend {
     bool released = false;
   };
   std::unordered_map<ClientId, Parked*> parked;
-  std::condition_variable change;  // any change of the store, while a thread awaits it
+  std::condition_variable change;  // notified of any change of the store while a thread awaits one
   int awaiting_change = 0;
 
   Result<Answer> Execute(const Request& request, Timeout timeout) override;
 
   Reply Step(ClientId client, const Request& request) {
     Released released;
-    machine.TakeGarbage();  // of the last step, whose reply has been copied
+    machine.TakeGarbage();  // garbage of the last step, whose reply has been copied
     const Reply reply = machine.Step(client, request, clock.Now(), released);
     Wake(released);
     if (awaiting_change > 0) change.notify_all();
@@ -121,14 +121,15 @@ class HashBackend::Call {
     while (true) {
       MUSTER_TRY(Answer answer, Step(get));
       if (answer.number > 0) return answer;
-      // A queue of that name satisfies a wait but is no value: then only a change can help.
+      // A queue of that name satisfies a wait but is not a value: the call then waits for a change.
       MUSTER_TRY(const Answer queue, Step({.op = Op::kQueueLen, .key = get.key}));
       MUSTER_CHECK_OK(queue.number > 0 ? WaitForChange(get.key) : Wait({&get.key, 1}));
     }
   }
 
   Result<Answer> MultiGet(const Request& get) {
-    // A key that was deleted before this thread woke is waited for again: its value was not empty.
+    // If the key was deleted before this thread woke, the call waits for it again: its value was
+    // not empty.
     while (true) {
       MUSTER_CHECK_OK(Wait(get.keys));
       MUSTER_TRY(const Answer check, Step({.op = Op::kCheck, .keys = get.keys}));
@@ -147,7 +148,8 @@ class HashBackend::Call {
     }
   }
 
-  /// Returns when every key has been seen to exist; kTimeout. Releases the lock meanwhile.
+  /// Returns when every key has existed at some time, or kTimeout. Releases the lock while it
+  /// waits.
   Status Wait(Keys keys) {
     const Request wait{.op = Op::kWait, .keys = keys};
     const Reply reply = store_.Step(client_, wait);
@@ -170,7 +172,7 @@ class HashBackend::Call {
     return in_time ? Ok() : Status(LateFor({&key, 1}));
   }
 
-  /// Whether `done` came true before the deadline, and before an interruption.
+  /// Whether `done` became true before the deadline, and before an interruption.
   template <typename Done>
   bool Sleep(std::condition_variable& wake, const Done& done) {
     while (!done()) {

@@ -18,8 +18,8 @@ constexpr int kPortMax = 65535;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// The resolver judges names. This only refuses what can be neither a name nor an address: blanks,
-// slashes, brackets, control characters, invalid UTF-8.
+// The resolver checks names. This only refuses texts that can be neither a name nor an address:
+// blanks, slashes, brackets, control characters, invalid UTF-8.
 bool IsHost(std::string_view host) {
   const auto allowed = [](char c) {
     return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.' ||

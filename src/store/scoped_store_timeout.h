@@ -1,11 +1,12 @@
-// Another timeout of a store, for a while.
+// Changes the timeout of a store for a scope.
 #pragma once
 
 #include "muster/store.h"
 
 namespace muster {
 
-/// Gives a store another timeout for as long as this object lives; restored however that ends.
+/// Gives a store another timeout for as long as this object lives, and then restores the former
+/// one.
 class ScopedStoreTimeout {
  public:
   ScopedStoreTimeout(Store& store, milliseconds timeout);

@@ -31,8 +31,8 @@ int64_t Store::QueueLen(std::string_view) {
   throw NotImplementedError("QueueLen: this kind of store has no queues");
 }
 
-// Counts at one key and waits at another, as PyTorch's generic barrier and its elastic helpers: all
-// of them can take part in one barrier.
+// Counts at one key and waits at another, like PyTorch's generic barrier and its elastic helpers,
+// so that all of them can take part in one barrier.
 void Store::Barrier(std::string_view key, int64_t world_size, milliseconds timeout) {
   const std::string counter = Concat(key, "/num_members");
   const std::string gate = Concat(key, "/last_member");

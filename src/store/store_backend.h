@@ -1,4 +1,5 @@
-// What holds the keys of a store, behind the public classes: requests go in, answers come out.
+// The part of a store, behind the public classes, that holds its keys: it executes requests and
+// returns answers.
 #pragma once
 
 #include <chrono>
@@ -11,7 +12,7 @@
 
 namespace muster {
 
-/// Which fields mean something depends on the request.
+/// The request determines which fields have a meaning.
 struct Answer {
   int64_t number = 0;  ///< A sum, a count, a length; 1 for "yes" (CHECK, DELETE_KEY).
   std::string value{};
@@ -26,12 +27,12 @@ class StoreBackend {
   virtual ~StoreBackend() = default;
 
   /// Executes a request on the user's keys. GET, MULTI_GET, WAIT and BARRIER wait until `timeout`,
-  /// and so does QUEUE_POP if its number is 1; kNotFound: the queue is empty. The errors are those
+  /// and so does QUEUE_POP if its number is 1. kNotFound: the queue is empty. The errors are those
   /// of store/throw.h.
   virtual Result<Answer> Execute(const Request& request, Timeout timeout) = 0;
 
-  /// For MULTI_GET, MULTI_SET and BARRIER: whether each is one request. The public class builds
-  /// them from others if not.
+  /// Whether MULTI_GET, MULTI_SET or BARRIER is a single request. If not, the public class builds
+  /// it from other requests.
   virtual bool Supports(Op op) const { return op != Op::kBarrier; }
 };
 

@@ -55,14 +55,15 @@ std::string TraceKey(std::string_view prefix, int64_t rank) {
   return Concat(prefix, rank, "/TRACE");
 }
 
-/// Counts this member, without waiting; the last one opens the gate. Returns how many have come.
+/// Counts this member, without waiting; the last member opens the gate. Returns how many have
+/// arrived.
 int64_t Arrive(Store& store, int64_t world_size, std::string_view prefix) {
   const int64_t arrived = store.Add(CounterKey(prefix), 1);
   if (arrived == world_size) store.Set(GateKey(prefix), kMarker);
   return arrived;
 }
 
-/// How many have arrived by now; `known`, if the store fails.
+/// How many have arrived by now; `known` if the store fails.
 int64_t ArrivedBy(Store& store, std::string_view prefix, int64_t known) {
   try {
     return store.Add(CounterKey(prefix), 0);
@@ -79,12 +80,12 @@ std::string NameOf(int64_t rank, const BarrierOptions& options) {
   return options.name_of_rank ? options.name_of_rank(rank) : Concat(rank);
 }
 
-/// Never "no limit": missing members do not come.
+/// Never "no limit": missing members may never arrive.
 milliseconds TraceLimit(const BarrierOptions& options) {
   return std::clamp<milliseconds>(options.trace_timeout, milliseconds(1), std::chrono::hours(24));
 }
 
-/// On rank 0: members that timed out as well have left a trace. Those without are missing.
+/// On rank 0: members that timed out, too, have left a trace. Members without one are missing.
 std::string FindMissing(Store& store, int64_t world_size, std::string_view prefix,
                         const BarrierOptions& options) {
   PosixClock clock;
@@ -92,8 +93,8 @@ std::string FindMissing(Store& store, int64_t world_size, std::string_view prefi
   Names missing;
   int64_t rank = 1;
   for (; rank < world_size && missing.size() < kMissingShownMax; ++rank) {
-    // All members time out at about the same time: when the first missing one has been waited for,
-    // the others have had as long.
+    // All members time out at about the same time: after the wait for the first missing member, the
+    // others have had as much time.
     const auto left = std::chrono::ceil<milliseconds>(deadline - clock.Now());
     try {
       store.Wait({TraceKey(prefix, rank)},
@@ -107,7 +108,7 @@ std::string FindMissing(Store& store, int64_t world_size, std::string_view prefi
   return Concat(Bracketed(missing, rank == world_size), " did not come");
 }
 
-/// On the other ranks: they wait until rank 0 has finished, and refer to it.
+/// On the other ranks: waits until rank 0 has finished, and refers to its message.
 std::string AwaitFindings(Store& store, std::string_view prefix, const BarrierOptions& options) {
   const std::string rank_0 =
       options.name_of_rank ? Concat("rank 0 (", options.name_of_rank(0), ")") : "rank 0";
@@ -155,8 +156,8 @@ Names KeysOf(std::string_view prefix, int64_t first, int64_t end) {
   return keys;
 }
 
-// By bisection: one absent key among thousands takes few requests, and all members that fail do
-// this at about the same time.
+// By bisection: finding one absent key among thousands takes few requests. This matters because all
+// failing members do it at about the same time.
 void FindAbsent(Store& store, std::string_view prefix, int64_t first, int64_t end, Names& absent) {
   if (absent.size() >= kMissingShownMax || store.Check(KeysOf(prefix, first, end))) return;
   if (end - first == 1) {
@@ -176,7 +177,7 @@ void FindAbsent(Store& store, std::string_view prefix, int64_t first, int64_t en
   } catch (const InterruptedError&) {
     throw;
   } catch (const std::exception&) {
-    // The error is thrown without names.
+    // The error is then thrown without names.
   }
   const std::string missing =
       absent.empty()

@@ -17,9 +17,9 @@ namespace muster {
 
 namespace {
 
-// torchrun sets these variables for its workers when the agent serves their store: the worker that
-// is to start it finds the port taken, which is no error. Only for that endpoint: for another store
-// it is an error.
+// torchrun sets these variables for its workers when the agent serves their store. The worker that
+// should start the store then finds the port in use, which is not an error. This holds only for
+// that endpoint: for another store it is an error.
 bool AgentServes(const std::string& host, uint16_t port) {
   const char* agent_serves = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
   if (agent_serves == nullptr || ParseBool(agent_serves) != true) return false;
@@ -51,8 +51,8 @@ struct TcpBackend final : StoreBackend {
   bool Supports(Op) const override { return true; }
 
   void Connect() {
-    // A remote server whose limit for values was raised has a higher limit for requests, too, which
-    // is unknown here.
+    // A remote server with a raised limit for values has a higher limit for requests, too, which is
+    // unknown here.
     const bool raised = !options.is_server && options.value_bytes_max > kValueBytesMax;
     const StoreClientOptions client_options{
         .key_bytes_max = options.key_bytes_max,

@@ -1,4 +1,4 @@
-// A TcpStore in another process than this one: a simulated one. It cannot serve there.
+// A TcpStore in a simulated process instead of this one. It cannot serve there.
 #pragma once
 
 #include <memory>

@@ -11,17 +11,17 @@
 
 namespace muster {
 
-/// Throws the public class that stands for the error's code.
+/// Throws the public class for the error's code.
 [[noreturn]] void Throw(const Error& error);
 
-/// Throws InterruptedError and completes the interruption. All of them are thrown here.
+/// Throws InterruptedError and completes the interruption. No other function throws it.
 [[noreturn]] void ThrowInterrupted(const std::string& message);
 
 /// The lock of a store that serves one call at a time (`what`: "TcpStore"). InterruptedError if the
-/// caller interrupts while another thread has it.
+/// caller interrupts while another thread holds the lock.
 std::unique_lock<std::mutex> LockUnlessInterrupted(std::mutex& mutex, std::string_view what);
 
-/// std::invalid_argument, of MultiSet.
+/// Throws std::invalid_argument for MultiSet.
 void RequireValueForEach(const std::vector<std::string>& keys,
                          const std::vector<std::string>& values);
 

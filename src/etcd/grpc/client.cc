@@ -12,13 +12,13 @@ namespace muster::etcd {
 
 namespace {
 
-// A member that is silent for so long while an answer is awaited is probed...
+// A member that is silent for this long while an answer is awaited is probed...
 constexpr Duration kSilence = 1s;
 // ...and has this long to answer. A cut-off member is noticed after the sum.
 constexpr Duration kProbeAnswer = 1500ms;
 constexpr Duration kSilenceCheck = 500ms;
-// How long one member may take for a call that another one could answer: it may answer probes and
-// have no quorum. Doubled in each round, in case all members are slow.
+// How long one member may take for a call that another one could answer: a member without a quorum
+// may still answer probes. Doubled in each round, in case all members are slow.
 constexpr Duration kAttempt = 2s;
 // A member that waits for a new leader answers after up to 7 s. Another one, or another request,
 // may find the new leader sooner.
@@ -62,8 +62,8 @@ std::shared_ptr<Connection> Client::Current() {
   return current_;
 }
 
-// The next server may be another one, or the same one restored from older data, for which the token
-// is not valid: it would block each call until it has applied the token's request.
+// The next server may be a different one, or the same one restored from older data, for which the
+// token is not valid: it would block each call until it has applied the token's request.
 void Client::SwitchFrom(const Connection& connection) {
   if (current_.get() != &connection) return;
   current_.reset();
@@ -148,7 +148,7 @@ void Client::OnFailure(const CallPtr& call, const Attempt& attempt) {
   // A timeout explains less than the failure before it.
   const bool is_vague = failure.outcome == Outcome::kNothing && late;
   if (!is_vague || call->trouble.empty()) call->trouble = failure.error.message;
-  call->distrusted += failure.distrust;  // also if other failures come between
+  call->distrusted += failure.distrust;  // also if other failures occur in between
   switch (failure.outcome) {
     case Outcome::kBusy:
       return Repeat(call, kPauseMin + Pause(members()));
@@ -233,7 +233,7 @@ void Client::Authenticate() {
 void Client::OnToken(const Status& status) {
   authenticating_ = false;
   has_token_ = status.has_value();
-  // Each in a turn of its own, because it may destroy this client.
+  // Each in its own turn, because it may destroy this client.
   for (auto& each : std::exchange(for_token_, {}))
     loop_.Post(lifetime_.Guard([each = std::move(each), status] { each(status); }));
 }
@@ -288,7 +288,7 @@ void Client::Probe(const std::shared_ptr<Connection>& connection) {
 void Client::OnSilent(const Connection& connection) {
   SwitchFrom(connection);
   for (GrpcWatch* watch : watches_) watch->Abandon(connection);
-  if (members() == 1) return;  // there is no other one to try
+  if (members() == 1) return;  // there is no other member to try
   for (const auto& attempt : attempts_) {
     if (attempt->over.get() == &connection) attempt->context.TryCancel();
   }

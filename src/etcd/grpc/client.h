@@ -1,5 +1,5 @@
-// What all requests of one client share: the connection, the credentials, and when it goes on to
-// another member. Lives on the loop's thread; may be created on any.
+// What all requests of one client share: the connection, the credentials, and the switch to another
+// member. Lives on the loop's thread; may be created on any thread.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -27,7 +27,7 @@ class GrpcWatch;
 struct Call {
   std::string method;  ///< "/etcdserverpb.KV/Txn"
   grpc::ByteBuffer request;
-  bool repeatable = false;  ///< Doing it twice has the effect of once.
+  bool repeatable = false;  ///< Executing it twice has the same effect as once.
   bool anonymous = false;   ///< Needs no token.
   bool hurried = false;     ///< Attempts are short, also at the only member.
   std::function<void(Result<const grpc::ByteBuffer*> response)> done;
@@ -39,7 +39,7 @@ struct Call {
   size_t stale = 0;       ///< Attempts that failed because of the token.
   bool maybe_done = false;
   bool ended = false;
-  std::string trouble{};           ///< What the last attempt failed with.
+  std::string trouble{};           ///< The error of the last attempt.
   std::unique_ptr<Timer> timer{};  ///< Until the next attempt, or the end of waiting for a token.
 };
 
@@ -61,11 +61,11 @@ class Client {
   // --- For watches.
   Loop& loop() { return loop_; }
   Completions& completions() { return completions_; }
-  /// From now on it is asked for its connection, to notice a member that is silent.
+  /// From now on its connection is checked too, to detect a silent member.
   void Add(GrpcWatch& watch);
   void Remove(GrpcWatch& watch) { watches_.erase(&watch); }
-  /// Calls back, now or later, when there is a token, or none is needed; or with an error, of which
-  /// kInvalid is permanent.
+  /// Calls `then`, now or later, when there is a token or none is needed; or with an error, of
+  /// which kInvalid is permanent.
   void WithToken(std::function<void(const Status&)> then);
   void ForgetToken() { has_token_ = access_.user.empty(); }
   /// Adds the token, and requires a member that has a leader.
@@ -73,7 +73,7 @@ class Client {
   /// The present connection; connects when first used.
   std::shared_ptr<Connection> Current();
   void NoteAlive(Connection& connection) { connection.alive_at = loop_.Now(); }
-  /// Goes on to the next member, if this connection is the present one.
+  /// Switches to the next member if this connection is the present one.
   void SwitchFrom(const Connection& connection);
   /// How long to wait before the next attempt: not at all while there are untried members.
   Duration Pause(size_t attempts);
@@ -121,7 +121,7 @@ class Client {
   bool authenticating_ = false;
   std::vector<std::function<void(const Status&)>> for_token_;
   Lifetime lifetime_;
-  /// The last member, which is destroyed first: that waits for all operations.
+  /// The last data member, which is destroyed first: its destructor waits for all operations.
   Completions completions_;
 };
 

@@ -1,5 +1,5 @@
 // A completion queue of gRPC, and the thread that waits on it and posts completions to a loop.
-// Lives on the loop's thread; may be created on any.
+// Lives on the loop's thread; may be created on any thread.
 #pragma once
 
 #include <grpcpp/completion_queue.h>
@@ -17,8 +17,8 @@ class Completions {
  public:
   /// std::system_error: no thread could be started.
   explicit Completions(Loop& loop);
-  /// Completions that were posted do nothing after this. Waits until all operations have ended,
-  /// which the caller has cancelled, so that no answer is awaited.
+  /// Posted completions do nothing afterwards. Waits until all operations have ended; the caller
+  /// has cancelled them, so this does not wait for answers.
   ~Completions();
   Completions(const Completions&) = delete;
   Completions& operator=(const Completions&) = delete;

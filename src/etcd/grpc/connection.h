@@ -19,8 +19,8 @@ namespace muster::etcd {
 struct Connection {
   const Endpoint endpoint;
   const std::shared_ptr<grpc::Channel> channel;
-  Instant alive_at{};    ///< When the last message came.
-  bool probing = false;  ///< A probe is under way.
+  Instant alive_at{};    ///< When the last message arrived.
+  bool probing = false;  ///< A probe has been sent and not answered.
   grpc::GenericStub stub{channel};
 };
 

@@ -34,7 +34,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kTlsTrou
     {"ssl error ssl", "the TLS handshake failed"},
 }};
 
-/// Empty: it is no trouble with TLS.
+/// Empty: the problem is not TLS.
 std::string_view TlsTrouble(std::string_view message) {
   std::string plain = LowerCase(message);
   std::ranges::replace(plain, '_', ' ');
@@ -139,7 +139,7 @@ Failure Classify(const grpc::Status& status, bool reached, const Endpoint& endpo
       return IsTokenTrouble(message) ? stale : refused;
     case grpc::StatusCode::FAILED_PRECONDITION:
       if (!Has(message, "not leader")) return refused;
-      // Of a lease, while leaders change.
+      // The error of a keep-alive while leaders change.
       return Failed(Outcome::kNothing, Concat(who, ": ", message));
     case grpc::StatusCode::UNIMPLEMENTED:
       return Failed(Outcome::kRefused,

@@ -12,7 +12,7 @@
 
 namespace muster::etcd {
 
-/// By how much a repetition can help.
+/// Whether a repetition can help.
 enum class Outcome {
   kBusy,     ///< Nothing happened; repeat later.
   kNothing,  ///< Nothing happened; try another server.
@@ -29,7 +29,7 @@ struct Failure {
   size_t distrust = 0;
 };
 /// A server that refuses a client certificate only closes the connection, and gRPC sees nothing
-/// else. So the refusal is certain after several times.
+/// else. So the refusal is certain only after several times.
 inline constexpr size_t kDistrustSure = 4;
 
 /// `reached`: the request was passed to a connection.

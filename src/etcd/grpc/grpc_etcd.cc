@@ -16,7 +16,7 @@ namespace muster {
 namespace etcd {
 namespace {
 
-/// What a call is done with: `convert` makes the result of its Response.
+/// The completion of a call: `convert` makes the result from its Response.
 template <typename Response, typename T, typename Convert>
 auto Converted(Convert convert, std::function<void(Result<T>)> done) {
   return [convert, done = std::move(done)](Result<const grpc::ByteBuffer*> answer) {
@@ -60,7 +60,7 @@ class GrpcEtcd final : public Etcd {
                   patience);
   }
 
-  // For etcd it is a stream. A stream with one request and one response is a call.
+  // In etcd's API this is a stream. A stream with one request and one response is a call.
   void KeepAlive(int64_t lease, Duration patience,
                  std::function<void(Result<Duration>)> done) override {
     etcdserverpb::LeaseKeepAliveRequest request;
@@ -111,7 +111,7 @@ class GrpcEtcd final : public Etcd {
 Result<std::shared_ptr<Etcd>> ConnectEtcd(const EtcdOptions& access, Loop& loop) {
   MUSTER_TRY(etcd::Credentials credentials, etcd::CredentialsOf(access));
   // gRPC also writes its errors to stderr, which a library must not do in other people's programs.
-  // Its own variable enables that.
+  // gRPC's own variable enables that.
   if (std::getenv("GRPC_VERBOSITY") == nullptr)
     gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
   try {

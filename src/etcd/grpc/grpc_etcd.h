@@ -1,6 +1,6 @@
 // A client of etcd v3 on gRPC: the port Etcd in production.
 //
-// It uses one member at a time, and goes on to the next when that one fails, refuses a connection,
+// It uses one member at a time, and switches to the next one when it fails, refuses a connection,
 // has no leader, or is silent for about two seconds while an answer is awaited. Requests that can
 // safely be repeated (reads, grants, keep-alives, revocations) are repeated until their patience is
 // over; a transaction that writes is repeated only while it cannot have happened.

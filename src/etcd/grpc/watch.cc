@@ -100,8 +100,8 @@ void GrpcWatch::OnCreated(const etcdserverpb::WatchResponse& response) {
   if (next_ == 0) next_ = response.header().revision() + 1;
 }
 
-// A revision that the server has not reached is no proof: the member may be behind. Reading again
-// does no harm then.
+// If the server has not reached a revision, this member may only be behind. Reading again does no
+// harm then.
 bool GrpcWatch::IsBehind(const etcdserverpb::ResponseHeader& header) const {
   if (next_ > header.revision() + 1) return true;
   return cluster_ != 0 && (header.cluster_id() != cluster_ || header.raft_term() < term_);
@@ -144,7 +144,7 @@ void GrpcWatch::OnLost() {
   Reopen(why, client_->Pause(++attempts_));
 }
 
-// Later: a watcher that receives this may destroy the watch, or the client.
+// Reported later: a watcher that receives this may destroy the watch, or the client.
 void GrpcWatch::Abandon(const Connection& connection) {
   if (over().get() != &connection) return;
   client_->loop().Post(lifetime_.Guard(

@@ -1,5 +1,5 @@
-// A watch: a stream of gRPC with one member, which is reopened after failures at the revision where
-// it was. Lives on the loop's thread.
+// A watch: a stream of gRPC with one member, which is reopened after failures at its last revision.
+// Lives on the loop's thread.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -20,13 +20,13 @@ namespace muster::etcd {
 
 class GrpcWatch final : public EtcdWatch {
  public:
-  /// From `revision` on; 0: from the present one.
+  /// Watches from `revision` on; 0: from the present one.
   GrpcWatch(Client& client, EtcdRange range, int64_t revision, EtcdWatcher& watcher);
   ~GrpcWatch() override { Stop(); }
   GrpcWatch(const GrpcWatch&) = delete;
   GrpcWatch& operator=(const GrpcWatch&) = delete;
 
-  /// Ends it without a report. It uses the client no more.
+  /// Ends the watch without a report. It no longer uses the client.
   void Stop();
   /// Null: it has no connection.
   std::shared_ptr<Connection> over() const { return stream_ ? stream_->over : nullptr; }
@@ -34,7 +34,7 @@ class GrpcWatch final : public EtcdWatch {
   void Abandon(const Connection& connection);
 
  private:
-  /// Shared with the operations under way.
+  /// Shared with the running operations.
   struct Stream {
     std::shared_ptr<Connection> over;
     grpc::ClientContext context;
@@ -52,7 +52,8 @@ class GrpcWatch final : public EtcdWatch {
   void Finish();
   void OnMessage(const etcdserverpb::WatchResponse& response);
   void OnCreated(const etcdserverpb::WatchResponse& response);
-  /// Whether the server's history is not that of the watch: it is older, or of another cluster.
+  /// Whether the server has another history than the watch: an older one, or that of another
+  /// cluster.
   bool IsBehind(const etcdserverpb::ResponseHeader& header) const;
   void UpdateHistory(const etcdserverpb::ResponseHeader& header);
   void OnCancelled(const etcdserverpb::WatchResponse& response);
@@ -64,7 +65,7 @@ class GrpcWatch final : public EtcdWatch {
 
   Client* client_;  ///< Null after the end.
   const EtcdRange range_;
-  int64_t next_;  ///< The revision to go on from; 0: the present one.
+  int64_t next_;  ///< The revision to continue from; 0: the present one.
   EtcdWatcher& watcher_;
   std::shared_ptr<Stream> stream_;
   size_t attempts_ = 0;   ///< Since the last message.

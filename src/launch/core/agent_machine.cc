@@ -12,7 +12,7 @@ namespace muster {
 
 namespace {
 
-// By number, for the core includes no system headers. These never change on Linux.
+// By number, because the core includes no system headers. These never change on Linux.
 constexpr int kTerminate = 15;
 constexpr int kKill = 9;
 

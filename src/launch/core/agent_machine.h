@@ -1,5 +1,5 @@
-// The supervisor of one node's workers: events and the time go in; join, start, signal, close and
-// end come out. It knows no process, no store and no clock; its driver (agent.h) does.
+// The supervisor of one node's workers: it takes events and the time, and returns the actions join,
+// start, signal, close and end. Processes, stores and clocks belong to its driver (agent.h).
 //
 //   joining ──▶ working ──▶ stopping ──▶ joining      workers failed, or others come or go
 //                  │            └──────▶ ended        no restarts left, a signal, the job failed
@@ -20,13 +20,13 @@ struct AgentRules {
   size_t workers = 1;
   int64_t max_restarts = 0;
   Duration grace = 30s;          ///< Between the signal to end and SIGKILL.
-  Duration kill_patience = 10s;  ///< For killed workers to end; then they are left behind.
-  Duration barrier_max = 300s;   ///< For the workers of other nodes to end as well.
+  Duration kill_patience = 10s;  ///< Time for killed workers to end; then they are left behind.
+  Duration barrier_max = 300s;   ///< Time for the workers of other nodes to end, too.
   /// Workers may fail because another node is lost, and then no restart is counted. The agent waits
   /// this long for a notice of the loss: longer than it takes to restore a broken connection.
   Duration verdict_patience = 700ms;
-  /// The same where workers of another node have failed first, in addition to the grace that this
-  /// node may need to stop the rest of them.
+  /// The same if workers of another node have failed first, in addition to the grace that this node
+  /// may need to stop the rest of them.
   Duration others_patience = 5s;
 };
 
@@ -103,7 +103,8 @@ class AgentMachine {
   /// When to step with kTime, unless another event comes first.
   Instant due() const { return std::min(due_, verdict_at_); }
   int64_t restarts() const { return restarts_; }
-  /// Of the last attempt, in the order in which they were seen, including signalled workers.
+  /// Failures of the last attempt, in the order in which they were detected, including signalled
+  /// workers.
   const std::vector<WorkerFailure>& failures() const { return failures_; }
   /// The first signal received; 0: none.
   int signal() const { return signal_; }
@@ -143,7 +144,7 @@ class AgentMachine {
   int64_t restarts_ = 0;
   int signals_ = 0;                        // received by the agent
   int signal_ = 0;                         // the first of them
-  Instant signalled_at_{};                 // the workers that were alive then
+  Instant signalled_at_{};                 // when the workers that were alive then were signalled
   bool killed_ = false;                    // the workers that are still alive
   bool closed_ = false;                    // the rendezvous: no node joins again
   bool alone_ = false;                     // in its round

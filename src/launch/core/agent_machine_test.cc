@@ -1,4 +1,4 @@
-// The supervisor's life as text: on each line the second, what happens, and what is done about it.
+// The supervisor's life as text: each line has the second, the event, and the actions.
 #include "launch/core/agent_machine.h"
 
 #include <gmock/gmock.h>

@@ -32,7 +32,7 @@ std::vector<Cpus> Grouped(const Cpus& cpus, GroupOf group_of) {
   for (const int cpu : cpus) {
     if (std::binary_search(done.begin(), done.end(), cpu)) continue;
     Cpus group = Common(group_of(cpu), cpus);
-    if (group.empty()) group = {cpu};  // A kernel that does not even name the CPU itself.
+    if (group.empty()) group = {cpu};  // The kernel does not even list the CPU itself.
     Cpus more;
     std::set_union(done.begin(), done.end(), group.begin(), group.end(), std::back_inserter(more));
     done = std::move(more);
@@ -59,7 +59,7 @@ Place PlaceOnNode(const std::vector<int>& gpu_nodes, size_t gpu) {
 
 Cpus CpusOfSocket(const NumaTopology& topology, int node) {
   const auto package_of = [&](const Cpus& cpus) -> std::optional<int> {
-    if (cpus.empty()) return std::nullopt;  // A node of memory only.
+    if (cpus.empty()) return std::nullopt;  // A node with memory only.
     return topology.cpus.at(cpus.front()).package;
   };
   const std::optional<int> package = package_of(topology.nodes.at(node));

@@ -11,7 +11,7 @@ namespace {
 using testing::HasSubstr;
 
 // Two sockets with two nodes each; a node has 8 cores of 2 threads, c and c + 32, and two caches of
-// 4 cores. Two GPUs stand on each node, and not in order.
+// 4 cores. Each node has two GPUs, and they are not in order.
 constexpr int kCpus = 64;
 const std::vector<int> kGpuNodes = {3, 3, 0, 0, 1, 1, 2, 2};
 

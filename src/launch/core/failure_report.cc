@@ -16,9 +16,9 @@ namespace {
 constexpr size_t kBorderMax = 60;
 constexpr size_t kOutputLineBytesMax = 500;
 constexpr size_t kNameBytesMax = 1024;
-// Of a sequence that colours a terminal: ESC [ parameters letter.
+// The parameters of a sequence that colours a terminal: ESC [ parameters letter.
 constexpr std::string_view kParameters = " !\"#$%&'()*+,-./0123456789:;<=>?";
-// Peers of a worker that dies without an error file may write theirs before its end is seen.
+// Peers of a worker that dies without an error file may write theirs before its end is detected.
 constexpr uint64_t kSeenLateMax = 100'000;  // microseconds
 
 std::string_view WithoutLastLineEnds(std::string_view text) {
@@ -26,7 +26,7 @@ std::string_view WithoutLastLineEnds(std::string_view text) {
   return text;
 }
 
-/// As a person sees it: characters, not bytes.
+/// The width in characters, not bytes.
 size_t Width(std::string_view line) {
   size_t width = 0;
   while (!line.empty()) {
@@ -57,8 +57,8 @@ std::string LastLines(std::string_view output) {
   return text;
 }
 
-/// Continuation lines of a trace stand two blanks to the right. The text may be another node's: it
-/// must not reach a terminal as a command.
+/// Continuation lines of a trace are indented by two blanks. The text may come from another node:
+/// it must not reach a terminal as a command.
 std::string Traceback(const FailureRecord& record) {
   const std::string message = SeveralLines(ShownMessage(record));
   if (!record.is_trace) return message;
@@ -82,7 +82,7 @@ std::string Block(size_t number, const FailureRecord& record, const TimeText& ti
                 "\n  traceback : ", Traceback(record), LastLines(record.output));
 }
 
-/// Wider than the code: the smallest int has no positive twin.
+/// Wider than the code: the smallest int has no positive counterpart.
 int64_t SignalOf(ExitCode code) { return -static_cast<int64_t>(code); }
 
 }  // namespace
@@ -134,7 +134,7 @@ size_t RootCause(std::span<const FailureRecord> records) {
   const auto ended_earlier = [](const FailureRecord& a, const FailureRecord& b) {
     return std::tie(a.was_signalled, a.order) < std::tie(b.was_signalled, b.order);
   };
-  // Of equal ones the first is taken.
+  // Of equal records this returns the first.
   auto cause = std::min_element(records.begin(), records.end(), ended_earlier);
   for (auto other = records.begin(); other != records.end(); ++other) {
     if (WroteBefore(*other, *cause)) cause = other;

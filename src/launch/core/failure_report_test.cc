@@ -245,7 +245,8 @@ TEST(DefaultMessageTest, NoCodeIsTooStrange) {
   EXPECT_THAT(DefaultMessage(1, 7), HasSubstr("pytorch.org/docs/stable/elastic/errors.html"));
 }
 
-/// One that was seen to end then, in milliseconds, and wrote its error file at `written`; 0: none.
+/// A worker whose end was detected at `seen`, in milliseconds, and that wrote its error file at
+/// `written`; 0: none.
 FailureRecord Ended(int64_t seen, int64_t written = 0, bool was_signalled = false) {
   return {.code = 1,
           .order = seen * 1'000,
@@ -259,7 +260,8 @@ TEST(RootCauseTest, WhoeverEndedFirstIsTheCause) {
 }
 
 TEST(RootCauseTest, AnEarlierErrorFileCountsMoreThanAnEarlierEnd) {
-  // A culprit takes its time to end, and the workers that fall with it are seen to end before.
+  // The worker that failed first may take long to end, so that the ends of the other workers are
+  // detected earlier.
   EXPECT_EQ(RootCause(std::vector{Ended(500, 450), Ended(510, 460), Ended(520, 400)}), 2u);
   EXPECT_EQ(RootCause(std::vector{Ended(500), Ended(520, 390), Ended(530, 380)}), 2u);
 }

@@ -12,13 +12,13 @@
 
 namespace muster {
 
-/// What a node publishes.
+/// The data that a node publishes.
 struct NodeRole {
   std::string role;
   int64_t workers = 0;
 };
 
-/// What a node receives: the ranks of its workers begin with these.
+/// The data that a node receives: the first ranks of its workers.
 struct AssignedRanks {
   int64_t first_rank = 0;
   int64_t world_size = 0;
@@ -28,8 +28,8 @@ struct AssignedRanks {
   bool operator==(const AssignedRanks&) const = default;
 };
 
-/// By the nodes' ranks. Roles do not change the order: the workers of a node follow those of the
-/// one before it, whatever they are.
+/// In the order of the nodes' ranks. Roles do not change the order: the workers of a node follow
+/// those of the previous node, whatever their roles.
 std::vector<AssignedRanks> AssignRanks(std::span<const NodeRole> nodes);
 
 std::string RoleInfoKey(int64_t group_rank);

@@ -10,7 +10,7 @@ struct NamedSignal {
   int number;
   std::string_view name;
 };
-// Of several names for one number the first is shown.
+// If a number has several names, the first one is shown.
 constexpr NamedSignal kSignals[] = {
     {SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},       {SIGQUIT, "SIGQUIT"},     {SIGILL, "SIGILL"},
     {SIGTRAP, "SIGTRAP"}, {SIGABRT, "SIGABRT"},     {SIGBUS, "SIGBUS"},       {SIGFPE, "SIGFPE"},
@@ -29,7 +29,7 @@ std::string SignalName(int64_t signal) {
   for (const NamedSignal& known : kSignals) {
     if (known.number == signal) return std::string(known.name);
   }
-  // The C library keeps some of these for itself, and says at run time which are left.
+  // The C library reserves some of these, and returns at run time which are left.
   if (signal == SIGRTMIN) return "SIGRTMIN";
   if (signal == SIGRTMAX) return "SIGRTMAX";
   return "<N/A>";

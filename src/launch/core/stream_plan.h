@@ -32,7 +32,7 @@ struct StreamChoice {
 enum class Destination {
   kConsole,         ///< The launcher's own stream, unchanged.
   kNothing,         ///< Discarded.
-  kFile,            ///< Its log, and nothing else.
+  kFile,            ///< Only its log.
   kFileAndConsole,  ///< Its log, and from there line by line to the console.
 };
 
@@ -41,7 +41,7 @@ struct StreamOptions {
   StreamChoice redirects{};
   StreamChoice tee{};
   std::vector<int64_t> shown_workers{};  ///< Only these on the console; empty: all.
-  bool without_logs = false;             ///< --log-dir /dev/null: no files, and so no echo either.
+  bool without_logs = false;             ///< --log-dir /dev/null: no files, and therefore no echo.
 
   bool operator==(const StreamOptions&) const = default;
 };
@@ -54,7 +54,7 @@ struct StreamPlan {
 };
 
 /// A filter hides output of the console; the files keep everything. Without logs, redirects and tee
-/// have no effect, and the filter still has.
+/// have no effect, but the filter has.
 StreamPlan PlanStreams(const StreamOptions& options, size_t worker);
 
 struct WorkerLabel {

@@ -43,7 +43,7 @@ std::optional<size_t> LeadingNumber(std::string_view text) {
 }
 
 std::optional<Entry> ReadEntry(std::string_view text, Spelling spelling) {
-  // Blanks around a number do not matter; around a UUID they make it another one.
+  // Blanks around a number are ignored; around a UUID they are part of it.
   if (spelling == Spelling::kNumbers || spelling == Spelling::kEither) text = Trim(text);
   if (text.starts_with(spelling == Spelling::kParts ? kPartPrefix : kUuidPrefix)) {
     if (spelling == Spelling::kNumbers) return std::nullopt;
@@ -55,7 +55,7 @@ std::optional<Entry> ReadEntry(std::string_view text, Spelling spelling) {
   return Entry{.number = *number};
 }
 
-// Up to the first that cannot be read.
+// Reads up to the first entry that cannot be read.
 std::vector<Entry> ReadEntries(std::string_view text, Spelling spelling) {
   std::vector<Entry> entries;
   for (const std::string_view piece : Split(text, ',')) {
@@ -114,7 +114,7 @@ VisibleDevices CudaVisible(const std::optional<std::string>& variable, const Dev
   if (!variable) return {.indices = All(devices)};
   if (variable->starts_with(kPartPrefix))
     return {.ask_driver = !HasRepeat(ReadEntries(*variable, Spelling::kParts))};
-  // How the list begins decides how all of it is spelled.
+  // The beginning of the list determines the spelling of all entries.
   const bool uuids = variable->starts_with(kUuidPrefix);
   return {.indices = Chosen(*variable, uuids ? Spelling::kUuids : Spelling::kNumbers, devices)};
 }

@@ -1,5 +1,5 @@
-// Which of a node's accelerators its workers see: the lists that users put into the environment,
-// read as the drivers read them.
+// Which of a node's accelerators its workers see: reads the lists in the environment as the drivers
+// do.
 #pragma once
 
 #include <cstddef>
@@ -24,13 +24,14 @@ struct VisibleDevices {
 };
 
 /// Through CUDA_VISIBLE_DEVICES. Not set: all of them. Numbers, or UUIDs and their beginnings, are
-/// taken up to the first that names no device; a device named twice hides them all.
+/// used up to the first one that names no device; if a device is named twice, none is visible.
 VisibleDevices CudaVisible(const std::optional<std::string>& variable, const DeviceList& devices);
 
 struct RocmVariables {
   std::optional<std::string> rocr{};  ///< ROCR_VISIBLE_DEVICES
   std::optional<std::string> hip{};   ///< HIP_VISIBLE_DEVICES
-  std::optional<std::string> cuda{};  ///< CUDA_VISIBLE_DEVICES: HIP's own, where that is not set.
+  /// CUDA_VISIBLE_DEVICES: used by HIP if its own variable is not set.
+  std::optional<std::string> cuda{};
 };
 
 /// The first variable chooses among the devices, and the second among those that it has left. Both

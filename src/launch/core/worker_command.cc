@@ -28,14 +28,14 @@ def run_script_path():
 run_script_path()
 )";
 
-// What the bootstrap's function is called, here and in PyTorch.
+// The name of the bootstrap's function, here and in PyTorch.
 constexpr std::string_view kRunPathName = "run_script_path";
 
 // After the program and, with run_path, the bootstrap: as the user wrote them.
 std::vector<std::string> WordsAfterProgram(const CommandOptions& options) {
   std::vector<std::string> words;
   if (!options.run_path && !options.no_python) {
-    words.push_back("-u");  // Prints must not wait in a buffer that dies with the worker.
+    words.push_back("-u");  // Output must not stay in a buffer that is lost when the worker dies.
     if (options.module) words.push_back("-m");
   }
   if (options.run_path || !options.no_python) words.push_back(options.script);

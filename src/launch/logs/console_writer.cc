@@ -27,14 +27,14 @@ void ConsoleWriter::Add(std::string_view prefix, std::string_view line) {
 }
 
 // A pipe that is ready has room for PIPE_BUF bytes, so the write that follows does not block. (It
-// could, if another process was faster. Then it waits for the reader, as any program would.)
+// could block if another process was faster. Then it waits for the reader, like any program.)
 bool ConsoleWriter::Writable() const {
   if (!may_block_) return true;
   pollfd wanted{.fd = fd_, .events = POLLOUT, .revents = 0};
   return poll(&wanted, 1, 0) > 0;
 }
 
-/// Up to the last line end within what one write may be.
+/// Ends at the last line end within the size of one write.
 size_t ConsoleWriter::NextWrite() const {
   const size_t size = std::min(queued(), write_max_);
   const size_t end = std::string_view(queue_).substr(sent_, size).rfind('\n');

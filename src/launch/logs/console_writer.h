@@ -2,8 +2,8 @@
 //
 // One thread. Complete lines are collected and written together. A write ends at the end of a line,
 // unless one line is longer than a write may be. A write into a pipe is at most PIPE_BUF bytes,
-// which the kernel does not mix with those of other processes: workers that write to the same pipe
-// split no line.
+// which the kernel does not mix with those of other processes: lines of workers that write to the
+// same pipe are not split.
 #pragma once
 
 #include <cstddef>
@@ -19,18 +19,18 @@ class ConsoleWriter {
   ConsoleWriter(const ConsoleWriter&) = delete;
   ConsoleWriter& operator=(const ConsoleWriter&) = delete;
 
-  /// Queues a line; one without an end gets one. Nothing, once broken.
+  /// Queues a line; adds a line end if it has none. Does nothing once broken.
   void Add(std::string_view prefix, std::string_view line);
 
   /// Writes as much as can be written now. SIGPIPE must be blocked.
   void Flush();
 
   bool is_terminal() const { return is_terminal_; }
-  /// Enough is queued: add nothing until the reader has caught up.
+  /// Whether enough is queued: add nothing until the reader has caught up.
   bool full() const { return queued() >= kQueuedEnough; }
   /// Something is queued, and the descriptor takes no more of it now: wait for POLLOUT.
   bool waiting() const { return queued() > 0; }
-  /// The errno after which nothing is written any more; zero: there was none.
+  /// The errno of the write that failed finally; zero: none has.
   int broken() const { return broken_; }
 
  private:

@@ -34,7 +34,7 @@ constexpr int64_t kSecond = 1'000'000;  // in microseconds
 /// File systems take the time from a clock with ticks of at most this length.
 constexpr Duration kTickMax = 10ms;
 
-/// Properties of JSON that are known without parsing it into values.
+/// Properties of JSON that can be found without parsing it into values.
 struct Shape {
   size_t deepest = 0;
   size_t values = 0;  // an upper bound
@@ -159,7 +159,8 @@ Error CannotWrite(const std::string& path) {
 }
 
 Status WriteInPlace(const std::string& to, std::string_view bytes) {
-  // O_NONBLOCK: not for a pipe without a reader. A reader that exists is waited for.
+  // O_NONBLOCK: does not wait for the reader of a pipe. If there is one, it waits until the bytes
+  // are read.
   constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   const OwnedFd file(open(to.c_str(), kFlags, 0666));
   if (!file.is_open()) return CannotWrite(to);

@@ -1,4 +1,4 @@
-// Error files: what a worker wrote about its own end, for its launcher. Their content is not
+// Error files: a worker's report of its own failure, for its launcher. Their content is not
 // trusted: the writer may have died at any byte, and may be any program. They are written
 // completely or not at all.
 //
@@ -23,8 +23,8 @@
 namespace muster {
 
 inline constexpr uint64_t kErrorFileBytesMax = 8ull * 1024 * 1024;
-/// How deep its values may be nested, and how many there may be: each costs some ten times the two
-/// bytes that stand for it.
+/// How deep its values may be nested, and how many there may be: each takes about ten times the
+/// memory of its two bytes.
 inline constexpr size_t kJsonDepthMax = 64;
 inline constexpr size_t kJsonValuesMax = 256 * 1024;
 
@@ -33,7 +33,7 @@ inline constexpr size_t kJsonValuesMax = 256 * 1024;
 /// kProtocol, with the reason but without its name. No recursion.
 Result<nlohmann::json> ParseForeignJson(std::string_view bytes, uint64_t bytes_max);
 
-/// Nothing: it is no whole number, or one that does not fit.
+/// Nothing: it is not a whole number, or does not fit.
 std::optional<int64_t> WholeNumberOf(const nlohmann::json& value);
 
 struct ErrorFile {
@@ -41,7 +41,7 @@ struct ErrorFile {
                           ///< of the text form the text as it is.
   std::optional<int64_t> timestamp{};  ///< Seconds since 1970; none: unknown.
   nlohmann::json content{};            ///< All of it, including unknown keys.
-  std::string bytes{};                 ///< As it was read.
+  std::string bytes{};                 ///< The bytes as they were read.
   bool is_text = false;                ///< The text form, not the object form.
 };
 

@@ -203,7 +203,7 @@ TEST(ErrorFileTest, OnlyRegularFilesAreRead) {
   EXPECT_EQ(code(folder.File(".")), Code::kInvalid);
   EXPECT_EQ(code("/dev/zero"), Code::kInvalid);
   ASSERT_EQ(mkfifo(folder.File("fifo").c_str(), 0600), 0);
-  EXPECT_EQ(code(folder.File("fifo")), Code::kInvalid);  // and not a reader that waits forever
+  EXPECT_EQ(code(folder.File("fifo")), Code::kInvalid);  // and not a reader that waits without end
   WriteFile(folder.File("file"), kObjectForm);
   EXPECT_EQ(ReadErrorFile(folder.File("file"))->bytes, kObjectForm);
 }
@@ -306,7 +306,7 @@ TEST(AddErrorFileTest, WhoWroteItBeforeItWasToldToEndIsNoVictim) {
   EXPECT_TRUE(Added(kObjectForm, written, written + 1ms).was_signalled)
       << "a tick of the file's clock";
   EXPECT_TRUE(Added(kObjectForm, written, written + -1s).was_signalled);
-  // Whatever time it tells.
+  // Whatever its timestamp.
   EXPECT_TRUE(Added(R"({"message": "", "timestamp": 7})", written, written + -1s).was_signalled);
 }
 
@@ -324,7 +324,7 @@ TEST(CopyErrorFileTest, TheObjectFormGetsTheCode) {
   json expected = json::parse(kObjectForm);
   expected["message"]["errorCode"] = -9;
   EXPECT_EQ(json::parse(ReadFile(folder.File("parent.json"))), expected);
-  EXPECT_THAT(FilesIn(folder), ElementsAre("parent.json"));  // no temporary file stays
+  EXPECT_THAT(FilesIn(folder), ElementsAre("parent.json"));  // no temporary file is left
 }
 
 TEST(CopyErrorFileTest, ACodeOfZeroIsNotWritten) {

@@ -27,15 +27,16 @@ std::string ToJson(const FailureRecord& record);
 /// kProtocol, with the reason. Unknown keys are ignored: newer peers may send them.
 Result<FailureRecord> FailureFromJson(std::string_view json);
 
-/// Of two such texts: whether our worker wrote its error file before theirs, of another node,
-/// failed. True only if the times differ by more than the clocks of two nodes may (kClockSkewMax).
+/// Compares two such texts: whether this node's worker wrote its error file before another node's
+/// worker failed. True only if the times differ by more than the clocks of two nodes may
+/// (kClockSkewMax).
 inline constexpr int64_t kClockSkewMax = 500'000;  // microseconds
 bool FailedBefore(std::string_view ours, std::string_view theirs);
 
 /// About the job, for the report.
 struct FailedJob {
   std::string entry_point{};
-  std::string node{};  ///< The one that reports.
+  std::string node{};  ///< The node that reports.
   std::string run_id{};
   int64_t round = 0;
   int64_t restarts = 0;

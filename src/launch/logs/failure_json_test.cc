@@ -124,7 +124,7 @@ TEST(FailureJsonTest, OnlyAnEarlierFileThanClocksDifferTakesTheBlameFromAnotherN
   EXPECT_FALSE(failed_before(0));
   EXPECT_FALSE(failed_before(kClockSkewMax));
   EXPECT_TRUE(failed_before(kClockSkewMax + 1));
-  first.error_time = 0;  // killed: its end alone is known, and is seen late
+  first.error_time = 0;  // killed: only its end is known, and it is detected late
   EXPECT_FALSE(failed_before(kClockSkewMax + 100'000));
   EXPECT_TRUE(failed_before(kClockSkewMax + 100'001));
   other.error_time = INT64_MIN;

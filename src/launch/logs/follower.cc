@@ -70,23 +70,23 @@ struct Follower::Duplicate {
 struct Follower::File {
   Followed what{};
   std::shared_ptr<Duplicate> duplicate{};
-  bool complete = false;  ///< Its writers are gone.
+  bool complete = false;  ///< All its writers have ended.
 
   std::string shown_prefix{};
   ConsoleWriter* console = nullptr;
   OwnedFd fd{};
   int watch = -1;             ///< inotify reports its next growth.
   bool watchable = true;      ///< As far as is known.
-  bool busy = true;           ///< It has grown lately: read it again.
+  bool busy = true;           ///< It has grown recently: read it again.
   bool held = false;          ///< The console was full at the last attempt to read.
   bool has_reported = false;  ///< That it cannot be read.
   bool done = false;
   // Nothing else of the file is kept: the bytes of an incomplete line are read again when its end
-  // has come. Hundreds of progress bars then cost no memory.
+  // has been written. Hundreds of progress bars then cost no memory.
   uint64_t line_begin = 0;
   uint64_t scanned = 0;  ///< No line ends between line_begin and here.
 
-  /// Whether its lines still go anywhere.
+  /// Whether its lines still have a destination.
   bool IsWanted() const {
     return (console != nullptr && console->broken() == 0) || (duplicate && !duplicate->broken);
   }
@@ -179,8 +179,8 @@ void Follower::Finish() {
 }
 
 void Follower::Run() {
-  // On Linux, of this thread only. Scarce cores are for the workers: on two busy cores, without
-  // this, echoing a flood of lines doubled the time of the worker that wrote it.
+  // On Linux, this changes only this thread. Scarce cores are for the workers: on two busy cores,
+  // without this, echoing a flood of lines doubled the time of the worker that wrote it.
   setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNiceness);
   while (TakeRequests()) {
     const bool all = ++turns_ >= kTurnsMax;
@@ -296,7 +296,7 @@ void Follower::Show(File& file, std::string_view line) {
   }
 }
 
-/// It has been read to its end, and its writers are gone.
+/// To be called when the file has been read to its end, and its writers have ended.
 void Follower::Complete(File& file) {
   const auto old = static_cast<size_t>(file.scanned - file.line_begin);
   const ssize_t count = old > 0 ? ReadAt(file.fd.get(), buffer_.data(), old, file.line_begin) : 0;

@@ -1,4 +1,4 @@
-// Shows what workers write into their logs while they write it.
+// Shows the logs of workers while they are written.
 //
 // A worker writes into its file and never waits for the follower: a slow terminal slows only the
 // echo. One thread follows all files. inotify reports when a quiet file grows. A file that keeps
@@ -10,9 +10,9 @@
 //   a line without end   ->  shown when the file is complete, and given an end
 //   more than 1 MiB      ->  several lines, each with the prefix: the file has them in one piece
 //
-// Lines of one file keep their order. If the reader of a console goes away, its echo ends and
-// everything else continues. A truncated file is shown from its new beginning; what had not been
-// shown is lost.
+// Lines of one file keep their order. If the reader of a console ends, its echo ends and everything
+// else continues. A truncated file is shown from its new beginning; lines that had not been shown
+// are lost.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ namespace muster {
 class ConsoleWriter;
 
 struct Followed {
-  std::string path{};    ///< Made, empty, if it is not there yet.
+  std::string path{};    ///< Created empty if it does not exist.
   std::string prefix{};  ///< In front of every line.
   int console = -1;      ///< Where lines are shown; the caller keeps it open. -1: nowhere.
   size_t worker = 0;     ///< Chooses the colour of the prefix.
@@ -45,7 +45,7 @@ struct FollowerOptions {
   bool color = false;  ///< Colour the prefixes on consoles that are terminals.
   bool use_inotify = true;
   Duration tick = 100ms;  ///< How often files that inotify does not watch are read.
-  LogSink log = nullptr;  ///< Called on the follower's thread when part of the echo has to end.
+  LogSink log = nullptr;  ///< Called on the follower's thread when a part of the echo fails.
 };
 
 class Follower {
@@ -53,10 +53,10 @@ class Follower {
   /// The longest line that is shown in one piece.
   static constexpr size_t kLineBytesMax = 1024 * 1024;
 
-  /// Starts the thread. kUnavailable: no thread or no descriptors to be had.
+  /// Starts the thread. kUnavailable: no thread or no descriptors are available.
   static Result<std::unique_ptr<Follower>> Open(FollowerOptions options);
 
-  /// Stops immediately. What has not been shown is only in the files: see Finish().
+  /// Stops immediately. Lines that have not been shown are only in the files: see Finish().
   ~Follower();
   Follower(const Follower&) = delete;
   Follower& operator=(const Follower&) = delete;
@@ -65,12 +65,13 @@ class Follower {
   /// thread. kUnavailable: one of them cannot be opened; nothing is followed then.
   Status Follow(Followed file);
 
-  /// The writers of all files so far are gone. The files are read to their ends, shown and closed,
-  /// while the caller continues, perhaps with the next attempt. Any thread; does not block.
+  /// To be called when the writers of all files so far have ended. The files are read to their
+  /// ends, shown and closed, while the caller continues, perhaps with the next attempt. Any thread;
+  /// does not block.
   void Settle();
 
-  /// Settle(), and blocks until everything is shown: as long as the reader of the console takes.
-  /// Nothing can be followed after it.
+  /// Calls Settle() and blocks until everything is shown: as long as the reader of the console
+  /// needs. Nothing can be followed after it.
   void Finish();
 
  private:

@@ -34,7 +34,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-/// What a worker does: writes into its file, without asking anybody.
+/// Works like a worker: writes into its file, independent of the follower.
 class Log {
  public:
   explicit Log(std::string path)
@@ -53,7 +53,7 @@ class Log {
   const int fd_;
 };
 
-/// A console that somebody reads: a pipe, or whatever pair of descriptors is handed in.
+/// A console with a reader: a pipe, or the given pair of descriptors.
 class Console {
  public:
   Console() {
@@ -74,7 +74,7 @@ class Console {
   void CloseReader() { CloseOne(read_); }
   void CloseWriter() { CloseOne(write_); }
 
-  /// What is there now.
+  /// The text so far.
   const std::string& Seen() {
     pollfd wanted{.fd = read_, .events = POLLIN, .revents = 0};
     while (poll(&wanted, 1, 0) > 0 && (wanted.revents & POLLIN) != 0 && ReadOnce(65536)) continue;
@@ -106,7 +106,7 @@ class Console {
   std::string seen_;
 };
 
-/// What was said to whoever runs the program.
+/// The messages to the user.
 struct Words {
   std::mutex mutex{};
   std::vector<std::string> lines{};
@@ -133,7 +133,7 @@ std::vector<std::string_view> LinesOf(std::string_view text) {
   return lines;
 }
 
-/// With no tick to speak of: whatever waits for it would wait for ever.
+/// With a very long tick: whatever waits for it would wait without end.
 std::unique_ptr<Follower> OpenFollower(FollowerOptions options = {.tick = 1h}) {
   return std::move(Follower::Open(std::move(options))).value();
 }
@@ -208,7 +208,7 @@ TEST(FollowerTest, ALongerLineIsShownInPieces) {
   EXPECT_TRUE(EchoOf(longest + "y") == "[p]:" + longest + "\n[p]:y\n");
 }
 
-/// Nothing may depend on the tick where we are told, and nothing on being told where we are not.
+/// With inotify nothing may depend on the tick, and without it nothing may depend on its events.
 class LiveFollowerTest : public testing::TestWithParam<bool> {
  protected:
   static FollowerOptions Options() {
@@ -394,7 +394,7 @@ TEST(FollowerTest, AConsoleThatNobodyReadsHoldsUpNoOther) {
     log.Write(Concat("step ", i, "\n"));
     EXPECT_TRUE(read.Shows(Concat("step ", i, "\n")));
   }
-  follower.reset();  // And it can be given up.
+  follower.reset();  // And it can be destroyed.
   EXPECT_THAT(LinesOf(stuck.Seen())[0], HasSubstr("x\n"));
 }
 
@@ -509,7 +509,8 @@ TEST(FollowerTest, PrefixesAreColouredOnTerminalsOnly) {
   EXPECT_EQ(ReadFile(temp.File("filtered")), "[w]:x\n[w]:x\n[w]:x\n[w]:x\n[w]:x\n");
 }
 
-/// Writes `lines` lines of all sizes with few or many calls; each says who and which it is.
+/// Writes `lines` lines of all sizes with few or many calls; each contains its writer and its
+/// number.
 void WriteMany(const Log& log, size_t worker, int lines) {
   Prng prng(worker);
   std::string pending;
@@ -542,7 +543,7 @@ TEST(FollowerTest, AHundredWorkersAtFullSpeedAndASlowReaderLoseAndTearNothing) {
       written.count_down();
     });
   }
-  written.wait();  // Nobody has read a byte so far, and no worker has waited for that.
+  written.wait();  // No byte has been read so far, and no worker has waited for a reader.
   std::thread finisher([&] {
     follower->Finish();
     console.CloseWriter();

@@ -17,7 +17,7 @@ namespace {
 
 struct Tail {
   std::string bytes{};
-  bool cut = false;  ///< There is more before.
+  bool cut = false;  ///< There are more bytes before.
 };
 
 Tail ReadTail(int fd, size_t bytes_max) {

@@ -75,7 +75,7 @@ bool Exists(const std::string& path) {
   return lstat(path.c_str(), &found) == 0;
 }
 
-/// Makes room for a new `path`: what is there moves to path.1, or path.2 if that is taken.
+/// Makes room for a new `path`: an existing one is renamed to path.1, or path.2 if that exists.
 Status PutAside(const std::string& path) {
   if (!Exists(path)) return Ok();
   for (int64_t number = 1;; ++number) {

@@ -1,13 +1,10 @@
 // The directories of the workers' logs. One tree for each launcher, one branch for each attempt:
 //
-//   <root>/                            --log-dir, or a new directory for temporary files
-//     <run id>_<8 characters>/         of this launcher only
-//       attempt_<n>/
-//         <local rank>/                stdout.log, stderr.log, error.json
-//         filtered_stdout.log, filtered_stderr.log
-//       attempt_<n>.1/                 what attempt n was before it had to be repeated
+// <root>/ --log-dir, or a new directory for temporary files <run id>_<8 characters>/ of this
+// launcher only attempt_<n>/ <local rank>/ stdout.log, stderr.log, error.json filtered_stdout.log,
+// filtered_stderr.log attempt_<n>.1/ attempt n before it was repeated
 //
-// Nothing is ever removed. Any thread, one at a time; the calls block as long as the disk does.
+// Nothing is ever removed. Any thread, one at a time; the calls block on the disk.
 #pragma once
 
 #include <sys/statvfs.h>
@@ -79,7 +76,7 @@ class LogTree {
   Streams filtered_;
 };
 
-/// What CheckRoom() makes of the system's answer.
+/// The result of CheckRoom() for the system's answer.
 Status RoomOf(const std::string& directory, const struct statvfs& left);
 
 }  // namespace muster

@@ -171,7 +171,7 @@ TEST(LogTreeTest, ARunIdThatIsAPathIsRefused) {
 TEST(LogTreeTest, WhatTheSystemRefusesIsOneLineWithPathReasonAndAdvice) {
   const TempDir temp;
   WriteFile(temp.File("file"), "");
-  // The process may be root, whom no permissions stop; these stop everybody.
+  // The process may be root, which permissions do not stop; these failures stop every user.
   for (const LogTreeOptions& options :
        {LogTreeOptions{.root = "/proc"}, LogTreeOptions{.root = "/proc/a/b"},
         LogTreeOptions{.root = temp.File("file/sub")},

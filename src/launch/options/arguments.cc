@@ -127,7 +127,7 @@ Word Reader::Classify(std::string_view word) const {
   if (!found.by_letter && !found.spec) Abbreviated(head, false, found);
   if (!found.by_letter && !found.spec) Abbreviated(head, true, found);
   if (found.spec) return found;
-  // What no option looks like: a number, or several words in quotes.
+  // These cannot be options: a number, or several words in quotes.
   if (IsNegativeNumber(word) || word.find(' ') != word.npos) return {};
   return {.kind = Word::Kind::kUnknown};
 }
@@ -183,7 +183,7 @@ void Reader::TakeScript() {
   if (divided) ++at_;
   if (at_ == words_.size()) return;
   line_.script = words_[at_++];
-  // One of them divides, on either side of the script; all others are the script's.
+  // One "--" is the separator, on either side of the script; all others belong to the script.
   if (!divided && at_ < words_.size() && words_[at_] == "--") ++at_;
   for (; at_ < words_.size(); ++at_) line_.rest.push_back(words_[at_]);
 }

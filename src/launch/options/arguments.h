@@ -30,17 +30,17 @@ struct ArgumentSpec {
   char letter = 0;        ///< 't': also "-t". 0: none.
   Kind kind = Kind::kText;
   std::string_view choices{};         ///< "spawn,fork": no other value. Empty: any.
-  std::string_view placeholder{};     ///< What the help calls the value.
+  std::string_view placeholder{};     ///< The name of the value in the help.
   std::string_view initial{};         ///< The default value.
   bool has_variable = true;           ///< See VariableOf().
-  std::string_view older_variable{};  ///< Does the same where that is not set.
+  std::string_view older_variable{};  ///< Has the same effect if that one is not set.
   bool ours = false;                  ///< Not torchrun's: never makes an abbreviation ambiguous.
   std::string_view group{};           ///< The help's heading above it; empty: none.
   std::string_view help{};            ///< A sentence or two.
 };
 
 struct CommandLine {
-  /// Those that were given, by name; the last one of each. Flags have no text.
+  /// The given options by name; the last value of each. Flags have no text.
   std::map<std::string, std::string, std::less<>> given{};
   bool help = false;  ///< Requested: the words after it were not read.
   std::optional<std::string> script{};
@@ -60,7 +60,8 @@ std::string VariableOf(const ArgumentSpec& spec);
 /// Whether `text` is of this kind; its choices do not matter. `source` names where it comes from.
 Status CheckKind(const ArgumentSpec& spec, std::string_view source, std::string_view text);
 
-/// As Python's float() reads it, infinities included. Not what is beyond a double.
+/// As Python's float() reads it, infinities included. Numbers that a double cannot hold are
+/// refused.
 std::optional<double> ParseFraction(std::string_view text);
 
 /// All options under their groups, in the table's order, at most `columns` wide.

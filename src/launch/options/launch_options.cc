@@ -90,7 +90,7 @@ Status CheckVariables(std::span<const ArgumentSpec> specs, const Settings& given
   return Ok();
 }
 
-/// Those of flags are checked first, whether they are used or not.
+/// Checks the variables of flags first, whether they are used or not.
 Status CheckFlagVariables(std::span<const ArgumentSpec> specs, const Environment& environment) {
   for (const ArgumentSpec& spec : specs) {
     const std::optional<Setting> value = FromVariable(spec, environment);

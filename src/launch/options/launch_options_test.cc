@@ -27,7 +27,7 @@ using testing::StartsWith;
 using Words = std::vector<std::string>;
 using Environment = std::map<std::string, std::string>;
 
-/// Of a line that is fine.
+/// The options of a valid line.
 LaunchOptions Options(Words words, const Environment& environment = {},
                       LaunchPersonality personality = LaunchPersonality::kRun) {
   auto read = ReadLaunchOptions(words, environment, personality);
@@ -38,7 +38,7 @@ LaunchOptions Options(Words words, const Environment& environment = {},
   return std::get<LaunchOptions>(std::move(read));
 }
 
-/// Of a line that is not; status -1: it is.
+/// The refusal of an invalid line; status -1: the line is valid.
 LaunchRefusal Refusal(Words words, const Environment& environment = {},
                       LaunchPersonality personality = LaunchPersonality::kRun) {
   auto read = ReadLaunchOptions(words, environment, personality);
@@ -188,7 +188,7 @@ TEST(LaunchOptionsTest, Launch022AVariableOfTheWrongTypeIsAUsageError) {
   ExpectUsageError({"W"}, "PET_NODE_RANK", {{"PET_NODE_RANK", ""}});
   ExpectUsageError({"W"}, "PET_MONITOR_INTERVAL takes a number", {{"PET_MONITOR_INTERVAL", "x"}});
   ExpectUsageError({"W"}, "PET_SHUTDOWN_TIMEOUT", {{"PET_SHUTDOWN_TIMEOUT", "x"}});
-  // Nobody reads one that the line replaces.
+  // A variable that the line replaces is not read.
   EXPECT_EQ(Options({"--max-restarts=2", "W"}, {{"PET_MAX_RESTARTS", "x"}}).max_restarts, 2);
   ExpectRefused({"W"}, "PET_MAX_RESTARTS: -1", {{"PET_MAX_RESTARTS", "-1"}});
 }
@@ -317,7 +317,7 @@ TEST(LaunchOptionsTest, APasswordOfEtcdIsNotTakenFromTheCommandLine) {
                 Not(HasSubstr("secret")));
     EXPECT_EQ(Options({on, "--rdzv-endpoint=etcd://me@h1:2379/a:b@c", "W"}).endpoint,
               "etcd://me@h1:2379/a:b@c");
-    // Nobody else can read a variable.
+    // Other users cannot read a variable.
     const Environment variables = {{"PET_RDZV_ENDPOINT", "etcd://me:secret@h1:2379"}};
     EXPECT_EQ(Options({on, "W"}, variables).endpoint, "etcd://me:secret@h1:2379");
   }

@@ -63,7 +63,7 @@ constexpr std::array kKeys = {
     Key{"etcd_prefix", kEtcd},
 };
 
-/// How many letters must be put in, left out or changed to make one of the other.
+/// How many letters must be inserted, removed or changed to get one from the other.
 size_t Distance(std::string_view one, std::string_view other) {
   std::vector<size_t> row(other.size() + 1);
   for (size_t j = 0; j < row.size(); ++j) row[j] = j;

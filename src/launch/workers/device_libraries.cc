@@ -174,7 +174,7 @@ Result<std::vector<Gpu>> ReadBack(std::string_view text) {
 [[noreturn]] void AnswerAndExit(Query query, const std::string& library,
                                 const Environment& environment, int output, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // It had ended before the line above.
+  if (getppid() != parent) _exit(1);  // The parent had ended before the line above.
   const rlimit no_core{};
   setrlimit(RLIMIT_CORE, &no_core);
   const int null = open("/dev/null", O_RDWR);

@@ -1,7 +1,7 @@
 // The GPUs that a vendor's library reports.
 //
-// Each query loads the library in a short-lived child process: it leaves nothing behind in this
-// process, and a library that hangs or crashes is an error, not the end of the launcher.
+// Each query loads the library in a short-lived child process: it changes nothing in this process,
+// and a library that hangs or crashes is an error, not the end of the launcher.
 //
 // Call it from a process of one thread, or of threads that hold no locks: it forks. It blocks, up
 // to `patience`. An Error is one line.

@@ -85,7 +85,7 @@ int zeDeviceGet(void* driver, unsigned* count, void** devices) {
 
 class DevicesTest : public testing::Test {
  protected:
-  // Whoever has built this test has a C compiler.
+  // The machine that built this test has a C compiler.
   static void SetUpTestSuite() {
     folder_ = std::make_unique<test::TempDir>();
     test::WriteFile(folder_->File("fake.c"), kLibrary);
@@ -198,7 +198,7 @@ TEST_F(DevicesTest, Launch146ANumberLoadsNoLibraryAndOpensNoDevice) {
                 AllOf(Not(HasSubstr("/dev/nvidia")), Not(HasSubstr("/dev/kfd")),
                       Not(HasSubstr("/dev/dri"))));
   }
-  // That it would have been noticed:
+  // The library call would have been noticed:
   EXPECT_EQ(*CountWorkers("gpu", environment, Nvidia()), 8u);
   EXPECT_TRUE(test::FileExists(mark));
 }
@@ -332,7 +332,7 @@ TEST_F(DevicesTest, XpusAreThoseOfLevelZero) {
 }
 
 TEST_F(DevicesTest, WithoutLevelZeroXpusAreTheCardsThatRender) {
-  WriteCard(0, "0000:02:00.0", "0x1a03", "0x030000", true);   // Somebody else's.
+  WriteCard(0, "0000:02:00.0", "0x1a03", "0x030000", true);   // Another vendor's card.
   WriteCard(1, "0000:00:02.0", "0x8086", "0x030000", true);   // Inside the processor.
   WriteCard(2, "0000:03:00.0", "0x8086", "0x030000", false);  // Nothing renders on it.
   WriteCard(3, "0000:04:00.0", "0x8086", "0x120000", true);   // No display controller.

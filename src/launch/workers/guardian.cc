@@ -105,7 +105,7 @@ Result<std::unique_ptr<Guardian>> Guardian::Start(const std::string& mark, const
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
     return CannotGuard("socketpair");
-  // Above the numbers that they get in the guardian, so that none is overwritten before it is
+  // Above the numbers of the guardian's descriptors, so that none is overwritten before it is
   // moved.
   OwnedFd ours = MoveTo(OwnedFd(ends[0]), kLauncherFd + 1);
   const OwnedFd theirs = MoveTo(OwnedFd(ends[1]), kLauncherFd + 1);

@@ -1,12 +1,12 @@
 // A small process that outlives its launcher for one purpose: when the launcher dies without a
 // shutdown message, even by kill -9, nothing that its workers have started stays alive.
 //
-// Workers themselves die with the launcher (parent-death signal). The guardian ends what they
-// leave: all processes in their cgroup, with their mark, or in a session that one of them led, and
-// the descendants of these. A process that has shed all of that and has lost its parent is found
-// only where there is a cgroup.
+// Workers themselves die with the launcher (parent-death signal). The guardian ends the processes
+// that they leave: all processes in their cgroup, with their mark, or in a session that one of them
+// led, and the descendants of these. A process without any of these whose parent has ended is found
+// only through a cgroup.
 //
-// The guardian keeps no descriptor of the launcher open but its end of a socket. If it is
+// The guardian keeps no descriptor of the launcher open except its end of a socket. If it is
 // killed, the parent-death signal remains. One thread at a time.
 #pragma once
 

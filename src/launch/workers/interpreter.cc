@@ -74,7 +74,7 @@ Result<std::string> FindPython(const Environment& environment, const std::string
   }
   if (const auto found = std::ranges::find_if(tried, IsProgram); found != tried.end())
     return *found;
-  // One name on all of PATH before the other: an old `python` early on it must not win.
+  // Searches all of PATH for one name before the other: an old `python` early on PATH must not win.
   const std::vector<std::string> folders = FoldersOfPath(environment);
   for (const std::string_view name : kNames) {
     for (const std::string& folder : folders) {

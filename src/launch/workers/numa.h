@@ -1,5 +1,5 @@
-// Binding workers to the CPUs next to their GPUs: what this machine looks like, from the kernel's
-// files. The choice itself is made in launch/core/cpu_sets.h.
+// Binding workers to the CPUs next to their GPUs: what this machine looks like, read from the
+// kernel's files. The choice itself is made in launch/core/cpu_sets.h.
 //
 // A worker's GPU is the one of its local rank among those that workers see. Only CPUs are bound,
 // not memory: the kernel gives memory near the CPU that first writes to it.

@@ -1,5 +1,5 @@
-// What a worker finds in its environment: everything that the launcher has, and its place in the
-// job under the names that PyTorch reads.
+// The environment of a worker: everything in the launcher's, and the worker's place in the job
+// under the names that PyTorch reads.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct WorkerEnvironmentOptions {
   std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
 };
 
-/// What differs from one worker, and from one attempt, to the next.
+/// The values that differ between workers and between attempts.
 struct WorkerSituation {
   Placement place{};
   size_t worker = 0;

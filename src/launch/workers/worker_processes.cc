@@ -192,7 +192,7 @@ Result<int64_t> WorkerProcesses::Start(size_t worker, const WorkerCommand& comma
   MUSTER_TRY(WorkerLaunch launch, WorkerLaunch::Prepare(command, mark));
   pid_t pid = 0;
   {
-    // With the lock, so that ReapOrphans() does not take the new process for an orphan.
+    // With the lock, so that ReapOrphans() does not treat the new process as an orphan.
     const std::lock_guard lock(mutex_);
     MUSTER_TRY(pid, launch.Fork(cgroup));
     starting_ = pid;
@@ -230,8 +230,8 @@ void WorkerProcesses::Signal(size_t worker, int signal) {
       if (signal == SIGKILL) candidate.was_killed = candidate.is_to_be_killed = true;
     }
   }
-  // To find a whole tree takes time, and one search serves all that are killed together: the
-  // thread does it.
+  // Finding a whole tree takes time, and one search serves all workers that are killed together:
+  // the thread does it.
   if (signal == SIGKILL) Wake();
 }
 
@@ -244,7 +244,7 @@ void WorkerProcesses::Sweep() {
     const std::lock_guard lock(mutex_);
     family.spared.push_back(guardian_->pid());
     for (const Worker& worker : workers_) {
-      // A worker that was killed and still lives does not end sooner if it is waited for.
+      // Waiting does not help to end a worker that was killed and is still alive.
       family.spared.push_back(worker.pid);
       if (worker.was_killed) {
         family.leaders.push_back(worker.pid);
@@ -265,7 +265,7 @@ void WorkerProcesses::Sweep() {
   }
   EndAll(family, all_ended ? cgroup_.get() : nullptr);
   const std::lock_guard lock(mutex_);
-  // Those that ended meanwhile come after the first `count`.
+  // Workers that ended during the sweep come after the first `count`.
   for (size_t i = 0; i < count; ++i) Release(remains_[i]);
   remains_.erase(remains_.begin(), remains_.begin() + static_cast<ptrdiff_t>(count));
   ReapOrphans();
@@ -377,8 +377,8 @@ void WorkerProcesses::ReapOrphans() {
     const std::optional<ProcessFacts> child = FactsOf(pid);
     if (!child || !IsOrphan(*child) || !Reap(pid)) break;
   }
-  // The kernel always returns the same child first, and that one is not ours to reap: look at the
-  // others one by one.
+  // The kernel always returns the same child first, and that child must not be reaped here: check
+  // the others one by one.
   for (const ProcessFacts& child : AllProcesses()) {
     if (child.parent == getpid() && child.IsDead() && IsOrphan(child)) Reap(child.pid);
   }

@@ -1,19 +1,18 @@
 // Workers as real processes.
 //
 // Each worker leads its own session and process group and is a child of this process. Three
-// mechanisms hold what workers start, also processes that they abandon:
-//   - a cgroup of version 2, where this process may make one: no member can leave it;
-//   - this process is a child subreaper, so that it becomes the parent of orphans; and every worker
-//     has a mark in its environment, which descendants inherit (process_tree.h);
-//   - workers die with this process (parent-death signal), and a guardian, a process of its own,
-//     ends what they leave then (guardian.h).
-// Not held are: a process with the rights of another user; and, where there is no cgroup and this
-// process is killed, one that has shed its session, its environment and its parents. A program with
-// the rights of its file's owner (setuid) loses the parent-death signal; the guardian still finds
-// its session.
+// mechanisms control the processes that workers start, including abandoned ones: - a cgroup of
+// version 2, where this process may make one: no member can leave it; - this process is a child
+// subreaper, so that it becomes the parent of orphans; and every worker has a mark in its
+// environment, which descendants inherit (process_tree.h); - workers die with this process
+// (parent-death signal), and a guardian, a process of its own, ends what they leave then
+// (guardian.h). Not controlled are a process with the rights of another user; and, if there is no
+// cgroup and this process is killed, a process that has left its session, its environment and its
+// parents. A program with the rights of its file's owner (setuid) loses the parent-death signal;
+// the guardian still finds its session.
 //
-// The ends of workers are noticed through descriptors of the processes, on a thread of its own, and
-// reported in the order in which they happened. Nothing is polled.
+// A separate thread detects the ends of workers through descriptors of the processes, and reports
+// them in the order in which they happened. Nothing is polled.
 #pragma once
 
 #include <signal.h>
@@ -63,13 +62,13 @@ class WorkerProcesses final : public WorkerRunner {
 
   /// On a thread that lives as long as the worker, such as the main one: the kernel kills the
   /// worker when the thread that started it ends. Returns when the program runs. A predecessor that
-  /// has been sent SIGKILL and still lives is left behind; any other must have ended.
+  /// is still alive after SIGKILL is left behind; any other must have ended.
   Result<int64_t> Start(size_t worker, const WorkerCommand& command) override;
   /// Does nothing for workers that have ended. Does not wait. Any thread.
   void Signal(size_t worker, int signal) override;
   /// Workers that have been sent SIGKILL count as ended. Orphans without a mark are ended when no
-  /// worker is left that could own them. Blocks for sweep_max at most, and so does a Start()
-  /// meanwhile. Any thread.
+  /// worker is left that could own them. Blocks for at most sweep_max, and so does a Start() during
+  /// it. Any thread.
   void Sweep() override;
 
   /// For diagnostics. It becomes false if the system refuses to start a worker there.

@@ -1,4 +1,4 @@
-// What workers start, and what becomes of it.
+// The processes that workers start, and how they end.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -122,7 +122,7 @@ TEST_P(WorkerTreesTest, SigkillReachesThoseThatAWorkerHasLetGoOfAndNobodyElse) {
 
 TEST_P(WorkerTreesTest, AProcessThatKeepsStartingOthersIsCaught) {
   WorkerCrew crew(options());
-  // Not for ever: if we do not catch it, the machine must survive the test.
+  // Limited: if it is not caught, the machine must survive the test.
   const int64_t pid = crew.Start(0, Command({"python3", "-c", R"(
 import os, sys, time
 if os.fork(): os._exit(0)
@@ -169,7 +169,7 @@ TEST_P(WorkerTreesTest, ChildrenThatOthersInThisProcessStartedAreTheirsToReap) {
     const auto facts = FactsOf(theirs);
     return facts && facts->IsDead();
   }));
-  // An orphan that stands behind it in the kernel's list is reaped all the same.
+  // An orphan behind it in the kernel's list is reaped even so.
   const int64_t pid = crew.Start(0, Shell("(setsid sh -c 'echo $$ > " + File("orphan") + "' &)"));
   ASSERT_EQ(crew.AwaitEnd(pid), 0);
   const auto orphan = static_cast<pid_t>(AwaitPid(File("orphan")));
@@ -195,8 +195,8 @@ TEST_P(WorkerTreesTest, AWorkerWhoseSessionIsInhabitedKeepsItsPidUntilTheSweep) 
 // ----------------------------------------------------------------------------------------------
 // when the launcher dies
 
-/// A launcher in a process of its own: starts a worker with a whole family, tells their pids, and
-/// whether it has a cgroup. Then does what it is told.
+/// A launcher in its own process: starts a worker with a whole family, and prints their pids and
+/// whether it has a cgroup. Then it executes the commands that it receives.
 ChildProcess Launcher(const WorkerProcessesOptions& options, const TempDir& folder) {
   return ChildProcess::Fork([&](int input, int output) -> int {
     WorkerCrew crew(options);
@@ -209,7 +209,7 @@ ChildProcess Launcher(const WorkerProcessesOptions& options, const TempDir& fold
     char byte;
     while (read(input, &byte, 1) > 0) {
     }
-    _exit(0);  // without a farewell
+    _exit(0);  // without a shutdown message
   });
 }
 
@@ -224,8 +224,8 @@ struct Family {
     uses_cgroup = number() != 0;
   }
 
-  /// Who must go with the launcher. Without a cgroup, nothing leads to one that has shed its
-  /// session, its environment and its parents.
+  /// The processes that must end with the launcher. Without a cgroup, a process that has left its
+  /// session, its environment and its parents cannot be found.
   std::vector<int64_t> Ours() const {
     std::vector<int64_t> ours = {worker, child, daemon, guardian};
     if (uses_cgroup) ours.push_back(stranger);
@@ -299,7 +299,7 @@ TEST_P(WorkerTreesTest, TheGuardianHoldsNothingOfOursAndHeedsNoRequestToEnd) {
   const auto held = [&] {
     std::vector<std::string> files;
     for (const auto& entry : std::filesystem::directory_iterator(guardian + "/fd")) {
-      std::error_code gone;  // it may be closing what it has inherited
+      std::error_code gone;  // it may still be closing inherited descriptors
       const auto file = std::filesystem::read_symlink(entry.path(), gone);
       if (!gone) files.push_back(file.string());
     }

@@ -1,4 +1,5 @@
-// Time for code that may block, such as a client in its caller's thread. Loops have their own.
+// Time for code that may block, such as a client in its caller's thread. Loops have their own
+// clock.
 #pragma once
 
 #include "base/time.h"
@@ -12,7 +13,7 @@ class Clock {
   /// Any thread.
   virtual Instant Now() const = 0;
 
-  /// The wall clock, for other readers. Any thread.
+  /// The wall clock, for times that other machines read. Any thread.
   virtual WallTime Wall() const = 0;
 
   /// Blocks until `when`, or until the thread is interrupted (base/interruption.h): a caller in a

@@ -13,8 +13,8 @@
 
 namespace muster {
 
-/// One connection. One thread at a time; every call is bounded by its deadline. kInterrupted (from
-/// all of them): as kTimeout, but the caller has interrupted (base/interruption.h).
+/// One connection. One thread at a time; every call is bounded by its deadline. Every call may
+/// return kInterrupted: like kTimeout, but the caller has interrupted (base/interruption.h).
 class BlockingStream {
  public:
   virtual ~BlockingStream() = default;
@@ -22,8 +22,9 @@ class BlockingStream {
   /// Sends all of `bytes`. kTimeout (an unknown part was sent) or kUnavailable (connection lost).
   virtual Status Send(std::string_view bytes, Instant deadline) = 0;
 
-  /// Waits for at least one byte and takes what is there, at most into.size(). kTimeout: nothing
-  /// was taken. kClosed: the peer closed the connection orderly. kUnavailable: it failed.
+  /// Waits for at least one byte and reads what is available, at most into.size(). kTimeout:
+  /// nothing was read. kClosed: the peer closed the connection in an orderly way. kUnavailable: it
+  /// failed.
   virtual Result<size_t> Receive(std::span<char> into, Instant deadline) = 0;
 
   /// "(127.0.0.1:4711 -> 127.0.0.1:29500)": for messages.

@@ -22,8 +22,8 @@ class Monitor {
 
   virtual void lock() = 0;
   virtual void unlock() = 0;
-  /// Releases the lock until NotifyAll(), or until then. May return earlier, for example when the
-  /// thread is interrupted (base/interruption.h).
+  /// Releases the lock until NotifyAll() or the given time. May return earlier, for example when
+  /// the thread is interrupted (base/interruption.h).
   virtual void WaitUntil(Instant until) = 0;
   virtual void NotifyAll() = 0;
 };
@@ -51,8 +51,8 @@ class ReservedPort {
   virtual ~ReservedPort() = default;
 
   virtual uint16_t port() const = 0;
-  /// Serves an empty store from now on, until destroyed or called again. Connections to the one
-  /// before are closed.
+  /// Serves an empty store from now on, until this is destroyed or Serve() is called again.
+  /// Connections to the previous store are closed.
   virtual void Serve() = 0;
   /// Releases the port for another process.
   virtual void Free() = 0;
@@ -64,12 +64,12 @@ class System {
 
   virtual Clock& clock() = 0;
   virtual Dialer& dialer() = 0;
-  /// A simulated process may be dead already: code that still runs in it ends when it sees this.
+  /// A simulated process may be dead already: code that still runs in it checks this and ends.
   virtual bool has_ended() const { return false; }
   virtual uint32_t process_id() const = 0;
   /// Distinguishes the nodes of one process.
   virtual int64_t NextNodeId() = 0;
-  /// Another number at each call. In a real process it is unpredictable.
+  /// A different number at each call. In a real process it is unpredictable.
   virtual uint64_t Seed() = 0;
 
   virtual std::unique_ptr<Monitor> MakeMonitor() = 0;

@@ -21,13 +21,13 @@ class StreamHandler {
  public:
   virtual ~StreamHandler() = default;
 
-  /// Bytes came. The view is valid during the call only.
+  /// Bytes arrived. The view is valid only during the call.
   virtual void OnBytes(std::string_view bytes) = 0;
 
-  /// Everything that Write() had queued has been handed to the network.
+  /// The network has taken everything that Write() had queued.
   virtual void OnDrained() = 0;
 
-  /// The peer closed, or the connection failed. Nothing follows. "" means an orderly end.
+  /// The peer closed the connection, or it failed. This is the last call. "" means an orderly end.
   virtual void OnClosed(const std::string& why) = 0;
 };
 
@@ -39,7 +39,7 @@ using PeerGroup = std::array<uint8_t, 16>;
 struct StreamUse {
   PeerGroup from{};
   uint64_t received_bytes = 0;
-  Instant received_at{};  ///< When the last of them came.
+  Instant received_at{};  ///< When the last of them arrived.
 };
 
 /// One connection. Lives on its loop's thread; destroying it closes it, silently.
@@ -50,20 +50,20 @@ class Stream {
   /// Starts reading. The handler outlives the stream.
   virtual void Start(StreamHandler& handler) = 0;
 
-  /// Sends `bytes` after those written before; what the network does not take now is copied and
-  /// queued. A failure is reported through OnClosed, later.
+  /// Sends `bytes` after those written earlier; bytes that the network does not take now are copied
+  /// and queued. A failure is reported later, through OnClosed.
   virtual void Write(std::string_view bytes) = 0;
-  /// The same, but a large buffer is not copied: if the network does not take all of it now, it is
-  /// taken over. Empty afterwards.
+  /// The same, but a large buffer is not copied: if the network does not take all of it now, the
+  /// stream takes over the buffer. `bytes` is empty afterwards.
   virtual void WriteLarge(std::string& bytes) = 0;
 
-  /// Size of the buffers of bytes that the network has not taken. A few KiB may be on their way
-  /// there.
+  /// Size of the buffers of unsent bytes. A few KiB may be missing from it, which are about to be
+  /// queued.
   virtual size_t queued_bytes() const = 0;
   /// Bytes that the network has taken since the start: grows as long as the peer reads.
   virtual uint64_t taken_bytes() const = 0;
 
-  /// Stops and resumes OnBytes. A stream that is not read pushes back on its peer.
+  /// Stops and resumes OnBytes. While a stream is not read, its peer is slowed down.
   virtual void PauseReading() = 0;
   virtual void ResumeReading() = 0;
 
@@ -86,8 +86,8 @@ class Listener {
   /// the loop that will serve it and calls `open(loop)` there; a connection that is never opened is
   /// closed.
   using OpenSocket = std::function<StreamPtr(Loop& loop)>;
-  /// Descriptors are short: `count` connections of this peer, or fewer, should be closed soon,
-  /// least used ones first; only unused ones, if `only_unused`.
+  /// Few descriptors are left: up to `count` connections of this peer should be closed soon, the
+  /// least used ones first; only unused ones if `only_unused`.
   using MakeRoom = std::function<void(const PeerGroup& from, size_t count, bool only_unused)>;
   virtual void Start(std::function<void(OpenSocket open)> accept, MakeRoom make_room) = 0;
 
@@ -95,16 +95,16 @@ class Listener {
 };
 
 struct ConnectOptions {
-  Duration patience = 5s;  ///< For one attempt as a whole.
-  /// Sent bytes that the peer's machine does not acknowledge for so long end the connection; 0: the
-  /// default of the system.
+  Duration patience = 5s;  ///< For the whole attempt.
+  /// The connection ends if the peer's machine does not acknowledge sent bytes for this long; 0:
+  /// the default of the system.
   Duration unanswered_max{};
 };
 
 /// Connects to peers, on one loop.
 class Connector {
  public:
-  /// Under way as long as it lives.
+  /// The attempt lasts as long as this object lives.
   class Attempt {
    public:
     virtual ~Attempt() = default;

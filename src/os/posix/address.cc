@@ -131,14 +131,15 @@ Result<Addresses> Resolve(const Endpoint& endpoint, Instant now, Instant deadlin
 
 Result<HostRecord> LookUpInTime(const Endpoint& endpoint, int flags, Instant now,
                                 Instant deadline) {
-  // Detached: there is no way to stop getaddrinfo. It holds nothing of ours but its own promise.
+  // Detached: there is no way to stop getaddrinfo. The thread references no other object than its
+  // promise.
   auto promise = std::make_shared<std::promise<Result<HostRecord>>>();
   std::future<Result<HostRecord>> answer = promise->get_future();
   try {
     std::thread([promise, endpoint, flags] {
       promise->set_value(LookUp(endpoint, flags));
     }).detach();
-  } catch (const std::system_error& failure) {  // the one way in which std::thread reports it
+  } catch (const std::system_error& failure) {  // std::thread reports a failed start in this way
     return Error{Code::kUnavailable, Concat("looking up '", endpoint.host, "': no thread for it: ",
                                             std::string_view(failure.what()))};
   }

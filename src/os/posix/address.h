@@ -1,4 +1,4 @@
-// Socket addresses: to text, from names, and of sockets.
+// Socket addresses: their text, the lookup of names, and the addresses of sockets.
 #pragma once
 
 #include <netdb.h>
@@ -16,8 +16,8 @@
 
 namespace muster {
 
-/// "127.0.0.1:4711", "[::1]:4711"; an IPv4 address mapped into IPv6 is shown as IPv4. Never looks a
-/// name up.
+/// "127.0.0.1:4711", "[::1]:4711"; an IPv4 address mapped into IPv6 is shown as IPv4. Never looks
+/// up a name.
 std::string ToString(const sockaddr_storage& address);
 
 /// As system calls take it.
@@ -26,7 +26,7 @@ inline const sockaddr* Raw(const sockaddr_storage& address) {
 }
 socklen_t SizeOf(const sockaddr_storage& address);
 
-/// Of a socket, and of its peer. Nothing: it is not connected any more.
+/// The addresses of a socket and of its peer. Nothing: it is no longer connected.
 std::optional<sockaddr_storage> LocalAddress(int fd);
 std::optional<sockaddr_storage> PeerAddress(int fd);
 
@@ -41,12 +41,12 @@ uint16_t PortOf(const sockaddr_storage& address);
 /// In the order of the list, but IPv6 first. Frees the list.
 std::vector<sockaddr_storage> TakeAddresses(addrinfo* list);
 
-/// The address that `endpoint` spells out, if it does: no lookup, no wait.
+/// The address of an `endpoint` whose host is a literal: no lookup, no wait.
 Result<std::vector<sockaddr_storage>> ResolveLiteral(const Endpoint& endpoint);
 
 /// All addresses of `host`, IPv6 first. Literals are answered at once; names are looked up on a
 /// thread of their own, because a resolver can hang for longer than its caller may. kUnavailable:
-/// no such name (now), or no thread to be had. kTimeout.
+/// no such name (now), or no thread can be started. kTimeout.
 Result<std::vector<sockaddr_storage>> Resolve(const Endpoint& endpoint, Instant now,
                                               Instant deadline);
 

@@ -90,7 +90,7 @@ std::vector<fs::path> GroupsBelow(const std::string& path) {
 void AppendMembers(const std::string& path, std::vector<pid_t>& members) {
   std::ifstream in(path + "/cgroup.procs");
   for (pid_t pid = 0; in >> pid;) {
-    if (pid > 0) members.push_back(pid);  // 0: one that this pid namespace does not see
+    if (pid > 0) members.push_back(pid);  // 0: a process outside this pid namespace
   }
   for (const fs::path& below : GroupsBelow(path)) AppendMembers(below, members);
 }

@@ -1,7 +1,7 @@
 // A control group (version 2) for all workers: membership is inherited, a process without rights to
 // the group cannot leave it, and one write kills all members.
 //
-// Where that is not allowed there is no group, and processes are found in other ways. Any thread.
+// Without the permission there is no group, and processes are found in other ways. Any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -19,15 +19,16 @@
 namespace muster {
 
 /// The folder of the group that a process is in, from its /proc/self/mountinfo and
-/// /proc/self/cgroup. Nothing: version 2 is not mounted, or what is mounted does not reach it.
+/// /proc/self/cgroup. Nothing: version 2 is not mounted, or the mounted part does not contain the
+/// group.
 std::optional<std::string> OwnCgroupFolder(std::string_view mountinfo, std::string_view cgroup);
 
 class Cgroup {
  public:
-  /// A new one below that of this process; nullptr where that is impossible.
+  /// A new group below that of this process; nullptr if that is impossible.
   static std::unique_ptr<Cgroup> Make(const std::string& name);
 
-  /// `path` is that of a group that exists.
+  /// `path` is the folder of an existing group.
   Cgroup(std::string path, OwnedFd members)
       : path_(std::move(path)), members_(std::move(members)) {}
   Cgroup(const Cgroup&) = delete;
@@ -37,7 +38,7 @@ class Cgroup {
   /// A process that writes "0" there becomes a member.
   int members_fd() const { return members_.get(); }
 
-  /// In it and in groups below it.
+  /// The members of this group and of groups below it.
   std::vector<pid_t> Members() const;
   bool IsEmpty() const;
 
@@ -47,10 +48,10 @@ class Cgroup {
   /// members one by one.
   void KillOneByOne() const;
 
-  /// Kills until it is empty or `limit` has passed; returns whether it is empty.
+  /// Kills members until the group is empty or `limit` has passed; returns whether it is empty.
   bool End(Duration limit) const;
 
-  /// Removes it and groups below it. False: one of them still has members.
+  /// Removes the group and all groups below it. False: one of them still has members.
   bool Remove() const;
 
  private:

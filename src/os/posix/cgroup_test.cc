@@ -76,7 +76,7 @@ class CgroupTest : public testing::Test {
     EXPECT_TRUE(cgroup_ == nullptr || (cgroup_->End(10s) && cgroup_->Remove()));
   }
 
-  /// A process in it, or in a group below it.
+  /// A process in the group, or in a group below it.
   ChildProcess Member(const std::string& members) {
     ChildProcess child = ChildProcess::Fork([&](int input, int output) {
       WriteFile(members, "0");

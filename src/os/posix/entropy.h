@@ -5,7 +5,7 @@
 
 namespace muster {
 
-/// 64 random bits. Any thread. Blocks only in the first moments after the machine has booted.
+/// 64 random bits. Any thread. Blocks only shortly after the machine has booted.
 uint64_t RandomFromKernel();
 
 }  // namespace muster

@@ -24,7 +24,7 @@ bool WriteAll(int fd, std::string_view bytes) {
 }
 
 OwnedFd ReplaceFile(const std::string& path, std::string_view bytes, mode_t mode) {
-  // Nobody can predict the name, and O_EXCL follows no link: others may write to the folder.
+  // The name is unpredictable, and O_EXCL follows no link: other users may write to the folder.
   const std::string draft = Concat(path, ".", RandomFromKernel(), ".new");
   OwnedFd file(open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (!file.is_open()) return file;

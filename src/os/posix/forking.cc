@@ -12,8 +12,9 @@ namespace muster {
 
 namespace {
 
-// The kernel's own, not the C library's: that keeps two signals for itself and refuses to touch
-// them, yet leaves one ignored in what it starts by posix_spawn(), as make does.
+// The kernel's structure, not the C library's: the C library reserves two signals and refuses to
+// change them, but leaves one of them ignored in processes that posix_spawn() starts (make uses
+// it).
 struct KernelAction {
   sighandler_t handler = nullptr;
   unsigned long flags = 0;
@@ -23,7 +24,7 @@ struct KernelAction {
 
 void SetDisposition(int signal, sighandler_t disposition) {
   const KernelAction action{.handler = disposition};
-  // Fails for SIGKILL and SIGSTOP, which cannot change.
+  // Fails for SIGKILL and SIGSTOP, which cannot be changed.
   syscall(SYS_rt_sigaction, signal, &action, nullptr, sizeof action.mask);
 }
 
@@ -52,7 +53,7 @@ void UnblockSignals() {
 
 void CloseFrom(int first) {
   if (close_range(static_cast<unsigned>(first), ~0U, 0) == 0) return;
-  // Kernels before 5.9 know only one at a time.
+  // Kernels before 5.9 can only close one at a time.
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
   const int end = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 20));

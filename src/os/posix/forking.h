@@ -1,4 +1,4 @@
-// What a process does around a fork. All but MoveTo() may be called between fork and exec.
+// Functions for the code around a fork. All but MoveTo() may be called between fork and exec.
 #pragma once
 
 #include <signal.h>
@@ -7,8 +7,8 @@
 
 namespace muster {
 
-/// While it exists, the calling thread receives no signals: between fork and exec, one would run a
-/// handler of the parent in the child.
+/// While it exists, the calling thread receives no signals: between fork and exec, a signal would
+/// run a handler of the parent in the child.
 class AllSignalsBlocked {
  public:
   AllSignalsBlocked();
@@ -20,7 +20,7 @@ class AllSignalsBlocked {
   sigset_t before_;
 };
 
-/// All signals to their default, including ignored ones; pending ones are dropped. They stay
+/// Resets all signals to their default, including ignored ones, and drops pending ones. They stay
 /// blocked.
 void ResetSignals();
 

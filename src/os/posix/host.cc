@@ -39,7 +39,7 @@ struct Ip {
   }
 
   IpBytes bytes;
-  uint32_t scope = 0;  // the interface of a link-local address; 0: not said
+  uint32_t scope = 0;  // the interface of a link-local address; 0: none
 };
 
 using Ips = std::vector<Ip>;
@@ -72,7 +72,7 @@ Ips ToIps(const std::vector<sockaddr_storage>& addresses) {
   return ips;
 }
 
-/// Nothing at all if the resolver does not know the name, or does not answer.
+/// Empty if the resolver does not know the name, or does not answer.
 HostRecord RecordOf(const std::string& name) {
   const auto found = LookUpInTime({name, 0}, AI_CANONNAME, Instant{}, Instant{} + kNameLookupMax);
   return found ? *found : HostRecord{};
@@ -83,8 +83,8 @@ Ips AddressesOf(const std::string& host) {
   return found ? ToIps(*found) : Ips{};
 }
 
-// Names are compared without regard to case, and to the dot at the end that makes one absolute.
-// Letters beyond ASCII are left alone, as the resolver does.
+// Compares names without regard to case, and to the dot at the end of an absolute name. Like the
+// resolver, this does not change letters beyond ASCII.
 bool SameName(std::string_view a, std::string_view b) {
   if (a.ends_with('.')) a.remove_suffix(1);
   if (b.ends_with('.')) b.remove_suffix(1);
@@ -112,7 +112,7 @@ bool IsThisHost(const std::string& host) {
   if (SameName(host, "localhost") || SameName(host, own_name)) return true;
   const Ips theirs = AddressesOf(host);
   if (AreHere(theirs)) return true;
-  // Behind address translation the machine's name may stand for an address that no interface has.
+  // Behind address translation the machine's name may resolve to an address that no interface has.
   const HostRecord own = RecordOf(own_name);
   return (!own.canonical.empty() && SameName(host, own.canonical)) ||
          Overlap(theirs, ToIps(own.addresses));

@@ -23,18 +23,18 @@ std::string HostName();
 std::string FullyQualifiedHostName();
 
 /// Whether `host`, a name or a literal, is this machine: a loopback address (also one mapped into
-/// IPv6), an address of any interface, the machine's name in any case, or whatever shares an
-/// address with that name. A name that cannot be looked up is not.
+/// IPv6), an address of any interface, the machine's name in any case, or a name with one of the
+/// same addresses. A name that cannot be looked up is not this machine.
 bool IsThisHost(const std::string& host);
 
 /// The same, but no name is looked up except `host`: an address must be one of this machine's.
 bool IsHere(const std::string& host);
 
-/// The address from which this machine would speak to `peer`; its name, if that is not known or of
-/// no use to others. Sends nothing.
+/// The address from which this machine would connect to `peer`; its name, if that address is
+/// unknown or useless to others. Sends nothing.
 std::string AddressTowards(const Endpoint& peer);
 
-/// Whether the resolver knows the name; if it fails temporarily, it is asked again for some
+/// Whether the resolver knows the name; after a temporary failure, the lookup is repeated for some
 /// seconds. kNotFound.
 Status CanBeResolved(const std::string& host);
 

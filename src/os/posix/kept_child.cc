@@ -47,7 +47,7 @@ void KeptChild::Run(const std::vector<std::string>& command, const std::string& 
   if (!pid) return started_.set_value(pid.error());
   pid_ = *pid;
   const Status running = launch->AwaitExec();
-  started_.set_value(running);  // with it, the references go
+  started_.set_value(running);  // this releases the references
   // WNOWAIT: its pid is not reused before it is reaped below, so Signal() cannot hit another
   // process.
   siginfo_t info{};

@@ -1,7 +1,8 @@
-// A program that runs as long as its owner: it also dies with this process, however that ends.
+// A program that runs as long as its owner: it also ends with this process, in whatever way that
+// ends.
 //
-// The parent-death signal comes at the end of the thread that started the child, not of its
-// process. So each child has a thread of its own, which starts it and waits for its end. Any
+// The kernel sends the parent-death signal when the thread that started the child ends, not when
+// the process ends. So each child has its own thread, which starts it and waits for its end. Any
 // thread, one at a time.
 #pragma once
 
@@ -37,7 +38,7 @@ class KeptChild {
   /// How it ended, if it has: "exit status 1", "signal 9".
   std::optional<std::string> end() const;
   void Signal(int number);
-  /// Waits for its end, and kills it when that takes longer than `grace`.
+  /// Waits for its end, and kills it if that takes longer than `grace`.
   void AwaitEnd(Duration grace);
 
  private:
@@ -46,7 +47,7 @@ class KeptChild {
 
   pid_t pid_ = 0;
   mutable std::mutex mutex_;
-  std::optional<int> status_;  // guarded by mutex_; as waitpid() gives it
+  std::optional<int> status_;  // guarded by mutex_; as waitpid() returns it
   std::promise<Status> started_;
   std::promise<void> ended_;
   std::future<void> is_ended_ = ended_.get_future();

@@ -49,8 +49,8 @@ uint64_t LinesIn(std::string_view text) {
   return std::max<uint64_t>(1, static_cast<uint64_t>(std::ranges::count(text, '\n')));
 }
 
-/// Up to the last line end within what a pipe takes whole: such a write is never mixed with those
-/// of other processes.
+/// Ends at the last line end within PIPE_BUF: a pipe never mixes such a write with those of other
+/// processes.
 size_t NextWrite(std::string_view rest) {
   const size_t size = std::min<size_t>(rest.size(), PIPE_BUF);
   const size_t end = rest.substr(0, size).rfind('\n');
@@ -59,7 +59,7 @@ size_t NextWrite(std::string_view rest) {
 
 }  // namespace
 
-/// False: what is left of it is lost, because there is no reader any more, or no room on the disk.
+/// False: the rest of it is lost, because there is no reader any more, or no room on the disk.
 bool LineWriter::State::Send(std::string_view rest) {
   while (!rest.empty()) {
     const ssize_t count = write(fd, rest.data(), NextWrite(rest));
@@ -80,8 +80,8 @@ bool LineWriter::State::Send(std::string_view rest) {
   return true;
 }
 
-/// For want of a thread: what a pipe has room for now. Others are counted, and reported by the
-/// thread once there is one.
+/// Used if no thread could be started: writes the lines for which the pipe has room now. The others
+/// are counted, and reported by a later thread.
 void LineWriter::State::WriteAtOnce(std::string_view text) {
   pollfd room{.fd = fd, .events = POLLOUT, .revents = 0};
   const bool fits = text.size() <= PIPE_BUF && poll(&room, 1, 0) == 1;
@@ -95,7 +95,7 @@ void LineWriter::State::Run() {
     changed.wait(lock, [this] { return !queue.empty() || dropped > 0 || ended; });
     if (queue.empty() && dropped == 0) return;
     std::string batch = std::exchange(queue, {});
-    // After what had found room, before what finds it now.
+    // After the lines that had room, and before those that have room now.
     lost += std::exchange(dropped, 0);
     if (lost > 0) batch += Concat("muster: ", lost, " lines dropped: they could not be written\n");
     in_flight = batch.size();
@@ -120,7 +120,7 @@ void LineWriter::Write(std::string_view text) {
   if (text.empty()) return;
   const std::lock_guard lock(state_->mutex);
   if (!std::exchange(state_->started, true)) {
-    // No signal is for this thread; SIGPIPE becomes an error of its write.
+    // This thread must not handle signals; SIGPIPE becomes an error of its write.
     const AllSignalsBlocked none;
     try {
       std::thread([state = state_] { state->Run(); }).detach();

@@ -1,9 +1,8 @@
-// Lines on their way to a descriptor whose reader may have stopped reading.
+// Writes lines to a descriptor whose reader may have stopped reading.
 //
-// A thread of its own writes, so that no caller waits for the reader. Lines
-// that find the queue full are dropped and counted, and the count is written once there is room
-// again. Nothing about the descriptor is changed: O_NONBLOCK would hold for every process that
-// shares the open file.
+// A separate thread writes, so that no caller waits for the reader. If the queue is full, lines are
+// dropped and counted, and the count is written once there is room again. Nothing about the
+// descriptor is changed: O_NONBLOCK would hold for every process that shares the open file.
 #pragma once
 
 #include <chrono>
@@ -16,7 +15,7 @@ class LineWriter {
  public:
   /// Borrows `fd`. The thread starts with the first line.
   explicit LineWriter(int fd);
-  /// What is queued is still written, as long as there is a reader; does not wait for that.
+  /// Does not wait: queued lines are still written as long as there is a reader.
   ~LineWriter();
   LineWriter(const LineWriter&) = delete;
   LineWriter& operator=(const LineWriter&) = delete;
@@ -24,7 +23,7 @@ class LineWriter {
   /// Queues `text`, one line or several with their ends. Any thread. Never blocks.
   void Write(std::string_view text);
 
-  /// Waits until everything is written. False: the reader took nothing for as long as `patience`.
+  /// Waits until everything is written. False: the reader read nothing for `patience`.
   bool Flush(std::chrono::milliseconds patience);
 
  private:
@@ -32,7 +31,8 @@ class LineWriter {
   std::shared_ptr<State> state_;  // shared with the thread, which may be in a write that never ends
 };
 
-/// That of standard error, for the whole process. Never destroyed; a forked child has its own.
+/// The writer of standard error, for the whole process. Never destroyed; a forked child has its
+/// own.
 LineWriter& StandardError();
 
 }  // namespace muster

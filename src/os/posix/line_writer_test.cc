@@ -28,7 +28,7 @@ struct Pipe {
     writing = OwnedFd(ends[1]);
   }
 
-  /// Reads until what came ends with `last`.
+  /// Reads until the text ends with `last`.
   std::string ReadUntil(std::string_view last) {
     std::string heard;
     while (!heard.ends_with(last)) {
@@ -63,13 +63,13 @@ TEST(LineWriterTest, LinesArriveInOrder) {
 TEST(LineWriterTest, WithoutAReaderLinesAreDroppedAndCountedAndNobodyWaits) {
   Pipe pipe;
   LineWriter writer(pipe.writing.get());
-  // More than the pipe and the queue hold together.
+  // More than the pipe and the queue can hold together.
   const int lines = static_cast<int>(4 * kQueuedLogBytesMax / Line(0).size());
   for (int i = 0; i < lines; ++i) writer.Write(Line(i));
   EXPECT_FALSE(writer.Flush(milliseconds(1)));
   int shown = 0;
   int dropped = 0;
-  while (shown + dropped < lines) {  // it may have found room in between
+  while (shown + dropped < lines) {  // a line may have found room in between
     std::istringstream heard(pipe.ReadUntil("\n"));
     for (std::string line; std::getline(heard, line);) {
       int count = 0;
@@ -100,7 +100,7 @@ TEST(LineWriterTest, AReaderThatHasGoneIsNoReasonToEnd) {
 
 TEST(LineWriterTest, AForkedChildWritesItself) {
   Pipe pipe;
-  StandardError().Write("");  // it is there before the fork
+  StandardError().Write("");  // creates the writer before the fork
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {

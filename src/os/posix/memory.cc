@@ -22,7 +22,7 @@ namespace {
 
 std::string ReadText(const std::string& path) { return ReadUpTo(path).value_or(""); }
 
-// Of the process, as operator new and its handler are. Nothing here allocates.
+// There is one for the process, as for operator new and its handler. Nothing here allocates.
 struct Reserve {
   std::mutex mutex;
   MemoryAccount* account = nullptr;  // null: there is none
@@ -45,9 +45,9 @@ struct Reserve {
 };
 constinit Reserve reserve;
 
-// operator new tries again when this returns, with the handler that is there then; it throws where
-// there is none. The limit is lowered until the reserve can be had again: an allocation that is
-// larger than what can ever be had, somewhere in the process, need not be the store's.
+// When this returns, operator new tries again with the current handler; without a handler it
+// throws. The limit is lowered only until the reserve can be allocated again: the allocation may be
+// an impossibly large one somewhere else in the process.
 void OnNoMemory() {
   const std::lock_guard lock(reserve.mutex);
   if (!reserve.GiveUp()) {
@@ -102,7 +102,7 @@ uint64_t LeastMemoryMax(std::string folder) {
   uint64_t least = UINT64_MAX;
   while (!folder.empty()) {
     const std::string text = ReadText(folder + "/memory.max");
-    uint64_t limit = 0;  // "max" is no number
+    uint64_t limit = 0;  // "max" is not a number
     const auto read = std::from_chars(text.data(), text.data() + text.size(), limit);
     if (read.ec == std::errc() && limit > 0) least = std::min(least, limit);
     folder.resize(folder.rfind('/') == std::string::npos ? 0 : folder.rfind('/'));
@@ -128,7 +128,7 @@ void GiveMemoryBack() {
   constexpr int kMapped = 128 * 1024;
   mallopt(M_MMAP_THRESHOLD, kMapped);  // once set, it does not adapt
   mallopt(M_TRIM_THRESHOLD, 4 * kMapped);
-  mallopt(M_ARENA_MAX, 2);  // memory freed in one is of no use to another
+  mallopt(M_ARENA_MAX, 2);  // memory freed in one arena cannot be used by another
 #endif
 }
 
@@ -146,7 +146,7 @@ uint64_t ResidentMemory::Read() const {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return 0;  // most of it is the sanitizer's
 #else
-  // In pages: all, resident, and of these the files'.
+  // In pages: total, resident, and resident pages of files.
   char text[128];
   const ssize_t size = pread(statm_.get(), text, sizeof text, 0);
   if (size <= 0) return 0;

@@ -1,4 +1,4 @@
-// How much memory this process may count on.
+// How much memory this process can use.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace muster {
 
-/// The machine's memory, or the least limit of the control groups (version 2) that this process is
-/// in, where that is less.
+/// The machine's memory, or the lowest limit of the control groups (version 2) of this process, if
+/// that is less.
 uint64_t UsableMemory();
 
-/// The least memory.max of the folder and of those above it; UINT64_MAX where there is none.
+/// The least memory.max of the folder and its parents; UINT64_MAX if there is none.
 uint64_t LeastMemoryMax(std::string folder);
 
-/// Large allocations are mapped one by one, and given back when they are freed: what the allocator
-/// keeps for itself would count against no client. For a process that serves others, once, at its
+/// Large allocations are mapped one by one, and returned to the system when they are freed: no
+/// client is charged for memory that the allocator keeps. A server process calls this once, at its
 /// start.
 void GiveMemoryBack();
-/// Whether this process does: its memory is its clients'.
+/// Whether GiveMemoryBack() was called: the process's memory belongs to its clients.
 bool GivesMemoryBack();
-/// Has the allocator return all whole pages that it keeps.
+/// Makes the allocator return all whole pages that it keeps.
 void TrimMemory();
 
 /// How much memory of its own this process has, without files; 0 if that is unknown. Any
@@ -36,12 +36,13 @@ class ResidentMemory {
   const OwnedFd statm_;
 };
 
-/// Memory that is kept back for the moment when operator new has none left. It is released then, so
-/// that whatever is under way ends well, and the limit of the account is lowered to what is used
-/// and a quarter of this, until the reserve can be kept again: requests are refused before they
-/// need what is not there. Costs address space, no memory.
+/// Memory that is reserved for the moment when operator new fails. It is then released, so that
+/// current operations succeed, and the limit of the account is lowered to the used memory plus a
+/// quarter of the reserve. So requests are refused before an allocation fails, until the reserve
+/// can be allocated again. Takes address space, but no memory.
 ///
-/// One for each process: a second one has no effect. A handler that was there before comes next.
+/// One for each process: a second one has no effect. A handler that was installed earlier is called
+/// next.
 class MemoryReserve {
  public:
   static constexpr size_t kBytes = 64 << 20;
@@ -52,10 +53,10 @@ class MemoryReserve {
   MemoryReserve(const MemoryReserve&) = delete;
   MemoryReserve& operator=(const MemoryReserve&) = delete;
 
-  /// True: it was released since the last call. Keeps it back again if there is room; call it every
-  /// second or so. Any thread.
+  /// Returns whether the reserve was released since the last call. Allocates it again if there is
+  /// room; call it every second or so. Any thread.
   bool Refill();
-  /// Whether there is nothing that Refill() would do.
+  /// Whether Refill() has nothing to do.
   bool is_full() const;
 
  private:

@@ -71,7 +71,7 @@ TEST(MemoryReserveTest, LowersTheLimitUntilItIsThereAgain) {
   MemoryReserve reserve(account);
   const std::new_handler handler = std::get_new_handler();
   ASSERT_NE(handler, nullptr);
-  // As operator new does for what can never be had: until there is no handler.
+  // As operator new does for an impossible allocation: until there is no handler.
   handler();
   EXPECT_EQ(account.limit(), 1000 + MemoryReserve::kBytes / 4);
   handler();

@@ -16,7 +16,7 @@ timespec ToTimespec(Duration time) {
   return {.tv_sec = time.count() / 1'000'000'000, .tv_nsec = time.count() % 1'000'000'000};
 }
 
-/// False: a signal ended it before its time.
+/// False: a signal ended the sleep early.
 bool SleepOnce(const Clock& clock, Instant when) {
   const timespec until = ToTimespec(when.since_start);
   int failed = clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &until, nullptr);
@@ -62,12 +62,12 @@ void WaitOn(std::condition_variable& wake, std::unique_lock<std::mutex>& lock, I
       lock.unlock();
       CheckInterruption(now);
       lock.lock();
-      return;  // what is waited for may have happened meanwhile
+      return;  // the awaited event may have happened
     }
     until = UntilNextCheck(until);
   }
   if (until == Instant::Never()) return wake.wait(lock);
-  // Not with wait_until(): CLOCK_BOOTTIME goes on in a suspended machine.
+  // Not with wait_until(): CLOCK_BOOTTIME also runs while the machine is suspended.
   constexpr Duration kLookMax = 1h;
   const Duration left = until - BootTime();
   if (left > 0s) wake.wait_for(lock, std::min(left, kLookMax));

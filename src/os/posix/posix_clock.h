@@ -1,6 +1,6 @@
-// The system's monotonic clock behind the Clock port: CLOCK_BOOTTIME, which goes on while the
-// machine is suspended or its VM is paused. Others count that time, too: a lease that was not
-// renewed meanwhile is over.
+// The system's monotonic clock behind the Clock port: CLOCK_BOOTTIME, which also runs while the
+// machine is suspended or its VM is paused. Other machines count that time, too: a lease that was
+// not renewed in it has expired.
 #pragma once
 
 #include <condition_variable>
@@ -20,9 +20,9 @@ class PosixClock final : public Clock {
   void SleepUntil(Instant when) override;
 };
 
-/// Waits until `wake` is notified, or until then; may return earlier, for example when the thread
-/// is interrupted (base/interruption.h). The lock is also released to ask whether it is: the
-/// function that is called may need it.
+/// Waits until `wake` is notified or `until` is reached; may return earlier, for example when the
+/// thread is interrupted (base/interruption.h). The lock is also released for the check whether it
+/// is interrupted: the called function may need the lock.
 void WaitOn(std::condition_variable& wake, std::unique_lock<std::mutex>& lock, Instant until);
 
 }  // namespace muster

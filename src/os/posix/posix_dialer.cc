@@ -19,15 +19,15 @@ namespace muster {
 
 namespace {
 
-// However long the caller would wait: no address but the last may take longer than this. One that
-// is alive answers within three seconds, even if its first packets are lost.
+// No address but the last may take longer than this, whatever the caller's deadline. A live server
+// answers within three seconds, even if its first packets are lost.
 constexpr Duration kShareMax = 10s;
 
 std::string_view ErrorText(int number) { return std::strerror(number); }
 
-// Waits for `events` on `fd`. kTimeout at the deadline, even if they are there: a peer that keeps
-// us busy must not keep us for ever. A signal does not end the wait, unless the caller has asked
-// for it: kInterrupted.
+// Waits for `events` on `fd`. kTimeout at the deadline, even if there are events: a peer that keeps
+// this thread busy must not do so without end. A signal does not end the wait, unless the caller
+// has requested it: kInterrupted.
 Status Await(int fd, short events, Clock& clock, Instant deadline) {
   bool by_signal = false;
   while (true) {
@@ -68,8 +68,8 @@ class PosixStream final : public BlockingStream {
 
   Result<size_t> Receive(std::span<char> into, Instant deadline) override {
     while (true) {
-      // Waiting first costs one system call more than trying first when the bytes are there
-      // already, but a client that has just asked would nearly always try in vain.
+      // If the bytes have arrived already, waiting first costs one more system call than reading
+      // first. But just after a request, reading first would nearly always fail.
       MUSTER_CHECK_OK(Await(fd_.get(), POLLIN, clock_, deadline));
       const ssize_t got = recv(fd_.get(), into.data(), into.size(), 0);
       if (got > 0) return static_cast<size_t>(got);
@@ -98,12 +98,12 @@ class PosixStream final : public BlockingStream {
   Clock& clock_;
 };
 
-// kUnavailable: worth trying again. kInvalid: it is not, for this address.
+// kUnavailable: another attempt may succeed. kInvalid: it cannot, for this address.
 Result<std::unique_ptr<BlockingStream>> ConnectOne(const sockaddr_storage& address, Clock& clock,
                                                    Instant deadline) {
   OwnedFd fd = OpenClientSocket(address.ss_family);
   if (!fd.is_open()) {
-    // What others have taken, they may give back.
+    // Other processes may release what they hold.
     const bool passes = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     return Error{passes ? Code::kUnavailable : Code::kInvalid,
                  Concat("socket: ", ErrorText(errno))};
@@ -119,8 +119,7 @@ Result<std::unique_ptr<BlockingStream>> ConnectOne(const sockaddr_storage& addre
   if (failure == 0) {
     return std::unique_ptr<BlockingStream>(std::make_unique<PosixStream>(std::move(fd), clock));
   }
-  // EMFILE, EADDRNOTAVAIL and the like pass, too: what cannot pass is an address family that is not
-  // there.
+  // EMFILE, EADDRNOTAVAIL and the like are temporary, too; a missing address family is not.
   const bool hopeless = failure == EAFNOSUPPORT || failure == EACCES || failure == EPERM;
   return Error{hopeless ? Code::kInvalid : Code::kUnavailable,
                Concat(ToString(address), ": ", ErrorText(failure))};
@@ -143,7 +142,7 @@ Result<std::unique_ptr<BlockingStream>> ConnectToAny(std::span<const sockaddr_st
         std::min<Duration>((deadline - now) / untried, untried > 1 ? kShareMax : Duration::max());
     auto stream = ConnectOne(addresses[i], clock, now + share);
     if (stream || stream.error().code == Code::kInterrupted) return stream;
-    // One address worth another try makes the endpoint worth it.
+    // If another attempt may succeed for one address, it may for the endpoint.
     if (failure.code == Code::kInvalid || stream.error().code != Code::kInvalid)
       failure = stream.error();
   }

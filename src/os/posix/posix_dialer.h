@@ -1,5 +1,5 @@
-// Blocking TCP connections behind the Dialer port: poll(2) in the caller's thread, no loop, no
-// hand-over.
+// Blocking TCP connections behind the Dialer port: poll(2) in the caller's thread, without a loop
+// or another thread.
 #pragma once
 
 #include <sys/socket.h>
@@ -12,8 +12,8 @@
 
 namespace muster {
 
-/// Connects to the first of `addresses` that answers. Each gets its share of the time that is left,
-/// so that one that swallows everything (a black hole) does not hide the next. Codes as Dial().
+/// Connects to the first of `addresses` that answers. Each gets its share of the remaining time, so
+/// that an address that drops all packets does not hide the next one. Codes as for Dial().
 Result<std::unique_ptr<BlockingStream>> ConnectToAny(std::span<const sockaddr_storage> addresses,
                                                      Clock& clock, Instant deadline);
 

@@ -18,8 +18,8 @@ namespace muster {
 
 namespace {
 
-// PyTorch's FileStore blocks in flock; we must be able to give up, so we ask again, soon and then
-// less soon.
+// PyTorch's FileStore blocks in flock. Here the call must be able to time out, so it polls, with
+// growing pauses.
 constexpr Duration kLockRetryFirst = 50us;
 constexpr Duration kLockRetryLongest = 5ms;
 
@@ -27,7 +27,7 @@ Error FileError(Code code, const std::string& path, int number) {
   return Error{code, Concat(path, ": ", std::string_view(std::strerror(number)))};
 }
 
-// kInvalid for what is wrong with the path; everything else is wrong with the machine and may pass.
+// kInvalid if the path is wrong; all other failures are the machine's and may be temporary.
 Code CodeOf(int number) {
   switch (number) {
     case ENOENT:
@@ -50,7 +50,7 @@ Code CodeOf(int number) {
   }
 }
 
-/// Whether two files that are open, or have been looked up, are one.
+/// Whether two files, opened or looked up, are the same.
 bool AreSame(const struct stat& one, const struct stat& other) {
   return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
@@ -109,7 +109,7 @@ uint64_t PosixFiles::Identify(const std::string& path, int fd) {
   Seen& seen = seen_[path];
   if (AreSame(seen.fd.get(), fd)) return seen.identity;
   seen = {.fd = OwnedFd(open(path.c_str(), O_PATH | O_CLOEXEC)), .identity = ++identities_};
-  if (!AreSame(seen.fd.get(), fd)) seen.fd.Close();  // the path has just been given to another
+  if (!AreSame(seen.fd.get(), fd)) seen.fd.Close();  // the path has just been moved to another file
   return seen.identity;
 }
 
@@ -130,7 +130,7 @@ Result<LockedFile> PosixFiles::Open(const std::string& path, Lock lock, Missing 
     }
     if (file.is_open() && flock(file.get(), how) == 0) {
       if (IsStillAt(path, file.get())) break;
-      file.Close();  // its last user removed it while we waited: the name is gone
+      file.Close();  // its last user removed it during the wait
     } else if (file.is_open() && errno != EWOULDBLOCK && errno != EINTR) {
       return FileError(CodeOf(errno), path, errno);
     }

@@ -1,10 +1,10 @@
 // Files that several processes read and append to, one writer at a time (flock(2)): the base of
 // FileStore. One thread at a time.
 //
-// The kernel reuses a file's number once the file is gone. So a
-// descriptor of the file last seen under each path is kept, which keeps its number taken; whatever
-// has another number is then another file, on every file system. The descriptor can neither read
-// nor lock (O_PATH): a child that inherits it through fork() shares nothing that matters.
+// The kernel reuses a file's inode number after the file is deleted. So a descriptor of the file
+// last seen under each path is kept, and its number cannot be reused; a file with another number is
+// then another file, on every file system. The descriptor can neither read nor lock (O_PATH): a
+// child that inherits it through fork() shares nothing that matters.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +26,18 @@ class LockedFile {
       : path_(std::move(path)), fd_(std::move(fd)), identity_(identity) {}
 
   Result<uint64_t> Size() const;
-  /// Differs between a file and another one that later has the same name.
+  /// Differs between a file and a later file with the same name.
   uint64_t identity() const { return identity_; }
   /// All bytes from `offset` to the end.
   Result<std::string> ReadFrom(uint64_t offset) const;
-  /// Needs the exclusive lock, as the next one does. Appends all of `bytes`, or (on an error) none.
+  /// Needs the exclusive lock, as does the next function. Appends all of `bytes`, or (on an error)
+  /// none.
   Status Append(std::string_view bytes) const;
   Status Truncate(uint64_t size) const;
 
  private:
   std::string path_;
-  OwnedFd fd_;  // the lock goes with it
+  OwnedFd fd_;  // closing it releases the lock
   uint64_t identity_;
 };
 
@@ -53,11 +54,11 @@ class PosixFiles {
 
  private:
   struct Seen {
-    OwnedFd fd{};  // not open: none could be had, so nothing is known to be this file
+    OwnedFd fd{};  // not open: the descriptor could not be opened, so no file compares equal
     uint64_t identity = 0;
   };
 
-  /// The number that the open file `fd`, found under `path`, has among all seen there.
+  /// The number of the open file `fd`, found under `path`, among all files seen there.
   uint64_t Identify(const std::string& path, int fd);
 
   Clock& clock_;

@@ -13,7 +13,7 @@ void NameThisThread(std::string_view name) {
   constexpr size_t kMax = 15;
   if (name.size() > kMax) {
     size_t end = kMax;
-    // Not in the middle of a character: back to where one begins in UTF-8.
+    // Not in the middle of a UTF-8 character: goes back to its beginning.
     while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xc0) == 0x80) --end;
     name = name.substr(0, end);
   }

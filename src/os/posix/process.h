@@ -8,8 +8,8 @@ namespace muster {
 
 uint32_t ProcessId();
 
-/// What debuggers and `top` call the calling thread. Linux keeps 15 bytes; whole characters of the
-/// rest are cut off.
+/// Sets the name that debuggers and `top` show for the calling thread. Linux keeps 15 bytes; the
+/// rest is cut off at a whole character.
 void NameThisThread(std::string_view name);
 
 }  // namespace muster

@@ -37,8 +37,8 @@ bool ReadNumber(std::string_view word, T& number) {
   return std::from_chars(word.data(), word.data() + word.size(), number).ec == std::errc();
 }
 
-// pid (name) state parent group session … The name may be any text, such as ") R 1 (". Nothing for
-// threads of the kernel.
+// pid (name) state parent group session … The name may be any text, such as ") R 1 (". Returns
+// nothing for kernel threads.
 std::optional<ProcessFacts> ParseStat(pid_t pid, std::string_view text) {
   const size_t name_end = text.rfind(')');
   if (name_end == std::string_view::npos || name_end + 2 > text.size()) return std::nullopt;
@@ -62,10 +62,10 @@ std::optional<ProcessFacts> ParseStat(pid_t pid, std::string_view text) {
 }
 
 void Pause(std::chrono::milliseconds time) {
-  poll(nullptr, 0, static_cast<int>(time.count()));  // shorter if a signal comes: no harm
+  poll(nullptr, 0, static_cast<int>(time.count()));  // a signal may shorten it: harmless
 }
 
-/// A search over one reading of the process table.
+/// A search in one snapshot of the process table.
 class FamilySearch {
  public:
   explicit FamilySearch(const ProcessFamily& family)
@@ -117,7 +117,8 @@ class FamilySearch {
     return family_.orphans && process.parent == self_ && process.session != own_.session;
   }
 
-  // A process cannot enter an existing session: descendants of workers are never in ours.
+  // A process cannot enter an existing session: descendants of workers are never in this process's
+  // session.
   bool MayBeMarked(const ProcessFacts& process) const {
     return !chosen_.contains(process.pid) && !spared_.contains(process.pid) &&
            process.session != own_.session && process.started >= own_.started && !process.IsDead();
@@ -167,7 +168,7 @@ struct Found {
   bool is_unsure;
 };
 
-/// Stops all members, and those that they start meanwhile, until no new one is found.
+/// Stops all members, and the processes that they start during this, until no new one is found.
 Found Freeze(const ProcessFamily& family, SteadyClock::time_point give_up) {
   std::set<std::pair<pid_t, uint64_t>> stopped;
   while (true) {
@@ -237,7 +238,8 @@ void SignalProcess(const ProcessFacts& process, int signal) {
   if (handle.is_open()) {
     syscall(SYS_pidfd_send_signal, handle.get(), signal, nullptr, 0);
   } else {
-    kill(process.pid, signal);  // out of descriptors: better a small risk than a survivor
+    kill(process.pid, signal);  // out of descriptors: the pid might have been reused, but a
+                                // surviving process is worse
   }
 }
 
@@ -268,7 +270,7 @@ std::vector<ProcessFacts> FindFamily(const ProcessFamily& family) {
 bool EndFamily(const ProcessFamily& family, Duration limit) {
   const SteadyClock::time_point give_up = SteadyClock::now() + limit;
   KillHiddenGroups(family);
-  // First those that can be found without reading environments, which may take long.
+  // First the members that can be found without reading environments, which may take long.
   ProcessFamily related = family;
   related.marks.clear();
   const bool related_gone = EndAll(related, give_up);

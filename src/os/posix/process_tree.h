@@ -1,7 +1,7 @@
-// Processes that belong together: finding them in /proc, and ending them.
+// Finds processes that belong together in /proc, and ends them.
 //
-// Stateless; any thread. A process is identified by its pid and its start time, and signals go
-// through a descriptor of it, so that a reused pid is noticed.
+// Stateless; any thread. A process is identified by its pid and its start time, and signals are
+// sent through a pidfd, so that a reused pid is noticed.
 #pragma once
 
 #include <sys/types.h>
@@ -23,7 +23,7 @@ struct ProcessFacts {
   pid_t group = 0;
   pid_t session = 0;
   char state = '?';      ///< As in ps: R, S, D, Z.
-  int64_t threads = 0;   ///< That are alive.
+  int64_t threads = 0;   ///< Threads that are alive.
   uint64_t started = 0;  ///< In ticks since the machine was started.
 
   /// ps shows a process whose first thread has ended as a zombie, although other threads run.
@@ -33,10 +33,11 @@ struct ProcessFacts {
 /// Nothing: there is no such process (any more).
 std::optional<ProcessFacts> FactsOf(pid_t pid);
 
-/// Those that this process may see, in no order. Empty where there is no /proc.
+/// The processes that this process may see, in no order. Empty if there is no /proc.
 std::vector<ProcessFacts> AllProcesses();
 
-/// A descriptor of the process (pidfd): readable when it has ended. Not open: errno says why.
+/// A descriptor of the process (pidfd): readable when it has ended. Not open: errno contains the
+/// reason.
 OwnedFd OpenProcess(pid_t pid);
 
 /// Sends nothing if `process` has ended, even if its pid is in use again.
@@ -66,17 +67,17 @@ struct ProcessFamily {
   std::vector<std::string> marks{};  ///< Processes started with one of them in the environment.
   bool orphans = false;  ///< Children of this process in other sessions: another process started
                          ///< them and has ended.
-  std::vector<pid_t> spared{};  ///< Not these, nor, through them, their descendants.
+  std::vector<pid_t> spared{};  ///< Not these, nor descendants that are found only through them.
 };
 
-/// The members that are alive. A process may hide its mark: it runs under another user, or has
-/// overwritten its environment. The environment of a process in uninterruptible sleep is not read,
-/// because the read might not return.
+/// The members that are alive. The mark of a process cannot be read if it runs under another user,
+/// or has overwritten its environment. The environment of a process in uninterruptible sleep is not
+/// read, because the read might not return.
 std::vector<ProcessFacts> FindFamily(const ProcessFamily& family);
 
 /// Kills the members until none is found or `limit` has passed; returns whether none is left. All
-/// are stopped before the first is killed: a process that keeps forking cannot escape, and no trace
-/// is lost with a parent that dies first. Of a leader that /proc does not show (hidepid, or no
+/// are stopped before the first is killed: a process that keeps forking cannot escape, and no child
+/// is lost because its parent ended first. For a leader that /proc does not show (hidepid, or no
 /// /proc at all), the process group is killed.
 bool EndFamily(const ProcessFamily& family, Duration limit);
 

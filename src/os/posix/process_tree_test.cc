@@ -123,7 +123,7 @@ struct Family {
         same_session(std::stoi(head.ReadLine().value())),
         other_session(std::stoi(head.ReadLine().value())) {}
   ~Family() {
-    // Orphans, unless the test has ended them: only the pipe of the head tells them to go.
+    // Orphans, unless the test has ended them: they end only when the pipe of the head is closed.
     head.CloseInput();
     EventuallyTrue([this] { return IsGone(same_session) && IsGone(other_session); });
   }
@@ -160,8 +160,8 @@ TEST(ProcessTreeTest, ANewOwnerOfALeadersNumberIsNoKin) {
   EXPECT_TRUE(FactsOf(head) && !FactsOf(head)->IsDead());
 }
 
-/// In a process that sees an empty /proc (without root: an ordinary one, which shows less): kills
-/// the group of a child; 0 if that has ended by SIGKILL.
+/// Kills the group of a child in a process with an empty /proc (without root: in an ordinary
+/// process, which tests less); 0 if the child was ended by SIGKILL.
 int KillWithoutProc() {
   const bool is_hidden = unshare(CLONE_NEWNS) == 0 &&
                          mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
@@ -171,7 +171,7 @@ int KillWithoutProc() {
   if (pipe(ready) != 0) return 1;
   const pid_t leader = fork();
   if (leader == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // whatever becomes of the test
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // however the test ends
     setsid();
     const bool said = write(ready[1], "r", 1) == 1;
     while (said) pause();
@@ -181,7 +181,7 @@ int KillWithoutProc() {
   if (read(ready[0], &heard, 1) != 1) return 2;
   EndFamily({.leaders = {leader}}, 10s);
   int status = 0;
-  alarm(60);  // it would wait for ever for one that lives
+  alarm(60);  // otherwise it would wait without end for a process that still runs
   if (waitpid(leader, &status, 0) != leader) return 3;
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? 0 : 4;
 }
@@ -213,7 +213,7 @@ TEST(ProcessTreeTest, ChildrenInOtherSessionsWereLeftToUs) {
 
 TEST(ProcessTreeTest, BearersOfAMarkAreFoundWithTheirDescendants) {
   const TempDir folder;
-  // Its child has no mark. Both are in sessions of their own.
+  // Its child has no mark. Each of the two is in its own session.
   ChildProcess bearer =
       ChildProcess::Run({"setsid", "env", "MUSTER_AGENT=process-tree-test.1", "/bin/sh", "-c",
                          "env -i setsid sleep 60 & echo $! > " + folder.File("child") + "; wait"});

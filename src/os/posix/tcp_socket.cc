@@ -30,9 +30,9 @@ void SetOption(int fd, int level, int name, int value) {
   setsockopt(fd, level, name, &value, sizeof value);
 }
 
-// BBR paces what it sends: a timer and two looks at the clock for each segment. For messages of a
-// few dozen bytes that is a tenth of all that sending costs, and buys nothing. Reno is in every
-// Linux; any other choice of the administrator is respected.
+// BBR paces its segments, with a timer and two clock reads for each. For messages of a few dozen
+// bytes that is a tenth of the cost of sending, without any gain. Every Linux has Reno; any other
+// choice of the administrator is respected.
 void AvoidPacing(int fd) {
   std::array<char, 16> name{};
   socklen_t size = name.size();
@@ -51,7 +51,7 @@ Result<OwnedFd> BindOne(const sockaddr_storage& address, int type, bool reuses_p
   return SocketError(Concat("bind to ", ToString(address)));
 }
 
-// IPv6 first: that one socket stands for both families. Without IPv6, IPv4 is all there is.
+// IPv6 first: that one socket serves both families. Without IPv6, only IPv4 is left.
 std::vector<sockaddr_storage> AnyAddresses(uint16_t port) {
   std::vector<sockaddr_storage> any(2);
   auto& v6 = reinterpret_cast<sockaddr_in6&>(any[0]);
@@ -87,14 +87,14 @@ int ConnectError(int fd) {
 Result<ListeningSocket> ListeningSocket::Bind(const std::string& host, uint16_t port) {
   std::vector<sockaddr_storage> addresses = AnyAddresses(port);
   if (!host.empty()) {
-    // No deadline: without its address a server has nothing else to do.
+    // No deadline: without its address a server can do nothing else.
     MUSTER_TRY(addresses, Resolve({host, port}, Instant{}, Instant::Never()));
   }
   Error failure{Code::kUnavailable, "no address"};
   for (const sockaddr_storage& address : addresses) {
     Result<OwnedFd> fd = BindOne(address, SOCK_STREAM | SOCK_NONBLOCK, /*reuses_port=*/true);
     if (fd) return Listen(std::move(*fd));
-    // A taken port is the more useful message than a missing address family.
+    // A port in use is the more useful message than a missing address family.
     if (failure.code != Code::kConflict) failure = std::move(fd).error();
   }
   return failure;
@@ -104,8 +104,8 @@ Result<ListeningSocket> ListeningSocket::OnFreePort() {
   Error failure{Code::kUnavailable, "no address"};
   for (const sockaddr_storage& address : AnyAddresses(0)) {
     Result<OwnedFd> fd = BindOne(address, SOCK_STREAM, /*reuses_port=*/false);
-    // After bind: the port must be free without it. But connections inherit it, and without it
-    // those of a server that was here would keep its successor from the port for a minute.
+    // Set after bind: the port must be free without it. But connections inherit it, and without it
+    // the connections of an earlier server would block the port for its successor for a minute.
     if (fd) SetOption(fd->get(), SOL_SOCKET, SO_REUSEADDR, 1);
     Result<ListeningSocket> socket =
         fd ? Listen(std::move(*fd)) : Result<ListeningSocket>(std::move(fd).error());
@@ -129,10 +129,12 @@ Result<ListeningSocket> ListeningSocket::FromDescriptor(int fd, uint16_t port) {
 }
 
 Result<ListeningSocket> ListeningSocket::Listen(OwnedFd fd) {
-  // Accepted connections inherit these from the listener, which saves system calls for each.
+  // Accepted connections inherit these options from the listener, which saves system calls for
+  // each.
   SetOption(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);
   SetOption(fd.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
-  // A machine that vanished is noticed after 60 s + 3 x 20 s, so that its descriptor comes back.
+  // A peer machine that vanished is noticed after 60 s + 3 x 20 s, and its descriptor is then
+  // freed.
   SetOption(fd.get(), IPPROTO_TCP, TCP_KEEPIDLE, 60);
   SetOption(fd.get(), IPPROTO_TCP, TCP_KEEPINTVL, 20);
   SetOption(fd.get(), IPPROTO_TCP, TCP_KEEPCNT, 3);
@@ -142,7 +144,8 @@ Result<ListeningSocket> ListeningSocket::Listen(OwnedFd fd) {
   if (bound->ss_family != AF_INET && bound->ss_family != AF_INET6) {
     return Error{Code::kInvalid, Concat("descriptor ", fd.get(), " is not a TCP socket")};
   }
-  // -1: as deep as the kernel allows (somaxconn); thousands of nodes connect in the same instant.
+  // -1: as long a queue as the kernel allows (somaxconn); thousands of nodes connect in the same
+  // instant.
   if (listen(fd.get(), -1) != 0) return SocketError(Concat("listen on ", ToString(*bound)));
   return ListeningSocket(std::move(fd), PortOf(*bound), ToString(*bound));
 }

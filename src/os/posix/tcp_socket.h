@@ -1,4 +1,4 @@
-// TCP sockets as the kernel knows them: those of clients, and listening ones with their port.
+// TCP sockets of the kernel: those of clients, and listening ones with their port.
 #pragma once
 
 #include <sys/socket.h>
@@ -13,7 +13,7 @@
 namespace muster {
 
 /// A client's socket, non-blocking, whose small messages leave at once and are not paced. Not open:
-/// errno says why.
+/// errno contains the reason.
 OwnedFd OpenClientSocket(int family);
 
 /// connect(2): 0, or the errno.
@@ -42,7 +42,7 @@ class ListeningSocket {
   int fd() const { return fd_.get(); }
   int Release() { return fd_.Release(); }
   void Close() { fd_.Close(); }
-  /// Another descriptor of the socket, not for children. kUnavailable.
+  /// Another descriptor of the socket, which children do not inherit. kUnavailable.
   Result<int> Duplicate() const;
 
  private:

@@ -1,4 +1,4 @@
-// A file of our own, under a unique name.
+// A new file with a unique name.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace muster {
 
-/// An empty file in the system's temporary folder, readable by this user only. The caller
-/// removes it. kUnavailable.
+/// Creates an empty file in the system's temporary folder, readable by this user only, and returns
+/// its path. The caller removes it. Returns kUnavailable on failure.
 Result<std::string> MakeTemporaryFile(const std::string& prefix);
 
 }  // namespace muster

@@ -79,7 +79,7 @@ std::string_view SearchPath(const std::vector<std::string>& environment) {
   return entry == environment.end() ? kDefaultPath : std::string_view(*entry).substr(kName.size());
 }
 
-/// As execvpe() looks for a program, but before the fork, where there is time for it.
+/// Searches as execvpe() does, but before the fork, where it may take time and allocate.
 Result<std::string> FindProgram(const std::string& program,
                                 const std::vector<std::string>& environment) {
   if (program.find('/') != std::string::npos) return program;
@@ -210,7 +210,7 @@ Result<pid_t> WorkerLaunch::Fork(int cgroup_members) {
 void WorkerLaunch::Become(pid_t parent, int cgroup_members) const {
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);  // it had ended before the line above
+  if (getppid() != parent) _exit(127);  // the parent had ended before the line above
   ResetSignals();
   // It enters the group itself ("0"), before it has children. CLONE_INTO_CGROUP would be quicker,
   // but newer kernels kill a process that is created in a group that has been killed before.
@@ -240,7 +240,7 @@ Status WorkerLaunch::AwaitExec() {
     if (got < 0 && errno == EINTR) continue;
     if (got != static_cast<ssize_t>(sizeof failure)) return Ok();
     if (failure.step != kCgroup) break;
-    was_refused_by_cgroup_ = true;  // no reason not to run
+    was_refused_by_cgroup_ = true;  // the worker runs without the cgroup
   }
   if (failure.step == kStreams) {
     errno = failure.number;

@@ -18,12 +18,12 @@ namespace muster {
 
 class WorkerLaunch {
  public:
-  /// Finds the program and opens the files for its output. `mark` is added to its environment.
+  /// Finds the program and opens the files for its output. Adds `mark` to its environment.
   /// kNotFound, kInvalid, kUnavailable.
   static Result<WorkerLaunch> Prepare(const WorkerCommand& command, const std::string& mark);
 
   /// Starts a process that leads its own session, in the cgroup whose folder is open as `cgroup`;
-  /// if that is refused, or -1, in ours. Once. kUnavailable.
+  /// if that is refused, or -1, in the cgroup of this process. To be called once. kUnavailable.
   Result<pid_t> Fork(int cgroup);
 
   /// Waits until the program runs. Otherwise the process has ended or is about to, and must be
@@ -47,11 +47,11 @@ class WorkerLaunch {
   std::vector<char*> environment_pointers_;
   OwnedFd output_;
   OwnedFd error_;
-  int output_fd_ = -1;  // -1: stays as it is
+  int output_fd_ = -1;  // -1: unchanged
   int error_fd_ = -1;
   std::vector<unsigned long> cpu_mask_;
-  OwnedFd report_;     // of a failure; closed by a successful exec
-  OwnedFd reporting_;  // its other end
+  OwnedFd report_;     // receives the error; closed by a successful exec
+  OwnedFd reporting_;  // the other end of report_
   bool was_refused_by_cgroup_ = false;
 };
 

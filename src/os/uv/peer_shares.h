@@ -1,5 +1,5 @@
-// How many connections each peer address holds: the largest loses some when descriptors run out.
-// Any thread.
+// Counts the connections of each peer address: the address with the most loses some when
+// descriptors run out. Any thread.
 #pragma once
 
 #include <sys/socket.h>
@@ -33,7 +33,7 @@ class PeerShares {
   void Add(const PeerGroup& from);
   void Remove(const PeerGroup& from);
   size_t HeldBy(const PeerGroup& from) const;
-  /// The address that holds most connections.
+  /// The address that holds the most connections.
   Largest FindLargest() const;
 
  private:
@@ -43,7 +43,7 @@ class PeerShares {
   size_t total_ = 0;
 };
 
-/// Counts one connection, as long as it lives.
+/// Counts one connection for as long as it lives.
 class PeerHold {
  public:
   PeerHold() = default;

@@ -1,4 +1,4 @@
-// Clocks of a process whose machine was suspended, or believes so: in a time namespace.
+// Clocks of a process whose machine seems to have been suspended: it is in a time namespace.
 #include "os/posix/posix_clock.h"
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@ namespace {
 constexpr int kNotPossible = 77;
 
 /// What `work` returns in a process that believes that its machine was suspended for 1,000 s.
-/// Where such a one may not be made (it takes root): in an ordinary one, which shows less.
+/// Without root, which this needs, it is an ordinary process, which tests less.
 int AfterASuspension(const std::function<int()>& work) {
   const pid_t child = fork();
   if (child == 0) {
@@ -33,7 +33,7 @@ int AfterASuspension(const std::function<int()>& work) {
     constexpr std::string_view kOffset = "boottime 1000 0\n";
     if (write(offsets.get(), kOffset.data(), kOffset.size()) != ssize_t{kOffset.size()})
       _exit(kNotPossible);
-    const pid_t grandchild = fork();  // the first that lives in it
+    const pid_t grandchild = fork();  // the first process in the namespace
     if (grandchild == 0) _exit(work());
     int status = 0;
     waitpid(grandchild, &status, 0);
@@ -89,7 +89,7 @@ TEST(UvAlarmTest, RingsWhenItsClockIsThere) {
     (*thread)->RunAndWait([&] {
       when = loop.Now() + 30ms;
       alarm = loop.At(when, [&] {
-        alarm.reset();  // it may end itself
+        alarm.reset();  // a timer may destroy itself
         rung.set_value(loop.Now());
       });
     });
@@ -123,7 +123,7 @@ TEST(UvAlarmTest, WhatIsPastRingsOnceAndWhatIsDestroyedNever) {
   EXPECT_FALSE(destroyed_rang);
 }
 
-// As a node does whose limit of descriptors somebody else uses up.
+// As on a node where another process or library has used up the descriptors.
 TEST(UvAlarmTest, RingsAlsoWhereNoDescriptorIsLeft) {
   auto thread = UvThread::Open();
   ASSERT_TRUE(thread);

@@ -21,8 +21,8 @@ namespace {
 
 using Addresses = std::vector<sockaddr_storage>;
 
-// A look-up and the sockets that are tried one after the other. Callbacks of libuv hold it, too: it
-// lives until the last of them has run, but reports nothing once it was cancelled.
+// A lookup, and the sockets that are tried one after the other. Callbacks of libuv hold it, too: it
+// lives until the last of them has run, but reports nothing after it was cancelled.
 class Attempt : public std::enable_shared_from_this<Attempt> {
  public:
   Attempt(UvLoop& loop, Endpoint to, const ConnectOptions& options,

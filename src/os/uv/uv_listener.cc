@@ -21,13 +21,13 @@ namespace muster {
 
 namespace {
 
-// A node's first bytes may take so long from far away; no peer should hold a descriptor of the
+// The first bytes of a remote node may take this long; no peer should hold a descriptor of the
 // reserve for longer.
 constexpr Duration kExaminedFor = 250ms;
 constexpr Duration kExamination = 10ms;
 constexpr Duration kPauseFor = 100ms;
 constexpr int kAcceptedPerTurn = 64;
-// The largest address is logged when it becomes the largest, and again after this.
+// The address with the most connections is logged when it becomes that, and again after this time.
 constexpr Duration kNamedAgain = 60s;
 
 size_t DescriptorsMax() {
@@ -39,7 +39,8 @@ size_t SpareDescriptors() {
   return std::clamp<size_t>(DescriptorsMax() / 16, 1, kSpareDescriptorsMax);
 }
 
-// One address has three quarters of what is not kept in reserve, whatever it does with them.
+// One address may have three quarters of the descriptors that are not in reserve, however it uses
+// them.
 size_t ShareOfOne(size_t reserve) {
   const size_t most = DescriptorsMax();
   return std::max<size_t>(1, (most - std::min(most, reserve)) / 4 * 3);
@@ -65,14 +66,14 @@ struct UvListener::Poll {
 
   const size_t spares_max;
   const size_t kept_for_others = std::max<size_t>(1, spares_max / 4);
-  // Only sessions get these, whatever address the others come from.
+  // Only sessions get these, whatever address other connections come from.
   const size_t kept_for_sessions = spares_max / 2;
   const size_t share_max = ShareOfOne(spares_max);
   std::vector<OwnedFd> spares;
   size_t awaited =
       0;  // descriptors that were requested from the largest address, and not freed yet
   Instant awaited_since{};
-  bool hopeless = false;  // the last time, none was freed
+  bool hopeless = false;  // none was freed the last time
   PeerGroup named{};
   Instant named_at{};
 
@@ -85,7 +86,8 @@ struct UvListener::Poll {
   std::list<Visitor> visitors;  // oldest first
   std::unique_ptr<Timer> examination;
 
-  // As many as may come in one turn: the loop has other connections, and this is called again.
+  // At most as many as one turn may accept: the loop has other connections, and this is called
+  // again.
   void AcceptSome() {
     Refill();
     for (int i = 0; i < kAcceptedPerTurn; ++i) {
@@ -102,10 +104,10 @@ struct UvListener::Poll {
         const Reserve used = AcceptIntoReserve();
         if (used == Reserve::kBacklogEmpty) return;
         if (used == Reserve::kEmpty) return Pause();
-        // What others give back comes into the reserve first.
+        // Freed descriptors go into the reserve first.
         if (IsRoomComing() && spares.size() <= kept_for_sessions) return Pause();
       } else if (errno != EINTR && errno != ECONNABORTED) {
-        return;  // EAGAIN, or something that the next readiness will show again
+        return;  // EAGAIN, or an error that the next readiness event will report again
       }
     }
   }
@@ -188,8 +190,8 @@ struct UvListener::Poll {
     Receive(std::move(peer), from);
   }
 
-  // An address that has its share gets in with a session, within bounds, or instead of a connection
-  // of its own that has not been used.
+  // A connection of an address that has its share is served if it opens a session, within bounds,
+  // or if it replaces an unused connection of the same address.
   void PlaceAboveShare(OwnedFd peer, const PeerGroup& from) {
     LogShortage(shares->FindLargest());
     if (visitors.size() >= spares_max) visitors.pop_front();
@@ -201,7 +203,7 @@ struct UvListener::Poll {
     if (!examination) examination = loop->Every(kExamination, [this] { ExamineVisitors(); });
   }
 
-  // Whether a visitor whose address has its share is let in.
+  // Whether a visitor is served although its address has its share.
   bool MayExceedShare(const Visitor& visitor, Opening opening) {
     const size_t above = shares->HeldBy(visitor.from) - share_max;
     if (opening == Opening::kSession) return above < kept_for_sessions;
@@ -227,7 +229,7 @@ struct UvListener::Poll {
     awaited_since = now;
   }
 
-  // Requests that unused connections are closed. Whether some may be.
+  // Requests that unused connections are closed. Returns whether some may be.
   bool RequestUnused() {
     const PeerShares::Largest largest = shares->FindLargest();
     if (!Dominates(largest)) return false;
@@ -237,7 +239,8 @@ struct UvListener::Poll {
 
   bool IsRoomComing() const { return awaited > 0 && !hopeless; }
 
-  // MSG_PEEK leaves the bytes in the socket: a visitor that qualifies is served as any connection.
+  // MSG_PEEK leaves the bytes in the socket: a visitor that qualifies is served like any
+  // connection.
   void ExamineVisitors() {
     const Instant now = loop->Now();
     Refill();
@@ -271,7 +274,7 @@ struct UvListener::Poll {
       visitor = visitors.erase(visitor);
     }
     Refill();
-    if (visitors.empty()) examination.reset();  // destroys this function: nothing follows
+    if (visitors.empty()) examination.reset();  // destroys this function, so it must come last
   }
 
   void LogShortage(const PeerShares::Largest& largest) {

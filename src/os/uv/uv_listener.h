@@ -1,6 +1,6 @@
 // A listening TCP socket on a libuv loop, behind the Listener port.
 //
-// Connections are accepted here and handed out as bare descriptors, so that one listener can feed
+// Connections are accepted here and passed on as bare descriptors, so that one listener can serve
 // several loops evenly. (A libuv handle cannot move between loops, and with SO_REUSEPORT a second
 // server could take the same port unnoticed.)
 #pragma once
@@ -17,14 +17,14 @@
 
 namespace muster {
 
-/// What the first bytes of a connection show.
+/// What the first bytes of a connection begin.
 enum class Opening { kIncomplete, kSession, kRequest, kOther };
 using JudgeOpening = std::function<Opening(std::string_view bytes)>;
 
-/// Keeps some descriptors in reserve. When all others are used up, a new peer gets one of the
-/// reserve if another address holds more connections than all the rest (some of which are closed),
-/// if it opens a session, or if it sends a request and the largest address has unused connections
-/// (which are closed). All other peers are refused.
+/// Keeps some descriptors in reserve. When all others are in use, a new peer gets one of the
+/// reserve in three cases: another address holds more connections than all the rest (some of its
+/// connections are closed), the peer opens a session, or it sends a request and the address with
+/// the most connections has unused ones (which are closed). All other peers are refused.
 class UvListener final : public Listener {
  public:
   /// Loop thread, as everything here.

@@ -17,7 +17,7 @@ namespace muster {
 
 namespace {
 
-// Large enough that big values take few reads.
+// Large enough to read big values in few calls.
 constexpr size_t kReadBufferBytes = 64 * 1024;
 
 class UvTimer final : public Timer {
@@ -159,8 +159,8 @@ void UvLoop::Stop() {
   Post([this] { uv_stop(&loop_); });
 }
 
-// libuv's time and timers stand still while the machine is suspended. Leases, which are compared
-// with Now(), do not: the difference is read again every 5 ms, not in every turn of a busy loop.
+// libuv's time and timers stop while the machine is suspended. Leases, which are compared with
+// Now(), do not: the difference is read again every 5 ms, and not in every turn of a busy loop.
 Instant UvLoop::Now() const {
   const std::chrono::milliseconds turn(uv_now(&loop_));
   if (turn - suspended_seen_at_ >= kSuspendedLook) {
@@ -171,8 +171,8 @@ Instant UvLoop::Now() const {
 }
 
 void UvLoop::CountSuspension() const {
-  // In this order: what passes between the two makes the difference too small for once, never
-  // too large for ever.
+  // In this order: time that passes between the two reads makes the difference too small once, and
+  // never permanently too large.
   const Duration since_boot = BootTime().since_start;
   const Duration awake = std::chrono::nanoseconds(uv_hrtime());
   suspended_ = std::max(since_boot - awake, suspended_);
@@ -209,8 +209,8 @@ std::unique_ptr<Timer> UvLoop::After(Duration delay, std::function<void()> work)
 std::unique_ptr<Timer> UvLoop::At(Instant when, std::function<void()> ring) {
   MUSTER_ASSERT(IsCurrent());
   if (auto alarm = UvAlarm::Open(*this, when, ring)) return alarm;
-  // A timer that does not count suspensions is better than none. It rings a millisecond late, as
-  // the loop's clock may be one behind.
+  // A timer that does not count suspensions is better than none. It rings a millisecond late,
+  // because the loop's clock may be one behind.
   const Duration left = std::max<Duration>(when - Now(), Duration::zero());
   return After(left + std::chrono::milliseconds(1), std::move(ring));
 }

@@ -21,7 +21,7 @@ class UvLoop final : public Loop {
  public:
   /// kUnavailable: out of descriptors, or of memory.
   static Result<std::unique_ptr<UvLoop>> Open();
-  /// The loop must not be running. What is still open on it is closed.
+  /// The loop must not be running. Closes everything that is still open on it.
   ~UvLoop() override;
   UvLoop(const UvLoop&) = delete;
   UvLoop& operator=(const UvLoop&) = delete;
@@ -43,10 +43,11 @@ class UvLoop final : public Loop {
 
   uv_loop_t* raw() { return &loop_; }
 
-  /// Of this loop's streams. Flushed before the loop waits for events.
+  /// The outbox of this loop's streams. Flushed before the loop waits for events.
   UvOutbox& outbox() { return outbox_; }
 
-  /// Where every stream of this loop reads into: a read is consumed before the next one starts.
+  /// The buffer for the reads of all streams of this loop: one read is consumed before the next one
+  /// starts.
   uv_buf_t read_buffer() {
     return uv_buf_init(read_buffer_.data(), static_cast<unsigned>(read_buffer_.size()));
   }
@@ -69,7 +70,7 @@ class UvLoop final : public Loop {
   std::vector<std::function<void()>> posted_;  // guarded by mutex_
 };
 
-/// Closes `owner->*handle`, and deletes its owner when libuv has no use for it any more.
+/// Closes `owner->*handle`, and deletes its owner when libuv no longer uses the handle.
 template <typename Owner, typename Handle>
 void CloseAndDelete(Owner* owner, Handle Owner::*handle) {
   (owner->*handle).data = owner;
@@ -77,7 +78,7 @@ void CloseAndDelete(Owner* owner, Handle Owner::*handle) {
            [](uv_handle_t* closed) { delete static_cast<Owner*>(closed->data); });
 }
 
-/// A UvLoop on a thread of its own. Destruction stops and joins it.
+/// A UvLoop on its own thread. The destructor stops and joins it.
 class UvThread {
  public:
   /// kUnavailable: out of descriptors, memory or threads.
@@ -88,7 +89,7 @@ class UvThread {
 
   UvLoop& loop() { return *loop_; }
 
-  /// Runs `work` on the loop and waits for it. Not from the loop itself.
+  /// Runs `work` on the loop and waits for it. Must not be called from the loop itself.
   void RunAndWait(std::function<void()> work);
 
  private:

@@ -3,7 +3,7 @@
 namespace muster {
 
 namespace {
-// Enough for the gain; few enough that no reply waits long when thousands are sent.
+// Large enough for the gain; small enough that no reply waits long when thousands are sent.
 constexpr size_t kLettersMax = 64;
 }  // namespace
 

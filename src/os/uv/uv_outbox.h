@@ -1,7 +1,7 @@
-// Small replies of one turn of a loop, sent together at its end.
+// Collects the small replies of one turn of a loop and sends them together at its end.
 //
-// Reading from 64 sockets and then writing to 64 is 5 to 8 % cheaper than both for one socket after
-// the other: the kernel's code for each stays in the cache.
+// Reading from 64 sockets and then writing to 64 is 5 to 8 % cheaper than reading and writing
+// socket by socket: the kernel's code for each operation stays in the cache.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class UvOutbox {
  public:
   class Sender {
    public:
-    /// Hands bytes to the network, or keeps what it does not take. Must not call back into the
+    /// Passes bytes to the network and keeps what it does not take. Must not call back into the
     /// outbox.
     virtual void Send(std::string_view bytes) = 0;
 
@@ -23,10 +23,10 @@ class UvOutbox {
     ~Sender() = default;
   };
 
-  /// Larger writes gain nothing from waiting. No letter has more.
+  /// Larger writes gain nothing from waiting. The largest size of a letter.
   static constexpr size_t kLetterBytesMax = 4096;
 
-  /// Sends `bytes` after what `sender` was given before, at the end of the turn or sooner.
+  /// Sends `bytes` after the earlier bytes of `sender`, at the end of the turn or sooner.
   void Add(Sender& sender, std::string_view bytes);
   /// Whether bytes of `sender` are queued here.
   bool Holds(const Sender& sender) const;
@@ -35,7 +35,7 @@ class UvOutbox {
  private:
   struct Letter {
     Sender* sender;
-    size_t end;  // in bytes_; it begins where the one before it ends
+    size_t end;  // in bytes_; a letter begins where the previous one ends
   };
 
   size_t SizeOfLast() const;

@@ -24,15 +24,15 @@ struct UvStream::Socket final : UvOutbox::Sender {
   StreamHandler* handler = nullptr;  // null before Start and after the stream has been destroyed
   bool reading = false;
   int watched = 0;      // the events that libuv polls for
-  std::string waiting;  // the network has not taken this yet,
-  size_t skip = 0;      // but it has what is before here
+  std::string waiting;  // unsent bytes, with sent ones before `skip`
+  size_t skip = 0;      // number of sent bytes at the beginning of `waiting`
   uint64_t taken = 0;
   uint64_t received = 0;
   Instant received_at{};
-  int failure = 0;  // of a send; reported to the handler from the loop, never from inside Write()
+  int failure = 0;  // error of a send; the handler gets it from the loop, never inside Write()
 
   size_t queued() const { return waiting.size() - skip; }
-  /// The buffer of the bytes that wait, with those sent from it already.
+  /// The size of the buffer of unsent bytes, including the bytes already sent from it.
   size_t held() const { return queued() == 0 ? 0 : waiting.capacity(); }
 
   void Watch() {
@@ -55,7 +55,7 @@ struct UvStream::Socket final : UvOutbox::Sender {
     if ((events & UV_READABLE) != 0 && handler != nullptr && reading) Read();
   }
 
-  // Once: more bytes are read in the next turn, after the other sockets.
+  // Reads once; more bytes are read in the next turn, after the other sockets.
   bool Read() {
     const uv_buf_t buffer = loop.read_buffer();
     const ssize_t count = recv(fd, buffer.base, buffer.len, MSG_DONTWAIT);
@@ -70,13 +70,13 @@ struct UvStream::Socket final : UvOutbox::Sender {
     return false;
   }
 
-  // Nothing follows.
+  // The last call of the handler.
   void Closed(const char* why) {
     uv_poll_stop(&poll);
     std::exchange(handler, nullptr)->OnClosed(why);
   }
 
-  // The connection was reset. Bytes that came before can still be read.
+  // The connection was reset. Bytes that arrived earlier can still be read.
   void Lose() {
     while (handler != nullptr && reading && Read()) {
     }
@@ -93,8 +93,8 @@ struct UvStream::Socket final : UvOutbox::Sender {
     handler->OnDrained();
   }
 
-  /// Frees what was sent, and what was reserved, once it is more than what waits: a reader that is
-  /// slow with the end of a large reply must not hold all of it.
+  /// Frees sent and reserved bytes once they are more than the unsent ones: a client that reads the
+  /// end of a large reply slowly must not hold the whole reply.
   void Trim() {
     if (waiting.capacity() / 2 <= queued()) return;
     waiting = std::string(waiting, skip);
@@ -146,8 +146,8 @@ UvStream::~UvStream() {
   Socket& socket = *socket_;
   if (socket.loop.outbox().Holds(socket)) socket.loop.outbox().Flush();
   socket.handler = nullptr;
-  // Now, not with the handle, which stays until the turn ends: a hundred connections may end in one
-  // turn.
+  // Freed now and not with the handle, which lives until the end of the turn: a hundred connections
+  // may end in one turn.
   std::string().swap(socket.waiting);
   socket.skip = 0;
   CloseAndDelete(&socket, &Socket::poll);
@@ -161,7 +161,7 @@ void UvStream::Start(StreamHandler& handler) {
 
 void UvStream::Write(std::string_view bytes) {
   UvOutbox& outbox = socket_->loop.outbox();
-  // Bytes that cannot leave are queued, and counted, at once.
+  // Bytes that cannot be sent now are queued and counted immediately.
   const bool can_wait = socket_->queued() == 0 && bytes.size() <= UvOutbox::kLetterBytesMax;
   if (can_wait) return outbox.Add(*socket_, bytes);
   if (outbox.Holds(*socket_)) outbox.Flush();

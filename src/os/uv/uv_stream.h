@@ -37,7 +37,7 @@ class UvStream final : public Stream {
   UvStream(Socket* socket, PeerHold hold) : socket_(socket), hold_(std::move(hold)) {}
 
   Socket* socket_;
-  const PeerHold hold_;  // of a connection that was accepted; given back with the descriptor
+  const PeerHold hold_;  // of an accepted connection; released with the descriptor
 };
 
 }  // namespace muster

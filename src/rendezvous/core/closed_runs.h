@@ -1,4 +1,5 @@
-// Names of closed runs that a server had to evict: a flood of new runs must not reopen them.
+// Remembers the names of closed runs that a server had to evict: a flood of new runs must not
+// reopen them.
 //
 // Each name is kept as a keyed 64-bit fingerprint, eight bytes, until the time at which its run
 // would have been forgotten anyway. The key is random: no client can choose a name whose
@@ -19,11 +20,11 @@ class ClosedRuns {
  public:
   ClosedRuns(SipKey key, size_t max) : key_(key), max_(max) {}
 
-  /// Nothing is forgotten early: when there is no room, runs must not be evicted.
+  /// No name is forgotten early: without room, runs must not be evicted.
   bool HasRoom(Instant now);
   /// There must be room. `until` never decreases from one call to the next.
   void Add(std::string_view run_id, Instant until, Instant now);
-  /// Linear: at most a tenth of a millisecond, once for each run that is new to the server.
+  /// Linear: takes at most a tenth of a millisecond, once for each run that is new to the server.
   bool Contains(std::string_view run_id, Instant now);
   size_t size() const { return fingerprints_.size(); }
 
@@ -33,12 +34,12 @@ class ClosedRuns {
 
   struct Second {
     Instant until;
-    size_t count;  // of fingerprints
+    size_t count;  // number of fingerprints
   };
   const SipKey key_;
   const size_t max_;
   std::deque<uint64_t> fingerprints_;  // oldest first
-  std::deque<Second> seconds_;         // of the same, in the same order
+  std::deque<Second> seconds_;         // their seconds, in the same order
 };
 
 }  // namespace muster

@@ -14,7 +14,7 @@ namespace muster {
 
 namespace {
 
-// A deadline has passed just after its instant, as in the tables of operations.cc.
+// A deadline passes just after its instant, as in the tables of operations.cc.
 constexpr Duration kJustAfter = 1ns;
 
 WallTime Wall(Instant now) {
@@ -25,7 +25,7 @@ Duration DeadAfter(const RunSettings& settings) {
   return settings.dead_after() * (Planted(Bug::kSlowToMiss) ? 3 : 1);
 }
 
-// A planted bug's ranks: in the order in which the nodes came.
+// The ranks of a planted bug: in the order in which the nodes arrived.
 std::vector<int64_t> RanksByArrival(const std::vector<Candidate>& candidates, const auto& members) {
   std::vector<int64_t> ranks;
   for (const Candidate& candidate : candidates) {
@@ -40,7 +40,7 @@ bool InLastCall(const RendezvousState& state) {
   return state.deadline && !state.complete && !state.closed && !state.participants.empty();
 }
 
-// A member of a round may still read keys of the one before: the failure that ended it.
+// A member of a round may still read keys of the previous round: the failure that ended it.
 constexpr size_t kScopesKept = 2;
 
 CoordinatorOptions WithEntropy(CoordinatorOptions options) {
@@ -76,8 +76,8 @@ void Coordinator::Join(SessionKey key, Duration timeout, Instant now, Pushes& ou
                                 member->place->round, " already, and has not been notified yet")));
     return SendState(*run, *member, out);
   }
-  // The node gives up its place and is admitted first, before waiting nodes and spares: a node that
-  // comes back from a round must not lose its place to them.
+  // The node leaves its place and is admitted first, before waiting nodes and spares: a node that
+  // returns from a round must not lose its place to them.
   const Before before(run->state);
   if (leaves)
     Apply(Action::kRemoveFromParticipants, member->node, run->settings, Wall(now), &run->state);
@@ -142,13 +142,13 @@ Outlook Coordinator::Look(const Run& run, const Member& member, Instant now) con
 }
 
 void Coordinator::Advance(Run& run, Member& member, Instant now, Pushes& out) {
-  std::string missing;  // as of before the node removed itself
+  std::string missing;  // from before the node removed itself
   while (member.joining) {
     if (missing.empty() && now > member.join_by) missing = Missing(run);
     const Decision decision = DecideJoin(Look(run, member, now));
     switch (decision.action) {
       case Action::kSync:
-      case Action::kFinish:  // notified when the round was completed
+      case Action::kFinish:  // the node was notified when the round was completed
         return;
       case Action::kErrorClosed:
       case Action::kErrorGraceful:
@@ -162,7 +162,7 @@ void Coordinator::Advance(Run& run, Member& member, Instant now, Pushes& out) {
               .why = missing},
              out);
         StopJoining(run, member);
-        return Withdraw(run, member, now, out);  // if the server ran too late to do so before
+        return Withdraw(run, member, now, out);  // if the server was too late to do so earlier
       default:
         Do(run, member, decision.action, now, out);
     }
@@ -216,9 +216,9 @@ void Coordinator::AdvanceAll(Run& run, const std::set<Node>& nodes, Instant now,
   for (const Node& node : nodes) Advance(run, run.members.at(node), now, out);
 }
 
-// As many as there are free places, counting nodes that wait for one. If all spares tried, the rest
-// would wait while the round is full, and its members would form a new round for them, again and
-// again.
+// Promotes as many spares as there are free places, counting nodes that wait for one. If all spares
+// joined, the rest would wait while the round is full, and its members would form new rounds for
+// them without end.
 void Coordinator::PromoteSpares(Run& run, Instant now, Pushes& out) {
   if (Planted(Bug::kSpareForgotten)) return;
   const RendezvousState& state = run.state;
@@ -232,7 +232,7 @@ void Coordinator::PromoteSpares(Run& run, Instant now, Pushes& out) {
   }
 }
 
-// The round has become full: nodes that waited for it have found no place.
+// The round has become full: nodes that still wait for it have no place.
 void Coordinator::MakeSpares(Run& run, Pushes& out) {
   if (run.state.participants.size() < static_cast<size_t>(run.settings.max_nodes)) return;
   for (const Node& node : std::exchange(run.state.wait_list, {})) {
@@ -281,7 +281,7 @@ void Coordinator::Complete(Run& run, Instant now, Pushes& out) {
 }
 
 // A node on the server's machine connects through the loopback interface, whose address is useless
-// to the others. They reach it where they reach the server.
+// to the others. They reach it at the server's address.
 std::string Coordinator::AddressOfFirst(const Run& run, const Node& first) {
   if (!IsLoopback(first.addr) || run.server_addr.empty()) return first.addr;
   const bool all_here = std::ranges::all_of(
@@ -312,7 +312,7 @@ void Coordinator::Withdraw(Run& run, Member& member, Instant now, Pushes& out) {
   }
 }
 
-// All at once: acting on one loss must not build on nodes that are lost, too.
+// Removes all at once: the decisions after one loss must not rely on nodes that are lost, too.
 void Coordinator::Lose(Run& run, const std::vector<Loss>& losses, Instant now, Pushes& out) {
   if (losses.empty()) return;
   const Before before(run.state);
@@ -339,7 +339,7 @@ void Coordinator::Lose(Run& run, const std::vector<Loss>& losses, Instant now, P
 
 // --- Time
 
-// The last call is for nodes that may still come. Only a first round cannot know of them.
+// The last call waits for nodes that may still arrive. Only in a first round are they unknown.
 bool Coordinator::AllAreHere(const Run& run) {
   if (!run.settings.forming || Planted(Bug::kReformAsFirst)) return false;
   if (run.reforms) return run.missing == 0;
@@ -355,7 +355,7 @@ Duration Coordinator::LastCallOf(const Run& run) {
                   : settings.last_call;
 }
 
-// After all waiting nodes were admitted: the first of them must not form a round alone.
+// Called after all waiting nodes were admitted: the first of them must not form a round alone.
 void Coordinator::CompleteIfAllAreHere(Run& run, Instant now, Pushes& out) {
   if (!InLastCall(run.state) || !AllAreHere(run)) return;
   MUSTER_PROBE("a round was complete without a last call, for nobody else was known");
@@ -413,7 +413,7 @@ void Coordinator::LeaveScopes(Run& run, size_t kept) {
 void Coordinator::EvictEnded(Instant now) {
   while (runs_.size() >= options_.runs_max || ended_.size() >= options_.ended_max) {
     auto next = ended_.begin();
-    // A closed run is evicted only if its name can be remembered until its time is over.
+    // A closed run is evicted only if its name can be remembered until the run would have expired.
     if (!closed_runs_.HasRoom(now))
       next = std::ranges::find_if(
           ended_, [](const auto& ended) { return !std::get<Run*>(ended)->state.closed; });
@@ -466,7 +466,8 @@ void Coordinator::TickRun(Run& run, Instant now, Pushes& out) {
   if (LossesDueAt(run) <= now) NotifyLosses(run, now, out);
   if (WaitingDueAt(run) <= now) NotifyWaiting(run, now, out);
   if (losses.size() > 1) MUSTER_PROBE("several nodes were given up in one moment");
-  // The first node may find that its own time is over, and leave: then the next one does it.
+  // The first node may find that its own time to join is over, and leave: then the next node
+  // completes the round.
   while (InLastCall(run.state) && LastCallEnds(run) < now) {
     Advance(run, run.members.at(run.state.participants.begin()->first), now, out);
   }
@@ -480,8 +481,8 @@ void Coordinator::ForgiveSilence(Duration gap, Instant now) {
   for (auto& [id, run] : runs_) {
     for (Member* member : run.by_silence) member->seen_at = std::min(member->seen_at + gap, now);
     std::set<Due> broken;
-    // A member that comes back does so within its grace from now: however long the pause was, a
-    // member whose connection broke after it has no more time than that.
+    // A member may return within its grace from now: however long the pause was, a member whose
+    // connection broke after the pause has no more time than that.
     const Instant latest = now + run.settings.grace;
     for (Due due : run.broken) {
       due.at = due.member->grace_ends = std::min(due.at + gap, latest);

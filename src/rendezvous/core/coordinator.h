@@ -1,5 +1,5 @@
-// The coordinator: runs the rendezvous machine for all nodes of all runs that meet at one server,
-// and decides which messages they receive.
+// The coordinator: runs the rendezvous machine for all nodes of all runs at one server, and decides
+// which messages they receive.
 //
 // A node has one session at a time. An event costs O(log N); completing a round, ending it and
 // closing it cost O(N), because all N nodes are notified. Time is the server's. No I/O, no clock,
@@ -48,36 +48,36 @@ struct CoordinatorOptions {
                              ///< of many more.
   size_t closed_runs_max = kClosedRunsMax;  ///< So many names. When they are used up, closed runs
                                             ///< are not evicted, and new runs may be refused.
-  /// For all runs and nodes together, approximately. Limits on connections do not cover it: a node
-  /// stays for as long as its own settings say, also without a connection.
+  /// The approximate limit for all runs and nodes together. Limits on connections do not bound it:
+  /// a node is kept for as long as its own settings say, also without a connection.
   uint64_t bytes_max = UINT64_MAX;
   Duration ended_kept = 600s;  ///< How long a run without nodes is remembered, while there is room.
-  /// Between two messages of one kind to all members of a round.
+  /// The least time between two messages of one kind to all members of a round.
   Duration notice_pause = 100ms;
-  /// Unpredictable numbers, for tokens and generations: the kernel's on a server. Unset:
-  /// a sequence that is the same each time, for tests.
+  /// Returns unpredictable numbers for tokens and generations: the kernel's on a server. Unset: the
+  /// same sequence each time, for tests.
   std::function<uint64_t()> entropy{};
-  /// The driver has a store, and needs to know which of its scopes are in use.
+  /// The driver has a store, and must know which scopes of it are in use.
   bool has_store = false;
   /// False: the driver knows which nodes are alive, and calls Disconnect() for the others. No node
-  /// is declared lost for its silence, and none has a grace.
+  /// is declared lost because of silence, and none has a grace.
   bool judges_silence = true;
 };
 
-/// A scope of the store (see RoundPrefix) has come into use, or its keys can be deleted.
+/// A scope of the store (see RoundPrefix) is now in use, or its keys can be deleted.
 struct ScopeChange {
   Generation generation;
   int64_t round = 0;
   bool in_use = false;
 };
 
-/// The run has its first node, or its last one has gone.
+/// The run has its first node, or has lost its last one.
 struct UseChange {
   std::string run_id;
   bool in_use = false;
 };
 
-/// A run as another coordinator left it, with the nodes of its last round.
+/// The state of a run in an earlier coordinator, with the nodes of its last round.
 struct ResumedRun {
   struct Member {
     Node node;
@@ -98,7 +98,7 @@ struct ResumedRun {
   std::vector<Member> members{};
 };
 
-/// What a driver must keep of a run, so that another coordinator can go on from there.
+/// The state of a run that a driver must store, so that another coordinator can continue it.
 struct RunSnapshot {
   RunSettings settings{};
   std::string settings_of{};
@@ -115,44 +115,45 @@ class Coordinator {
 
   /// A node introduces itself on a new connection.
   void Open(SessionId session, const Hello& hello, Instant now, Pushes& out);
-  /// Joins the next round, within `timeout`. Leaves the present one first.
+  /// Joins the next round, within `timeout`. Leaves the present round first.
   void Join(SessionKey key, Duration timeout, Instant now, Pushes& out);
-  /// The node gives up its place, or its wait.
+  /// The node leaves its place, or ends its wait.
   void Leave(SessionKey key, Instant now, Pushes& out);
-  /// For all nodes of the run, permanently.
+  /// Closes the run for all its nodes, permanently.
   void Close(SessionKey key, std::string_view reason, Instant now, Pushes& out);
   void KeepAlive(SessionKey key, Instant now, Pushes& out);
   /// The connection is gone.
   void Disconnect(SessionId session, Instant now);
-  /// Does what is due. Cheap if nothing is.
+  /// Executes what is due. Cheap if nothing is.
   void Tick(Instant now, Pushes& out);
-  /// When Tick() may have something to do, at the earliest.
+  /// The earliest time at which Tick() may have something to do.
   Instant NextDue() const;
   /// Whether some run has nodes.
   bool HasNodes() const { return runs_.size() > ended_.size(); }
-  /// Continues a run of another coordinator, which must be unknown here. Its nodes receive again
-  /// what they may have missed, including the loss of nodes that are gone.
+  /// Continues a run of another coordinator; the run must be unknown here. Its nodes receive again
+  /// what they may have missed, including the loss of nodes.
   void ResumeRun(const ResumedRun& adopted, Instant now, Pushes& out);
   /// The server paused for `gap`, until now: it could not receive keep-alives in that time.
   void ForgiveSilence(Duration gap, Instant now);
 
-  /// What has changed since the last call; in order.
+  /// The changes since the last call, in order.
   std::vector<ScopeChange> TakeScopeChanges() { return std::exchange(scope_changes_, {}); }
   std::vector<UseChange> TakeUseChanges() { return std::exchange(use_changes_, {}); }
 
-  /// The run's status, with at most so many nodes in each role. nullopt: no such run.
+  /// The run's status, with at most `names_max` nodes in each role. nullopt: no such run.
   std::optional<RunReport> Report(std::string_view run_id, size_t names_max, Instant now) const;
   /// nullopt: no such run.
   std::optional<RunSnapshot> Snapshot(std::string_view run_id) const;
-  /// Of at most so many runs whose ids follow `after`, without their nodes.
+  /// The status of at most `runs_max` runs whose ids follow `after`, without their nodes.
   std::vector<RunReport> Reports(std::string_view after, size_t runs_max, Instant now) const;
 
   struct Member;
   struct Run;
   static uint64_t CostOf(const std::string& run_id);
   static uint64_t CostOf(const Node& node, const std::string& label);
-  /// Whether the limit allows `all`, of which one address has `its`. A quarter more is for those
-  /// that have little: an address that uses up the limit does not keep the nodes of others out.
+  /// Whether the limit allows `all`, of which one address has `its`. Addresses that have little may
+  /// exceed the limit by a quarter: an address that uses up the limit does not keep out the nodes
+  /// of others.
   static bool Allows(uint64_t limit, uint64_t all, uint64_t its) {
     return all <= limit || (its <= limit / 4 && all <= limit + limit / 4);
   }
@@ -173,49 +174,49 @@ class Coordinator {
     uint16_t bootstrap_port = 0;
     uint64_t token = 0;
     uint32_t incarnation = 1;
-    uint8_t version = kSessionVersion;  ///< Of the protocol, with this node.
-    std::optional<SessionId> session;   ///< None: its connection broke, and its grace runs.
+    uint8_t version = kSessionVersion;  ///< The protocol version used with this node.
+    std::optional<SessionId> session;   ///< None: its connection broke, and its grace is running.
     bool joining = false;
     Duration join_timeout{};
     Instant join_by = Instant::Never();  ///< Never: a spare waits without limit.
     Instant seen_at{};
     Instant grace_ends{};
-    std::string from;                    ///< Whose share of the memory it takes.
-    std::optional<Place> place;          ///< In the last round that it was in.
-    std::list<Member*>::iterator quiet;  ///< Its place in by_silence, while it has a session.
+    std::string from;                    ///< The address whose share of the memory it uses.
+    std::optional<Place> place;          ///< Its place in the last round that it was in.
+    std::list<Member*>::iterator quiet;  ///< Its position in by_silence, while it has a session.
   };
 
   struct Run {
     std::string id;
-    std::string from;  ///< Whose share of the runs it takes: its first node's.
+    std::string from;  ///< The address whose share of the runs it uses: that of its first node.
     uint64_t serial = 0;
     Generation generation;
     std::vector<int64_t> scopes;  ///< Rounds whose keys the store still has, oldest first.
     RunSettings settings;
-    std::string settings_of;  ///< The node that joined first, with these.
+    std::string settings_of;  ///< The node that joined first, with these settings.
     RendezvousState state;
     Observation observed;
     std::map<Node, Member> members;
     std::list<Member*> by_silence;  ///< The longest silent first.
-    std::set<Due> broken;           ///< By the end of their grace.
-    std::set<Due> deadlines;        ///< Of members that are joining.
-    std::string server_addr{};      ///< Where other machines reach this server.
-    std::string first_addr{};       ///< Of rank 0 of the last complete round.
-    uint16_t first_port = 0;        ///< Where it serves the workers' store.
-    int64_t waiting_sent = 0;       ///< As the members of the round know it.
+    std::set<Due> broken;           ///< Members without a session, by the end of their grace.
+    std::set<Due> deadlines;        ///< Deadlines of members that are joining.
+    std::string server_addr{};      ///< The address at which other machines reach this server.
+    std::string first_addr{};       ///< Address of rank 0 of the last complete round.
+    uint16_t first_port = 0;        ///< The port at which it serves the workers' store.
+    int64_t waiting_sent = 0;  ///< The number of waiting nodes that was last sent to the members.
     Instant waiting_sent_at{};
-    Losses losses{};         ///< Of the present round.
-    Losses losses_unsent{};  ///< Those that its members do not know yet.
+    Losses losses{};         ///< Losses of the present round.
+    Losses losses_unsent{};  ///< Losses that its members have not received yet.
     Instant losses_sent_at = Instant{};
-    /// The round that forms has members of the last one. It began when each of those had joined
-    /// again, left, or been lost: nobody else is on the way back.
+    /// The forming round has members of the last one. It began when each of those had joined again,
+    /// left, or been lost: no further member is expected back.
     bool reforms = false;
-    int64_t missing = 0;           ///< Members that were lost, and nobody has come for them.
-    Instant held_until{};          ///< Waiting nodes are not announced before.
+    int64_t missing = 0;           ///< Lost members that no node has replaced yet.
+    Instant held_until{};          ///< Waiting nodes are not announced before this time.
     int64_t round_floor = 0;       ///< No round below this: a node has been in one.
     int64_t completed_round = -1;  ///< The last one.
     Instant forget_at = Instant::Never();
-    Instant due = Instant::Never();  ///< As noted in due_.
+    Instant due = Instant::Never();  ///< The time noted in due_.
   };
 
   /// nullptr: no such run.
@@ -223,7 +224,7 @@ class Coordinator {
   size_t runs() const { return runs_.size(); }
   // In run_report.cc.
   static RunReport ReportOn(const Run& run, size_t names_max, Instant now);
-  /// Which nodes are there, and how many are missing.
+  /// Which nodes are present, and how many are missing.
   static std::string Missing(const Run& run);
 
  private:
@@ -231,7 +232,7 @@ class Coordinator {
     Run* run;
     Member* member;
   };
-  /// What Follow() compares a change with.
+  /// The state before a change, for Follow().
   struct Before {
     explicit Before(const RendezvousState& state)
         : complete(state.complete), participants(state.participants.size()) {}
@@ -246,17 +247,17 @@ class Coordinator {
     uint64_t runs = 0;
     uint64_t bytes = 0;
   };
-  /// What the address has; an unknown one has all.
+  /// The share of the address; an unknown one has all.
   Share ShareOf(const std::string& from) const;
   bool HasRoomForRun(const std::string& from) const;
   bool HasMemoryFor(const std::string& from, uint64_t more) const;
-  /// Counts, for the limits.
+  /// Counts runs and bytes for the limits.
   void Charge(const std::string& from, int64_t runs, int64_t bytes);
   void OpenAnew(Run& run, SessionId session, const Hello& hello, Instant now, Pushes& out);
   void Resume(Run& run, Member& member, SessionId session, Instant now, Pushes& out);
-  /// The member that a message is from; refuses messages of other sessions and incarnations.
+  /// The member that sent a message; refuses messages of other sessions and incarnations.
   std::optional<Seat> SenderOf(const SessionKey& key, Instant now, Pushes& out);
-  /// After a reconnect: messages that were sent meanwhile are lost.
+  /// After a reconnect: sends again what was lost with the old connection.
   static void SendAgain(const Run& run, const Member& member, Pushes& out);
   void Attach(Run& run, Member& member, SessionId session, Instant now);
   void Detach(Run& run, Member& member);
@@ -276,7 +277,7 @@ class Coordinator {
   void MakeSpares(Run& run, Pushes& out);
   void SetDeadline(Run& run, Member& member, Instant deadline);
   void StopJoining(Run& run, Member& member);
-  /// Removes it from the round, or from the list that it is in.
+  /// Removes the member from the round, or from the list that it is in.
   void Withdraw(Run& run, Member& member, Instant now, Pushes& out);
   struct Loss {
     Member* member;
@@ -289,12 +290,13 @@ class Coordinator {
   static void NotifyWaiting(Run& run, Instant now, Pushes& out);
   static void SendState(const Run& run, const Member& member, Pushes& out);
   static void SendClosed(const Run& run, const Member& member, Pushes& out, bool graceful = false);
-  /// Fills in what every message carries. Without a connection, the message is dropped.
+  /// Adds the fields that every message has, and sends it. Without a connection, the message is
+  /// dropped.
   static void Send(const Run& run, const Member& member, Push push, Pushes& out);
 
   // --- Time
   void TickRun(Run& run, Instant now, Pushes& out);
-  /// Whether no other node is known that could come into the round that forms.
+  /// Whether no other known node could join the forming round.
   static bool AllAreHere(const Run& run);
   void CompleteIfAllAreHere(Run& run, Instant now, Pushes& out);
   static Duration LastCallOf(const Run& run);
@@ -310,17 +312,17 @@ class Coordinator {
 
   const CoordinatorOptions options_;
   const uint64_t server_generation_;
-  ClosedRuns closed_runs_;  ///< Of runs that were evicted early.
+  ClosedRuns closed_runs_;  ///< Names of closed runs that were evicted early.
   std::vector<ScopeChange> scope_changes_;
   std::vector<UseChange> use_changes_;
   std::map<std::string, Run, std::less<>> runs_;
   std::unordered_map<SessionId, Seat> seats_;
   using Agenda = std::set<std::tuple<Instant, uint64_t, Run*>>;
   Agenda due_;
-  Agenda ended_;  ///< Runs without nodes, by when they are to be forgotten.
+  Agenda ended_;  ///< Runs without nodes, by the time at which they expire.
   uint64_t made_ = 0;
   uint64_t bytes_ = 0;                   // of runs and nodes
-  std::map<std::string, Share> shares_;  // of known addresses
+  std::map<std::string, Share> shares_;  // shares of known addresses
 };
 
 }  // namespace muster

@@ -1,5 +1,5 @@
-// What the coordinator sends to nodes. A message to all members of a round costs O(N): these are
-// limited to ten a second for each kind.
+// What the coordinator sends to nodes. A message to all members of a round costs O(N): there are at
+// most ten per second of each kind.
 #include <algorithm>
 #include <utility>
 
@@ -9,7 +9,8 @@
 
 namespace muster {
 
-// At once; but where many nodes die one after the other, their losses are sent together.
+// The first loss is sent immediately; if many nodes die one after the other, their losses are sent
+// together.
 Instant Coordinator::LossesDueAt(const Run& run) const {
   return run.losses_unsent.count == 0 ? Instant::Never()
                                       : run.losses_sent_at + options_.notice_pause;
@@ -61,12 +62,12 @@ void Coordinator::SendState(const Run& run, const Member& member, Pushes& out) {
   Send(run, member, std::move(push), out);
 }
 
-// At once when there are any, and when there are none any more; in between only when their number
-// has doubled: where a whole round joins again, 100,000 nodes would each receive 17 messages. Never
-// twice within the pause: one node that joins and leaves in turn must not cost each member a
-// message every time. After a round has re-formed, its members are left alone for a while, or until
-// as many wait as are missing: the machines of a rack come back one after the other, and the job
-// must not start again for each.
+// Members are notified immediately of the first waiting node, and when none waits any more; in
+// between only when the number has doubled: if a whole round joins again, each of 100,000 nodes
+// receives only 17 messages. There are never two messages within the pause: a node that alternately
+// joins and leaves must not cost each member a message every time. After a round has re-formed, its
+// members are not notified for a while, or until as many nodes wait as are missing: the machines of
+// a rack return one after the other, and the job must not restart for each.
 Instant Coordinator::WaitingDueAt(const Run& run) const {
   const auto waiting = static_cast<int64_t>(run.state.wait_list.size());
   if (!run.state.complete || waiting == run.waiting_sent) return Instant::Never();

@@ -1,4 +1,4 @@
-// The coordinator's sessions: which nodes are admitted, and from which node a message is.
+// The coordinator's sessions: which nodes are admitted, and which node has sent a message.
 #include <algorithm>
 #include <utility>
 
@@ -18,7 +18,7 @@ Push Refuse(SessionId session, const Hello& hello, Push::Refusal refusal, std::s
                 std::move(why));
 }
 
-// For planted bugs: the seat of the member with this token, whichever its session is.
+// For planted bugs: the seat of the member with this token, whatever its session is.
 auto SeatOfToken(auto& seats, uint64_t token) {
   return std::ranges::find_if(seats,
                               [&](const auto& each) { return each.second.member->token == token; });
@@ -180,8 +180,8 @@ void Coordinator::OpenAnew(Run& run, SessionId session, const Hello& hello, Inst
   member.token = NewToken();
   if (!hello.server_addr.empty() && !IsLoopback(hello.server_addr))
     run.server_addr = hello.server_addr;
-  // For every node, rounds only grow, also where the server has been restarted. A claim is limited,
-  // so that no node can exhaust the numbers.
+  // For every node, rounds only grow, also after a restart of the server. A claim is limited, so
+  // that no node can exhaust the numbers.
   if (hello.round + 1 > run.round_floor) MUSTER_PROBE("a node knew a later round than the server");
   run.round_floor = std::max(run.round_floor, std::min(hello.round + 1, kClaimedRoundMax));
   if (!run.state.complete) run.state.round = std::max(run.state.round, run.round_floor);
@@ -210,7 +210,7 @@ void Coordinator::SendAgain(const Run& run, const Member& member, Pushes& out) {
   if (is_in && run.losses.count > 0)
     MUSTER_PROBE("a node was told on its return whom it had missed");
   if (is_in && run.losses.count > 0) Send(run, member, run.losses.ToPush(), out);
-  if (is_in)  // also if no node waits any more
+  if (is_in)  // also sent if no node waits any more
     Send(run, member, {.kind = Push::Kind::kNodesWaiting, .count = run.waiting_sent}, out);
   if (run.state.closed)
     SendClosed(run, member, out, run.state.redundancy_list.contains(member.node));

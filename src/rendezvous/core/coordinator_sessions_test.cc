@@ -140,7 +140,7 @@ TEST_F(CoordinatorSessionsTest, WhoComesBackHearsThatNobodyWaitsAnyMore) {
 }
 
 TEST_F(CoordinatorSessionsTest, AServerThatForgotGivesNoRoundsNumberTwice) {
-  talkers_["a"].key.round = 41;  // as an earlier server counted
+  talkers_["a"].key.round = 41;  // a round number of an earlier server
   OpenAndJoin({"a", "b"}, MinMax(2, 2));
   EXPECT_EQ(State().round, 42);
   EXPECT_EQ(Heard("b").back().round, 42);
@@ -149,7 +149,7 @@ TEST_F(CoordinatorSessionsTest, AServerThatForgotGivesNoRoundsNumberTwice) {
 TEST_F(CoordinatorSessionsTest, WhatTheServerCouldNotHearIsNoSilence) {
   OpenAndJoin({"a", "b"}, MinMax(2, 2));
   Break("b");
-  now_ = now_ + 10s;  // the server stood still
+  now_ = now_ + 10s;  // the server was paused
   coordinator_.ForgiveSilence(10s, now_);
   Pass(299ms, {"a"});
   EXPECT_EQ(State().participants.size(), 2u);
@@ -157,8 +157,8 @@ TEST_F(CoordinatorSessionsTest, WhatTheServerCouldNotHearIsNoSilence) {
   EXPECT_EQ(State().participants.size(), 1u) << "b's grace goes on where it was";
 }
 
-// A server that was suspended for an hour hears first that connections broke, and only then looks
-// at its clock.
+// A server that was suspended for an hour first receives the ends of connections, and only then
+// reads its clock.
 TEST_F(CoordinatorSessionsTest, ALongGapDoesNotLengthenTheGraceOfAConnectionThatBreaksAfterIt) {
   OpenAndJoin({"a", "b"}, MinMax(2, 2));
   now_ = now_ + 1h;

@@ -180,7 +180,7 @@ TEST_F(CoordinatorTest, ARoundThatFormedMeanwhileDoesNotMakeAnOldNumberNew) {
   OpenAndJoin({"new"}, MinMax(1, 2));
   Pass(6s, {"new"});
   EXPECT_EQ(State().round, 0);
-  talkers_["old"].key.round = 5;  // as an earlier server counted
+  talkers_["old"].key.round = 5;  // a round number of an earlier server
   OpenAndJoin({"old"}, MinMax(1, 2));
   Join("new");
   EXPECT_EQ(Heard("old").back().round, 6);
@@ -287,7 +287,7 @@ TEST_F(CoordinatorTest, JoiningTwiceChangesNothing) {
 TEST_F(CoordinatorTest, AJoinSentBeforeItsAnswerWasHeardDoesNotLeaveTheRound) {
   OpenAndJoin({"a", "b"}, MinMax(2, 2));
   Heard("b");
-  talkers_["b"].key.round = -1;  // the connection broke before the answer came
+  talkers_["b"].key.round = -1;  // the connection broke before the answer arrived
   Break("b");
   Open("b", MinMax(2, 2), talkers_["b"].key.token);
   talkers_["b"].key.round = -1;

@@ -1,4 +1,5 @@
-// A run is never mixed with another of its name: generations, scopes of the store, closed runs.
+// A run is never mixed with another run of the same name: generations, scopes of the store, closed
+// runs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -111,7 +112,7 @@ TEST_F(GenerationsTest, AForgedRoundLocksNobodyOut) {
   talkers_["forger"].key.round = int64_t{1} << 53;
   OpenAndJoin({"forger"}, MinMax(2, 2));
   EXPECT_EQ(Heard("a").back().round, kClaimedRoundMax);
-  // Its connection breaks, and it comes back with the round that it was told.
+  // Its connection breaks, and it reconnects with the round that it has received.
   Break("a");
   Pass(2s, {"forger"});
   Open("a", MinMax(2, 2));
@@ -177,7 +178,7 @@ TEST(ClosedRunsTest, WhereNoMoreNamesFitANewRunIsRefusedAndNoClosedOneOpens) {
   Coordinator small({.runs_max = 3, .ended_max = 2, .closed_runs_max = 5, .ended_kept = 600s});
   Instant now{100s};
   uint64_t sessions = 0;
-  // Opens the run, closes it if `closes`, and goes.
+  // Opens the run, closes it if `closes`, and disconnects.
   const auto visit = [&](const std::string& run_id, bool closes) {
     Pushes out;
     const SessionId session{++sessions};

@@ -15,8 +15,8 @@ struct Node {
   int64_t pid = 0;
   int64_t local_id = 0;
 
-  /// Address as text, then the numbers: the order in which ranks are given. Bytes compare as code
-  /// points do.
+  /// By address as text, then by the numbers: the order in which ranks are assigned. Comparing
+  /// UTF-8 bytes gives the order of code points.
   auto operator<=>(const Node&) const = default;
 
   /// "host_4711_0"

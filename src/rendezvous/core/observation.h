@@ -1,7 +1,7 @@
-// What one node has observed of the others, on its own monotonic clock.
+// One node's observations of the others, on its own monotonic clock.
 //
-// A node is alive while its heartbeat keeps changing, whatever the value is; a last call lasts from
-// when this node first saw it. Nothing here depends on a wall clock: a machine whose clock is an
+// A node is alive while its heartbeat keeps changing, whatever the value is; a last call begins
+// when this node first sees it. Nothing here depends on a wall clock: a machine whose clock is an
 // hour off is a healthy member.
 #pragma once
 
@@ -23,7 +23,8 @@ class Observation {
   /// The part of See() that is about the last call.
   void SeeLastCall(const RendezvousState& state, Instant now);
 
-  /// This node could not look for so long: that time does not count as silence of the others.
+  /// This node could not read the state for `gap`: that time does not count as silence of the
+  /// others.
   void Skip(Duration gap);
 
   /// Nodes of `state` whose heartbeat has not changed for more than `dead_after`.

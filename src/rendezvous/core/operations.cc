@@ -19,7 +19,7 @@ bool IsSpare(const Outlook& o) { return o.state.redundancy_list.contains(o.self)
 
 bool Full(const Outlook& o) { return Count(o) >= o.settings.max_nodes; }
 
-// Late: past the deadline. Hopeless: past the time to clean up, too.
+// Late: past the deadline. Hopeless: also past the time to clean up.
 bool Late(const Outlook& o) { return o.now > o.deadline; }
 bool Hopeless(const Outlook& o) { return o.now > o.deadline + kRollbackWindow; }
 
@@ -68,7 +68,7 @@ Decision Linger(const Outlook& o, std::string reason) {
 }
 
 // With more members than allowed (nodes were configured with different limits) there is no place
-// either: a spare that left the list would be back at once, forever.
+// either: a spare that left the list would return to it immediately, without end.
 Decision DecideAsSpare(const Outlook& o) {
   if (Count(o) < o.settings.max_nodes)
     return {Action::kRemoveFromRedundancyList, "a place is free"};
@@ -89,8 +89,9 @@ Decision DecideWhenForming(const Outlook& o) {
       o, Concat("round ", o.state.round, " has ", Here(o), ", needs ", o.settings.min_nodes));
 }
 
-// The round that this node is in is complete, but has lost it. Only an unchanged round takes it
-// back: with a new member at its rank, or full, two nodes would have one rank.
+// This node's round is complete, but the others have declared it lost. It may return only to an
+// unchanged round: with a new member at its rank, or in a full round, two nodes would have one
+// rank.
 bool WasDeclaredLost(const Outlook& o) {
   return o.place && !o.state.closed && o.state.complete && o.state.round == o.place->round &&
          !Participates(o) && Count(o) < o.settings.max_nodes && !RankTaken(o.state, o.place->rank);
@@ -100,7 +101,7 @@ bool WasDeclaredLost(const Outlook& o) {
 
 bool LeftBehind(const RendezvousState& state, const Node& self, const Place& place) {
   if (state.round > place.round) return true;
-  // The document was lost with its store, and other nodes have begun another one.
+  // The document was lost with its store, and other nodes have begun a new one.
   if (state.round < place.round) return !state.participants.empty() || !state.wait_list.empty();
   return state.round == place.round && state.complete && !state.participants.contains(self) &&
          RankTaken(state, place.rank);

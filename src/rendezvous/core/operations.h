@@ -1,6 +1,6 @@
-// The operations of a node: join, exit, close, keep-alive. Each looks at what the node knows and
-// decides what to do next; nothing is changed here. The tables in operations.cc are the protocol,
-// one row for each branch.
+// The operations of a node: join, exit, close, keep-alive. Each decides from what the node knows
+// what to do next, and changes nothing. The tables in operations.cc are the protocol, one row for
+// each branch.
 //
 // The same decisions run in both drivers: on a node's copy of a shared document, and in the
 // coordinator for all nodes.
@@ -29,14 +29,14 @@ enum class Action {
   kMarkComplete,
   kMarkClosed,
   kRestore,        ///< Others declared this node lost: it puts itself back where it was.
-  kSync,           ///< Nothing to do now: look again later.
+  kSync,           ///< Nothing to do now: check again later.
   kErrorClosed,    ///< The operation has failed: closed.
   kErrorTimeout,   ///< ... or too late.
   kErrorGraceful,  ///< Closed while a spare: an orderly end.
   kFinish,
 };
 
-/// A node's place in a complete round, as of when it joined.
+/// A node's place in a complete round, at the time when it joined.
 struct Place {
   int64_t round = 0;
   int64_t rank = 0;
@@ -49,20 +49,22 @@ struct Outlook {
   const Node& self;
   const RunSettings& settings;
   Instant now;
-  Instant deadline;  ///< Of the operation.
+  Instant deadline;  ///< The deadline of the operation.
   std::optional<Place> place{};
-  std::optional<Duration> last_call{};  ///< Of the round that forms; none: that of the settings.
+  /// The last call of the forming round; none: that of the settings.
+  std::optional<Duration> last_call{};
 };
 
 struct Decision {
   Action action;
-  std::string reason;                  ///< "last call expired with 3 of 4 nodes"
-  Instant wake_at = Instant::Never();  ///< Of kSync: by then, look again even if nothing changed.
+  std::string reason;  ///< "last call expired with 3 of 4 nodes"
+  /// For kSync: check again at this time even if nothing has changed.
+  Instant wake_at = Instant::Never();
 };
 
 Decision DecideJoin(const Outlook& outlook);
 Decision DecideExit(const Outlook& outlook);
-/// Of a join that its caller has interrupted: removes the node from whichever list it is in.
+/// For a join that its caller has interrupted: removes the node from the list that it is in.
 Decision DecideGiveUp(const Outlook& outlook);
 Decision DecideClose(const Outlook& outlook);
 Decision DecideKeepAlive(const Outlook& outlook);
@@ -71,10 +73,10 @@ Decision DecideKeepAlive(const Outlook& outlook);
 /// another node at its rank, or in another document.
 bool LeftBehind(const RendezvousState& state, const Node& self, const Place& place);
 
-/// Whether this node's heartbeat is due. Never, if it has none.
+/// Whether this node's heartbeat is due; false if it has none.
 bool HeartbeatDue(const Outlook& outlook);
 
-/// Time after the join deadline in which a node still removes itself. Later, the others notice its
+/// Time after the join deadline in which a node still removes itself. Later, the others detect its
 /// silence.
 inline constexpr Duration kRollbackWindow = 5s;
 

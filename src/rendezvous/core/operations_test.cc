@@ -89,7 +89,7 @@ TEST(KeepAliveTest, AMemberTakenForDeadComesBackToItsRoundOnly) {
   EXPECT_EQ(decide(state), Action::kRestore);
   EXPECT_FALSE(LeftBehind(state, Named("a"), place));
   {
-    RendezvousState taken = state;  // its rank is somebody else's now
+    RendezvousState taken = state;  // another node has its rank now
     taken.participants.begin()->second = place.rank;
     EXPECT_EQ(decide(taken), Action::kFinish);
     EXPECT_TRUE(LeftBehind(taken, Named("a"), place));
@@ -128,7 +128,8 @@ TEST(JoinTest, Rdzv089J3J4ASpareOfAFullRoundStaysAliveWithoutLimit) {
 TEST(JoinTest, Rdzv090J5ASpareLeavesTheListWhenAPlaceIsFree) {
   EXPECT_EQ((View{Spare(Complete(With({"b"})), "a"), MinMax(1, 2)}.Join()),
             Action::kRemoveFromRedundancyList);
-  // More members than allowed leave no place, either: going and coming would never end.
+  // With more members than allowed there is no place either: otherwise the spare would leave and
+  // return without end.
   EXPECT_EQ((View{Spare(Complete(With({"b", "c", "d"})), "a"), MinMax(1, 2)}.Join()),
             Action::kSync);
 }

@@ -16,7 +16,7 @@ static_assert(static_cast<size_t>(RankPolicy::kLabel) + 1 == kNames.size());
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// The digits at the beginning of `text`: how many, and their value without leading zeros.
+// The digits at the beginning of `text`: their number, and the digits without leading zeros.
 std::pair<size_t, std::string_view> DigitsOf(std::string_view text) {
   size_t end = 0;
   while (end < text.size() && IsDigit(text[end])) ++end;
@@ -98,7 +98,7 @@ bool NaturalLess(std::string_view a, std::string_view b) {
     y.remove_prefix(1);
   }
   if (x.empty() != y.empty()) return x.empty();
-  return a < b;  // they differ in leading zeros at most
+  return a < b;  // they differ at most in leading zeros
 }
 
 }  // namespace muster

@@ -28,13 +28,13 @@ std::string_view Name(RankPolicy policy);
 struct Candidate {
   Node node;
   std::string label{};
-  std::optional<int64_t> rank_before{};  ///< In the round that this node was last in.
+  std::optional<int64_t> rank_before{};  ///< The node's rank in its last round.
 };
 
-/// For each candidate its rank, from 0 on. Independent of the order of the candidates.
+/// Returns each candidate's rank, from 0 on. Independent of the order of the candidates.
 std::vector<int64_t> AssignRanks(RankPolicy policy, std::span<const Candidate> candidates);
 
-/// Whether `a` comes before `b` where numbers are compared by value. A total order.
+/// Whether `a` comes before `b` if numbers are compared by value. A total order.
 bool NaturalLess(std::string_view a, std::string_view b);
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// When a round re-forms, the coordinator knows which nodes may still come.
+// When a round re-forms, the coordinator knows which nodes may still arrive.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using ::testing::Not;
 
 class ReformingTest : public test::CoordinatorTest {
  protected:
-  /// Forms the first round of these.
+  /// Forms the first round of these nodes.
   void Form(const std::vector<std::string>& names, const RunSettings& settings) {
     OpenAndJoin(names, settings);
     if (!State().complete) Pass(5500ms, names);
@@ -222,7 +222,7 @@ TEST_F(ReformingTest, ThatNobodyWaitsAnyMoreIsAnnouncedAtOnce) {
   JoinAll({"a", "b", "c"});
   Pass(501ms, {"a", "b", "c"});
   OpenAndJoin({"d2"}, MinMax(1, 8));
-  Kill("c", {"a", "b", "d2"});  // now two are missing
+  Kill("c", {"a", "b", "d2"});  // now two nodes are missing
   Heard("a");
   Leave("d2", 1);
   Pass(100ms, {"a", "b", "d2"});

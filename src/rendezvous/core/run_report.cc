@@ -14,7 +14,7 @@ using Role = MemberReport::Role;
 using Phase = RunReport::Phase;
 
 constexpr size_t kFew = 32;
-// There is no list of idle nodes; not all of thousands are searched for a few names.
+// There is no list of idle nodes; at most this many members are searched for a few names.
 constexpr size_t kLooksMax = 1000;
 constexpr std::array kRoles = {Role::kParticipant, Role::kWaiting, Role::kSpare, Role::kIdle};
 
@@ -131,7 +131,7 @@ ByRole Sort(const Coordinator::Run& run) {
   return found;
 }
 
-// Only what is shown is copied.
+// Copies only the members that are shown.
 std::vector<MemberReport> Many(const Coordinator::Run& run, Role role, std::vector<Known> nodes,
                                size_t names_max, Instant now) {
   if (nodes.size() > names_max) {

@@ -1,4 +1,4 @@
-// The status of a run, for people, dashboards and waiting nodes.
+// The status of a run for people, dashboards and waiting nodes.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct MemberReport {
   Role role = Role::kIdle;
   int64_t rank = -1;      ///< Of a participant of a complete round.
   Duration silent_for{};  ///< Since its last message.
-  bool connected = true;  ///< Otherwise its grace runs.
-  bool late = false;      ///< Has missed a keep-alive, or its connection.
+  bool connected = true;  ///< False: its grace is running.
+  bool late = false;      ///< It has missed a keep-alive, or has no connection.
   std::string label{};
 
   bool operator==(const MemberReport&) const = default;
@@ -36,7 +36,7 @@ struct RunReport {
   std::string id;
   Phase phase = Phase::kEmpty;
   int64_t round = 0;
-  Generation generation{};  ///< All zeros: of a backend that has none.
+  Generation generation{};  ///< All zeros: the backend has no generations.
   RunSettings settings{};
   int64_t world_size = 0;  ///< Of a complete round.
   int64_t participants = 0;
@@ -44,9 +44,10 @@ struct RunReport {
   int64_t spares = 0;
   int64_t idle = 0;
   std::optional<Duration> last_call_left{};
-  std::optional<Duration> held_left{};  ///< Of a complete round: how long nodes are held back.
+  /// For a complete round: how long nodes are still held back.
+  std::optional<Duration> held_left{};
   std::string closed_by{};
-  /// By role, participants in the order of their ranks. Where not all of a role fit, late ones come
+  /// By role; participants in the order of their ranks. If not all of a role fit, late ones come
   /// first.
   std::vector<MemberReport> members{};
 

@@ -1,5 +1,5 @@
-// The state of a rendezvous: what all its nodes agree on. A value; the drivers decide how it is
-// agreed.
+// The state of a rendezvous: what all its nodes agree on. A value; the drivers decide how nodes
+// agree on it.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,17 @@ struct RendezvousState {
   std::optional<WallTime> deadline{};  ///< Set while the last call runs.
   bool closed = false;                 ///< No further round will ever form.
   std::map<Node, int64_t>
-      participants{};          ///< With ranks, which mean something once the round is complete.
-  std::set<Node> wait_list{};  ///< Came to a complete round with room; wait for the next.
-  std::set<Node> redundancy_list{};            ///< Came to a full one: spares.
-  std::map<Node, WallTime> last_heartbeats{};  ///< Of exactly the nodes in the three above.
+      participants{};  ///< With ranks, which are valid once the round is complete.
+  /// Arrived when the round was complete but not full; wait for the next.
+  std::set<Node> wait_list{};
+  std::set<Node> redundancy_list{};            ///< Arrived when the round was full: spares.
+  std::map<Node, WallTime> last_heartbeats{};  ///< Of exactly the nodes in the three members above.
   /// The node that closed it, and why: "host_4711_0: workers failed". Empty if unknown; PyTorch's
   /// agents do not write it, but preserve it.
   std::string closed_by{};
   /// How many ranks a complete round has, written by the node that completed it: members may leave
-  /// before others have looked. PyTorch's agents do not write it, but preserve it, also when it is
-  /// out of date.
+  /// before others have read the state. PyTorch's agents do not write it, but preserve it, also
+  /// when it is out of date.
   struct Completion {
     int64_t round = 0;
     int64_t world_size = 0;
@@ -36,15 +37,14 @@ struct RendezvousState {
   };
   std::optional<Completion> completion{};
 
-  /// Attributes of newer peers, preserved without being understood: the name, and the value as the
-  /// bytes that it was read from.
+  /// Unknown attributes of newer peers, which are preserved: the name, and the bytes of the value.
   std::map<std::string, std::string> unknown{};
   std::map<Node, std::map<std::string, std::string>> unknown_of_nodes{};
   /// Times were written without a zone: by PyTorch up to 2.5, which cannot share a rendezvous with
-  /// later versions or with us.
+  /// later versions or with muster.
   bool naive_times = false;
 
-  /// Of the present round, which is complete.
+  /// The world size of the present round, which is complete.
   int64_t WorldSize() const {
     const bool is_known = completion && completion->round == round;
     return is_known ? completion->world_size : static_cast<int64_t>(participants.size());

@@ -20,9 +20,9 @@ void Complete(RendezvousState* state) {
   state->completion = {.round = state->round, .world_size = rank};
 }
 
-// A participant is gone. A complete round ends with its last member, not with the first that
-// leaves: the others keep working in it. A forming round below its minimum has no last call any
-// more.
+// A participant was removed. A complete round ends with its last member, not with the first that
+// leaves: the others keep working in it. A forming round below its minimum no longer has a last
+// call.
 void AfterRemoval(const RunSettings& settings, RendezvousState* state) {
   if (state->complete) {
     if (!state->participants.empty()) return;

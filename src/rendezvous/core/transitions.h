@@ -1,4 +1,4 @@
-// What the actions do to the state. Pure: the wall clock's reading is a parameter, because it is
+// Applies actions to the state. Pure: the wall clock's reading is a parameter, because it is
 // written for PyTorch's agents, which compare it with their own clocks. No decision here uses it.
 #pragma once
 

@@ -241,7 +241,7 @@ TEST(ObservationTest, ALastCallIsTimedFromWhenItWasFirstSeen) {
   observed.See(state, kStart + 1s);
   observed.See(state, kStart + 2s);
   EXPECT_EQ(observed.last_call_since(), kStart + 1s);
-  state.deadline = kNoon + 1s;  // another one
+  state.deadline = kNoon + 1s;  // a new last call
   observed.See(state, kStart + 3s);
   EXPECT_EQ(observed.last_call_since(), kStart + 3s);
 }
@@ -252,8 +252,8 @@ TEST(NodeTest, Rdzv021AsText) {
   EXPECT_EQ((Node{.addr = "dummy_fqdn", .pid = 3, .local_id = 5}.ToString()), "dummy_fqdn_3_5");
 }
 
-// Tables of nodes are ordered, not hashed: "hash equally" means that equal nodes are one entry in
-// each of them, and that a node that differs in any field is another entry.
+// Tables of nodes are ordered, not hashed: "hash equally" means here that equal nodes are one entry
+// in each table, and that a node that differs in any field is another entry.
 TEST(NodeTest, Rdzv022EqualNodesAreOneEntryAndAnyOtherFieldMakesAnother) {
   const Node node{.addr = "x", .pid = 3, .local_id = 5};
   const Node equal{.addr = std::string(1, 'x'), .pid = 3, .local_id = 5};

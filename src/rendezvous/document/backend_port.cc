@@ -14,7 +14,7 @@ Error WhatWasThrown(const std::exception_ptr& thrown) {
   try {
     std::rethrow_exception(thrown);
   } catch (const InterruptedError& error) {
-    KeepInterruption();  // a value again, until the handler throws it
+    KeepInterruption();  // it is a value again until the handler throws it
     return {Code::kInterrupted, error.what()};
   } catch (const RendezvousStateError& error) {
     return {Code::kProtocol, error.what()};
@@ -52,7 +52,7 @@ void BackendPort::Announce(std::string_view news) {
   } catch (const InterruptedError&) {
     KeepInterruption();
   } catch (...) {
-    // Waiting nodes also look by themselves; a backend that is really gone shows in the next call.
+    // Waiting nodes also look by themselves; if the backend is really lost, the next call fails.
   }
 }
 

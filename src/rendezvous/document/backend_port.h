@@ -1,5 +1,5 @@
-// A RendezvousBackend as the driver uses it: exceptions become values, and are kept so that the
-// caller of the handler gets the very same ones.
+// A RendezvousBackend for the driver: exceptions become values, and are stored so that the handler
+// can throw the same exceptions to its caller.
 #pragma once
 
 #include <any>
@@ -13,7 +13,7 @@
 
 namespace muster {
 
-/// Blocking, one call at a time. Errors: kUnavailable (out of reach), kProtocol (what is stored
+/// Blocking, one call at a time. Errors: kUnavailable (out of reach), kProtocol (the stored state
 /// cannot be read), kInterrupted.
 class BackendPort {
  public:
@@ -21,17 +21,16 @@ class BackendPort {
 
   /// nullopt: nothing is stored.
   Result<std::optional<StoredState>> Get();
-  /// Writes if `token` still fences what is stored. nullopt: nothing is stored after all.
+  /// Writes if `token` still matches the stored state. nullopt: nothing is stored.
   Result<std::optional<StoredState>> Set(std::string_view bytes, const std::any& token);
 
-  /// Wakes every node that awaits this piece of news, now and later. Best effort: nothing depends
-  /// on it.
+  /// Wakes every node that awaits these news, now and later. Best effort: nothing depends on it.
   void Announce(std::string_view news);
-  /// Blocks until the news was announced, but not for longer than `time`. False, at once, if this
-  /// backend cannot wait: the caller sleeps instead.
+  /// Blocks until the news were announced, but not for longer than `time`. Returns false
+  /// immediately if this backend cannot wait: the caller sleeps instead.
   bool Await(std::string_view news, Duration time);
 
-  /// The exception behind the last error, where the backend threw one.
+  /// The exception of the last error, if the backend threw one.
   std::exception_ptr TakeException();
 
  private:

@@ -46,16 +46,16 @@ class C10dBackend final : public RendezvousBackend {
   std::optional<StoredState> SetState(std::string_view bytes, const std::any& token) override {
     const auto* expected = std::any_cast<std::string>(&token);
     if (token.has_value() && expected == nullptr)
-      return GetState();  // another backend's: fences nothing
+      return GetState();  // a token of another backend matches nothing
     const std::string encoded = Base64Encode(bytes);
     const std::string_view fence =
         expected == nullptr || expected->empty() ? kNothing : std::string_view(*expected);
     const std::string present = Planted(Bug::kWriteUnfenced) ? Read() : std::string(fence);
     std::string stored = CompareSet("be written", present, encoded);
     if (stored == fence) {
-      // Had the key held what we expected, it would hold our bytes now: it is gone, unless those
-      // are the same. A store that was restarted has forgotten everything; what we know is worth
-      // writing there again.
+      // If the key had held the expected bytes, it would hold the new bytes now: it was deleted,
+      // unless both are the same. A restarted store is empty; this node's state should be written
+      // there again.
       stored = CompareSet("create the key anew", "", kNothing);
     }
     if (stored == kNothing) return std::nullopt;
@@ -64,7 +64,7 @@ class C10dBackend final : public RendezvousBackend {
     return StoredState{std::move(now_stored), std::move(stored), false};
   }
 
-  /// News are keys next to the state's, which a store can wait for.
+  /// News are keys next to the key of the state: a store can wait for keys.
   void Announce(std::string_view news) override {
     try {
       Try("announce", [&](Store& store) { store.Set(Concat(key_, ".", news), "1"); });
@@ -88,19 +88,19 @@ class C10dBackend final : public RendezvousBackend {
   }
 
  private:
-  /// A connection that is lost fails the call under way; the next one makes another.
+  /// A lost connection fails the current call; the next call opens another.
   template <typename Operation>
   auto Try(std::string_view what, const Operation& operation)
       -> decltype(operation(std::declval<Store&>())) {
     try {
       if (lost_) {
         store_ = Reconnected(*store_);
-        store_->CompareSet(key_, "", kNothing);  // another server may be there now
+        store_->CompareSet(key_, "", kNothing);  // there may be another server now
         lost_ = false;
       }
       return operation(*store_);
     } catch (const InterruptedError&) {
-      // The wait may have cost the connection: that must not be the end of all rounds.
+      // The wait may have broken the connection: that must not prevent all further rounds.
       const ScopedUninterrupted once;
       try {
         lost_ = lost_ || !StillThere(*store_);
@@ -126,7 +126,7 @@ class C10dBackend final : public RendezvousBackend {
 
   std::shared_ptr<Store> store_;
   const std::string key_;
-  bool lost_ = false;  ///< The store's connection.
+  bool lost_ = false;  ///< The connection of the store.
 };
 
 }  // namespace

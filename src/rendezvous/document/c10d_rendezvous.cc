@@ -52,8 +52,8 @@ milliseconds ReadTimeout(const RendezvousParameters& parameters) {
                                      ": it must be a positive number of seconds, at most a year"));
 }
 
-// How long a store may take to confirm that a wait is over: a store that pauses for a while is
-// waited for, but not much longer than the rendezvous.
+// How long a store may take to confirm that a wait is over: the node waits for a store that pauses
+// for a while, but not much longer than the rendezvous.
 milliseconds CancelGrace(const RendezvousParameters& parameters, milliseconds read_timeout) {
   const milliseconds join = RendezvousSettings::From(parameters).join_timeout;
   return std::min(read_timeout, std::max<milliseconds>(join, std::chrono::seconds(5)));
@@ -85,8 +85,8 @@ std::shared_ptr<TcpStore> CreateTcp(const RendezvousParameters& parameters) {
           Concat("the store of the rendezvous could not be ", serve ? "served at " : "reached at ",
                  where, ": ", error.what())));
     }
-    // The endpoint is here, and another process has its port: probably another agent on this
-    // machine, which serves the store for both.
+    // The endpoint is on this machine, and another process has its port: probably another agent,
+    // which serves the store for both.
     return Reaching(Concat("be served at ", where, " (", error.what(), "), nor reached there"),
                     [&] { return OpenTcpStore(at, false, timeout, grace); });
   }
@@ -103,8 +103,8 @@ std::shared_ptr<Store> CreateFile(const RendezvousParameters& parameters) {
                   [&] { return std::make_shared<FileStore>(path); });
 }
 
-// A muster server refuses the document of a run that its coordinator has, and can only close the
-// connection. The reason is found by a status request.
+// A muster server refuses the document of a run that its coordinator has; it can only close the
+// connection. A status request finds the reason.
 void ThrowIfOfBackendMuster(const RendezvousParameters& parameters) {
   const HostAndPort at = ParseRendezvousEndpoint(parameters.endpoint, kDefaultPort);
   System& around = ThisProcess();

@@ -157,7 +157,7 @@ class DynamicHandler final : public DynamicRendezvousHandler {
     }
   }
 
-  // Within a catch block: of what was thrown.
+  // To be called in a catch block: records what was thrown.
   void RecordFailure(std::string_view name) const {
     std::string what;
     try {
@@ -236,7 +236,8 @@ class DynamicHandler final : public DynamicRendezvousHandler {
       events_.Record({kHandlerEvents, "_keep_alive"}, NodeState::kRunning, driver_.self(),
                      [&] { return events_.Sentence(driver_.self(), "is alive in"); });
     } catch (...) {
-      // The next one may get through; the others miss several before they declare a node lost.
+      // The next heartbeat may succeed; the others declare a node lost only after several missed
+      // ones.
       RecordFailure("_keep_alive");
     }
   }
@@ -262,7 +263,8 @@ class DynamicHandler final : public DynamicRendezvousHandler {
     const Instant deadline = clock_.Now() + run_settings_.join_timeout;
     FinishOrThrow(driver_.Exit(deadline));
     FinishOrThrow(driver_.Join(deadline));
-    // All count the members of what is stored: a copy without the silent ones may differ by node.
+    // All nodes count the members of the stored state: copies without the silent members may
+    // differ.
     const RendezvousState& agreed = document_.shared();
     RendezvousInfo info{.store = nullptr,
                         .rank = agreed.participants.at(driver_.self()),
@@ -276,7 +278,8 @@ class DynamicHandler final : public DynamicRendezvousHandler {
     return info;
   }
 
-  // The connection may have been lost since the last round; that must not be the end of all rounds.
+  // The connection may have been lost since the last round; that must not prevent all further
+  // rounds.
   void KeepStore() {
     if (StillThere(*store_)) return;
     try {
@@ -304,7 +307,8 @@ class DynamicHandler final : public DynamicRendezvousHandler {
     return first_;
   }
 
-  // The others have declared this node lost and gone on without it: it is this node that must join.
+  // Whether the others have declared this node lost and continued without it: then this node must
+  // join.
   bool IsLeftBehind() { return place_ && LeftBehind(document_.shared(), driver_.self(), *place_); }
 
   int64_t CountWaiting() {
@@ -316,8 +320,8 @@ class DynamicHandler final : public DynamicRendezvousHandler {
     });
   }
 
-  // Nodes that wait while the round is full would find no place in the next one either, and would
-  // make its members form new rounds without end.
+  // Nodes that wait while the round is full would not get a place in the next one either, and its
+  // members would form new rounds without end.
   int64_t NodesToMakeRoomFor() {
     const std::lock_guard lock(*mutex_);
     const int64_t waiting = CountWaiting();
@@ -406,7 +410,7 @@ class DynamicHandler final : public DynamicRendezvousHandler {
     if (!snapshot) return {.phase = Phase::kContact, .run_id = settings_.run_id};
     WaitReport report =
         ReportOn(*snapshot, driver_.self(), settings_.run_id, run_settings_, clock_.Now());
-    // The snapshot of a heartbeat does not describe a wait.
+    // A snapshot from a heartbeat does not describe a wait.
     const bool waits = report.phase != Phase::kComplete && report.phase != Phase::kClosed;
     if (waits && stage_ == Stage::kResting) return {};
     if (report.phase == Phase::kComplete) {
@@ -432,10 +436,10 @@ class DynamicHandler final : public DynamicRendezvousHandler {
   const EventRecorder events_;
   Bootstrap bootstrap_;
   std::atomic<Stage> stage_ = Stage::kResting;
-  Instant began_{};  ///< The operation under way, or the last one. The caller's thread only.
+  Instant began_{};  ///< The start of the current or last operation. The caller's thread only.
   mutable std::mutex first_mutex_;
-  std::optional<Node> first_;  ///< The round's rank 0, if it was there when this node looked.
-  /// Held by heartbeats and by callers that look at the document meanwhile.
+  std::optional<Node> first_;  ///< The round's rank 0, if this node has seen it.
+  /// Held by heartbeats, and by callers that read the document.
   const std::unique_ptr<Monitor> mutex_ = system_.MakeMonitor();
   std::optional<Place> place_;
   std::unique_ptr<Timer> heartbeats_;

@@ -14,12 +14,13 @@ namespace {
 
 constexpr Duration kFirstDelayMax = 300ms;
 constexpr int64_t kHeartbeatContenders = 16;
-constexpr int64_t kCrowdMax = 1'000'000;  // more than ever come; times a duration, still a duration
+// more nodes than ever exist; multiplied by a duration, it does not overflow
+constexpr int64_t kCrowdMax = 1'000'000;
 constexpr Duration kPauseAfterLossMax = 1s;
 constexpr Duration kWritableAge = 2ms;
 constexpr Duration kLookAgainMin = 20ms;
 constexpr Duration kLookAgainMax = 1s;
-constexpr int64_t kIdleShare = 8;  // looks may take one part in so many of the backend's time
+constexpr int64_t kIdleShare = 8;  // reads may use one part in this number of the backend's time
 
 bool IsFinal(Action action) {
   return action == Action::kFinish || action == Action::kErrorClosed ||
@@ -29,7 +30,7 @@ bool IsFinal(Action action) {
 std::string Completion(int64_t round) { return Concat(round, "/MUSTER_COMPLETE"); }
 std::string End(int64_t round) { return Concat(round, "/MUSTER_OVER"); }
 
-// What changes when something happens; heartbeats do not count.
+// The parts of the state that change when something happens; heartbeats do not count.
 RendezvousDriver::Shape ShapeOf(const RendezvousState& state) {
   return {state.round, state.complete, state.participants.size(), state.wait_list.size()};
 }
@@ -50,7 +51,7 @@ RendezvousDriver::RendezvousDriver(SharedDocument& document, BackendPort& backen
 }
 
 Duration RendezvousDriver::FirstDelay() {
-  // A millisecond for each node that may come: small jobs do not pay for large ones.
+  // One millisecond for each possible node, so that small jobs do not wait as long as large ones.
   const Duration longest =
       std::min<Duration>(kFirstDelayMax, 1ms * std::min(settings_.max_nodes, kCrowdMax));
   return Duration(static_cast<int64_t>(prng_.Below(static_cast<uint64_t>(longest.count()))));
@@ -65,7 +66,7 @@ Result<Decision> RendezvousDriver::Join(Instant deadline) {
 
 void RendezvousDriver::GiveUp() {
   const ScopedUninterrupted once;
-  const auto snapshot = Snapshot();  // of the wait, not of the clean-up
+  const auto snapshot = Snapshot();  // of the wait, and not of the clean-up
   static_cast<void>(Run({.decide = DecideGiveUp, .deadline = clock_.Now() + kInterruptionGrace}));
   const std::lock_guard lock(mutex_);
   snapshot_ = snapshot;
@@ -110,8 +111,8 @@ Result<Decision> RendezvousDriver::Run(Operation operation) {
     }
     if (stored) AnnounceChange(round_before, complete_before, closed_before);
     if (document_.dirty()) {
-      // The stored state is gone, and the change with it: it counts only once the next Sync() has
-      // written it again.
+      // The stored state is lost, and the change with it: the change is valid only after the next
+      // Sync() has written it again.
       if (now >= operation.deadline) return Decision{Action::kErrorTimeout, "no write was kept"};
       PauseAfterLoss(operation);
       if (IsInterrupted()) return Error{Code::kInterrupted, "no write was kept"};
@@ -131,7 +132,7 @@ Result<Decision> RendezvousDriver::Run(Operation operation) {
     if (IsInterrupted()) return Error{Code::kInterrupted, decision.reason};
     if (lost) MUSTER_PROBE("a write lost to another");
     if (lost) {
-      // What came back is the winner's state. After the pause others have written, too.
+      // state() is now that of the node that was faster. After the pause others have written, too.
       PauseAfterLoss(operation);
       freshness = SharedDocument::Freshness::kNow;
       continue;
@@ -148,7 +149,7 @@ Result<Decision> RendezvousDriver::Run(Operation operation) {
     }
     if (outcome == SharedDocument::Outcome::kCached &&
         now - *document_.synced_at() > kWritableAge) {
-      // Recent enough to see that there is nothing to do, too old to build a write on.
+      // Recent enough to see that there is nothing to do, but too old as the base of a write.
       freshness = SharedDocument::Freshness::kNow;
       continue;
     }
@@ -204,8 +205,9 @@ void RendezvousDriver::PauseAfterLoss(Operation& operation) {
   clock_.SleepUntil(std::min(clock_.Now() + Draw(longest), operation.deadline));
 }
 
-// Soon at first, then less and less often. All nodes together must leave the backend time for other
-// work. And not later than this node's next deadline (a heartbeat, the end of the last call).
+// The first pauses are short, later ones longer and longer: all nodes together must leave the
+// backend time for other work. A pause ends at this node's next deadline (a heartbeat, the end of
+// the last call) at the latest.
 void RendezvousDriver::PauseUntilNextLook(const Decision& decision, Operation& operation) {
   const RendezvousState& state = document_.state();
   const auto crowd = static_cast<int64_t>(state.last_heartbeats.size());
@@ -217,12 +219,12 @@ void RendezvousDriver::PauseUntilNextLook(const Decision& decision, Operation& o
   const Instant now = clock_.Now();
   Instant next = now + base / 2 + Draw(base / 2);
   if (decision.wake_at <= next) {
-    // The last call ends at about the same time for all nodes; one of them is enough to notice.
+    // The last call ends at about the same time for all nodes; it is enough if one of them acts on
+    // it.
     next = decision.wake_at + 1ms + Draw(std::min<Duration>(write_time_ * 4, 50ms));
   }
   const std::string news = state.complete ? End(state.round) : Completion(state.round);
-  // News that changed nothing is left over from a state that was lost, and would arrive again at
-  // once.
+  // News without a change of the state belong to a lost state, and would arrive again immediately.
   if (operation.last_news == news || !backend_.Await(news, next - now)) {
     clock_.SleepUntil(next);
   } else if (clock_.Now() < next) {
@@ -231,7 +233,8 @@ void RendezvousDriver::PauseUntilNextLook(const Decision& decision, Operation& o
 }
 
 void RendezvousDriver::Publish(const Outlook& outlook, const Decision& decision) {
-  // A node that gave up has removed itself already; the snapshot before shows what it waited for.
+  // A node that timed out has removed itself already; the snapshot before that shows what it waited
+  // for.
   if (decision.action == Action::kErrorTimeout && Snapshot()) return;
   if (decision.action != Action::kSync && !IsFinal(decision.action)) return;
   auto snapshot = std::make_shared<WaitSnapshot>();

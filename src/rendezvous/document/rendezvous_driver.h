@@ -1,8 +1,8 @@
 // The shared-document driver: runs a node's operations on a document that it shares with others.
 //
 // Sync, decide, apply, sync again, until the decision is final. After a lost write, and after a
-// look that showed nothing new, it pauses: at random, so that nodes do not move in step, and for a
-// time that grows with the number of nodes that are likely to write, too.
+// read without news, it pauses: for a random time, so that nodes do not act in step, which grows
+// with the number of nodes that are likely to write, too.
 #pragma once
 
 #include <functional>
@@ -30,11 +30,11 @@ struct DriverHooks {
   std::function<void(bool stored)> on_write{};
 };
 
-/// What a waiting node knows: the machine's snapshot for people.
+/// What a waiting node knows: a snapshot for people.
 struct WaitSnapshot {
   RendezvousState state;
-  std::set<Node> quiet;  ///< Have missed a heartbeat, and are not yet declared lost.
-  std::optional<Instant> last_call_ends;  ///< As this node sees it.
+  std::set<Node> quiet;  ///< Nodes that have missed a heartbeat, and are not yet declared lost.
+  std::optional<Instant> last_call_ends;  ///< As observed by this node.
   Instant deadline = Instant::Never();
 };
 
@@ -42,8 +42,8 @@ struct WaitSnapshot {
 ///
 /// Where the backend supports it, waiting nodes are woken: by the news "<round>/MUSTER_COMPLETE"
 /// when a round is complete, "<round>/MUSTER_OVER" when its last member has left, and by both when
-/// the rendezvous is closed. PyTorch's agents announce nothing, so all nodes look from time to
-/// time, too.
+/// the rendezvous is closed. PyTorch's agents announce nothing, so all nodes also read the state
+/// from time to time.
 class RendezvousDriver {
  public:
   RendezvousDriver(SharedDocument& document, BackendPort& backend, Node self,
@@ -55,19 +55,19 @@ class RendezvousDriver {
   Result<Decision> Exit(Instant deadline);
   /// All nodes see `reason`, with this node's name.
   Result<Decision> Close(std::string_view reason);
-  /// `place`: where this node was when it joined.
+  /// `place`: this node's place when it joined.
   Result<Decision> KeepAlive(std::optional<Place> place);
 
   const Node& self() const { return self_; }
-  /// A pause before the first contact, so that nodes that start in one instant do not arrive in
-  /// one.
+  /// A pause before the first contact, so that nodes that start at the same instant do not all
+  /// arrive at the same instant.
   Duration FirstDelay();
 
   /// Round, whether it is complete, participants, waiters.
   using Shape = std::tuple<int64_t, bool, size_t, size_t>;
 
-  /// Of the operation that waits now, or waited last; null before the first look and after
-  /// Forget().
+  /// The snapshot of the operation that waits now, or waited last; null before the first read and
+  /// after Forget().
   std::shared_ptr<const WaitSnapshot> Snapshot() const;
   void Forget();
 
@@ -85,7 +85,7 @@ class RendezvousDriver {
   };
 
   Result<Decision> Run(Operation operation);
-  /// Removes the node from every list, if the backend allows it. Otherwise the others notice its
+  /// Removes the node from every list, if the backend allows it. Otherwise the others detect its
   /// silence.
   void GiveUp();
   void Perform(Action action, Operation& operation);
@@ -104,9 +104,9 @@ class RendezvousDriver {
   const RunSettings& settings_;
   Clock& clock_;
   Prng prng_;
-  int64_t last_round_ = -1;  // that this node was in
+  int64_t last_round_ = -1;  // the last round that this node was in
   const DriverHooks hooks_;
-  Duration write_time_ = 1ms;  ///< Of the last write.
+  Duration write_time_ = 1ms;  ///< Duration of the last write.
   Duration read_time_ = 100us;
 
   mutable std::mutex mutex_;

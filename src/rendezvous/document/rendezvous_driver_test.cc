@@ -42,8 +42,8 @@ class DriverTest : public ::testing::Test {
 };
 
 TEST_F(DriverTest, Rdzv061TheDecisionIsAboutThisNodeTheLiveStateTheRulesAndTheGivenDeadline) {
-  // Stored is a complete round of two that have been silent for too long. In the live state, from
-  // which they are purged, there is a place in the next round.
+  // The stored state is a complete round of two nodes that have been silent for too long. In the
+  // live state, from which they are purged, there is a place in the next round.
   const RunSettings two = MinMax(2, 2);
   SharedDocument own(cell.port, two, clock, 1s);
   RendezvousDriver joining(own, cell.port, Named("c"), two, clock, 7,
@@ -61,7 +61,7 @@ TEST_F(DriverTest, Rdzv061TheDecisionIsAboutThisNodeTheLiveStateTheRulesAndTheGi
   ASSERT_EQ(own.shared().participants.size(), 2u);
   ASSERT_EQ(own.state().participants.size(), 0u);
 
-  // Neither the time to join (600 s) nor the last call (30 s).
+  // Different from the time to join (600 s) and the last call (30 s).
   const Instant deadline = clock.now + 77s;
   std::optional<WaitSnapshot> seen;
   cell.on_get = [&] {
@@ -78,7 +78,7 @@ TEST_F(DriverTest, Rdzv061TheDecisionIsAboutThisNodeTheLiveStateTheRulesAndTheGi
   EXPECT_GT(clock.now, deadline);
   EXPECT_LE(clock.now, deadline + 1s) << "one look later";
 
-  // Other rules, another decision about the same.
+  // With other settings, the decision about the same state differs.
   const RunSettings one = MinMax(1, 1);
   SharedDocument its(cell.port, one, clock, 1s);
   RendezvousDriver alone(its, cell.port, Named("c"), one, clock, 7, {});
@@ -188,7 +188,7 @@ TEST_F(DriverTest, Rdzv079APlaceForASpareStartsItsTimeAnew) {
     RendezvousState state = cell.state();
     if (state.round == 1) return;
     for (const auto& [node, rank] : state.participants) {
-      state.last_heartbeats[node] = clock.Wall();  // the others are alive
+      state.last_heartbeats[node] = clock.Wall();  // the other nodes are alive
     }
     if (clock.now > began + 3600s) {  // and leave after an hour
       state = Spare(RendezvousState(), "c");
@@ -212,7 +212,7 @@ TEST_F(DriverTest, Rdzv094WhoGivesUpIsNoLongerInTheState) {
   EXPECT_GT(clock.now, began + 600s);
   EXPECT_LT(clock.now, began + 602s);
   EXPECT_EQ(cell.state(), RendezvousState());
-  // What it waited for can still be shown.
+  // The snapshot still shows what it waited for.
   EXPECT_TRUE(alone.Snapshot()->state.participants.contains(Named("c")));
 }
 

@@ -53,7 +53,7 @@ Status SharedDocument::TakeOver(std::optional<std::string> bytes) {
   } else if (bytes != bytes_) {
     MUSTER_TRY(RendezvousState read, wire::ReadState(*bytes));
     if (read.naive_times) {
-      // Its writer fails when it compares times with a zone to times without one.
+      // The writer of this state fails when it compares times with a zone to times without one.
       return Error{
           Code::kProtocol,
           "the state of the rendezvous has times without a zone: a PyTorch up to 2.5 takes part, "
@@ -64,8 +64,9 @@ Status SharedDocument::TakeOver(std::optional<std::string> bytes) {
   bytes_ = std::move(bytes);
   state_ = shared_;
   const Instant now = clock_.Now();
-  // If the store or this process paused, the others' heartbeats could not be seen meanwhile. So one
-  // look counts for an interval at most: a node is lost when it changes nothing over several looks.
+  // If the store or this process paused, the others' heartbeats could not be seen during the pause.
+  // So one read counts for at most one interval: a node is lost when it changes nothing over
+  // several reads.
   const Duration gap = synced_at_ ? now - *synced_at_ : 0s;
   if (gap > settings_.missed_after())
     MUSTER_PROBE("a node could not look, and forgave the silence of the others");

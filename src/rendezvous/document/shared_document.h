@@ -1,5 +1,5 @@
-// The state of a rendezvous as one node holds it: a copy of what the backend stores, the token that
-// fences the next write, and what this node has observed of the others.
+// One node's copy of the state of a rendezvous: what the backend stores, the token for the next
+// write, and this node's observations of the others.
 #pragma once
 
 #include <any>
@@ -22,30 +22,30 @@ namespace muster {
 /// One thread at a time; Sync() blocks as long as the backend does.
 class SharedDocument {
  public:
-  enum class Freshness { kAny, kNow };  ///< kAny: a copy up to `cache_max` old will do.
+  enum class Freshness { kAny, kNow };  ///< kAny: a copy up to `cache_max` old is sufficient.
   enum class Outcome { kCached, kRead, kStored, kLost };
 
   SharedDocument(BackendPort& backend, const RunSettings& settings, Clock& clock,
                  Duration cache_max);
 
-  /// Writes the pending change, if there is one, or else reads. kLost: another node was faster, its
-  /// state is now state(), and the change is gone; or nothing is stored at all: then, as after an
-  /// error, the change is still pending (dirty()), and the next Sync() writes it. Errors are the
-  /// backend's; kProtocol also for a state that cannot be read.
+  /// Writes the pending change if there is one; otherwise reads. kLost: another node was faster,
+  /// its state is now state(), and the change is dropped. kLost can also mean that nothing is
+  /// stored: then, as after an error, the change is still pending (dirty()), and the next Sync()
+  /// writes it. Errors are the backend's; kProtocol also for a state that cannot be read.
   Result<Outcome> Sync(Freshness freshness);
 
-  /// What this node decides on: what is stored, without silent nodes.
+  /// The base of this node's decisions: the stored state without silent nodes.
   const RendezvousState& state() const { return state_; }
-  /// What is stored: the same for all nodes.
+  /// The stored state: the same for all nodes.
   const RendezvousState& shared() const { return shared_; }
   const Observation& observed() const { return observed_; }
-  /// The nodes that the last Sync() removed from the copy. Others see it with the next write.
+  /// The nodes that the last Sync() removed from the copy. Others see this with the next write.
   const std::set<Node>& dropped() const { return dropped_; }
 
-  /// The node whose copy it is. It is alive, however late its own last heartbeat is.
+  /// Sets the node whose copy this is. It is alive, however late its own last heartbeat is.
   void BelongsTo(Node self) { self_ = std::move(self); }
 
-  /// The copy, for a change that the next Sync() writes.
+  /// Returns the copy for a change that the next Sync() writes.
   RendezvousState& Change();
   bool dirty() const { return dirty_; }
 

@@ -140,7 +140,7 @@ TEST_F(SharedDocumentTest, Rdzv046WhatCannotBeReadIsAStateErrorThatSaysWhy) {
   const Result<Outcome> outcome = document.Sync(Freshness::kNow);
   ASSERT_FALSE(outcome);
   EXPECT_EQ(outcome.error().code, Code::kProtocol);
-  // The reader's own error, with the place: "n" is 110.
+  // The error of the reader itself, with the position: "n" is 110.
   EXPECT_EQ(outcome.error().message, wire::ReadState("no pickle at all").error().message);
   EXPECT_THAT(outcome.error().message, HasSubstr("110 at byte 0"));
 }
@@ -250,7 +250,7 @@ TEST_F(SharedDocumentTest, Rdzv056Rdzv057ThePurgeIsPublishedByTheNextWriteOnly) 
 TEST_F(SharedDocumentTest, NobodyIsDeadBecauseThisNodeCouldNotLook) {
   cell.Put(Complete(With({"a", "b"})));
   Sync();
-  clock.now = clock.now + 100s;  // the store stood still, or this process did
+  clock.now = clock.now + 100s;  // the store or this process was paused
   Sync();
   EXPECT_EQ(document.dropped(), std::set<Node>());
   for (int look = 0; look < 2; ++look) {
@@ -278,25 +278,26 @@ TEST_F(SharedDocumentTest, Rdzv060ACopyIsNotPurged) {
   const RendezvousState state = Waiting(With({"a"}), "b");
   cell.Put(state);
   Sync(Freshness::kNow);
-  // Silent for exactly as long as is allowed.
+  // The nodes are silent for exactly the allowed time.
   for (Duration silent = 0s; silent < rules.dead_after(); silent += rules.keep_alive_interval) {
     clock.now = clock.now + rules.keep_alive_interval;
     Sync(Freshness::kNow);
   }
   ASSERT_EQ(document.dropped(), std::set<Node>());
-  // A second later both are dead, and the copy is still good.
+  // A second later both are lost, and the copy is still recent enough.
   clock.now = clock.now + 1s;
   EXPECT_EQ(Sync(Freshness::kAny), Outcome::kCached);
   EXPECT_EQ(document.dropped(), std::set<Node>());
   EXPECT_EQ(document.state(), state);
-  // What is read at the same moment is purged.
+  // A state that is read at the same moment is purged.
   EXPECT_EQ(Sync(Freshness::kNow), Outcome::kRead);
   EXPECT_EQ(document.dropped(), (std::set{Named("a"), Named("b")}));
   EXPECT_EQ(document.state(), RendezvousState());
 }
 
 // Found by the simulator, seed 60035383: with two heartbeats to miss, a node's own first one after
-// a round was completed can be that late. It took itself out of its copy, and never beat again.
+// a round was completed can be that late. It removed itself from its copy, and sent no further
+// heartbeat.
 TEST_F(SharedDocumentTest, ANodeDoesNotTakeItselfForDead) {
   document.BelongsTo(Named("a"));
   cell.Put(With({"a", "b"}));

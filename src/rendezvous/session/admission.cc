@@ -11,7 +11,7 @@ namespace muster {
 std::string DocumentKey(std::string_view run_id) { return Concat("/torch.rendezvous.", run_id); }
 
 bool IsDocumentInUse(std::string_view value) {
-  // What the first node of c10d writes before it has a state.
+  // The value that the first node of c10d writes before it has a state.
   constexpr std::string_view kNull = "canimadam";
   const Result<std::string> pickle = Base64Decode(value);
   if (!pickle) return false;

@@ -55,9 +55,10 @@ struct Host {
   std::string cannot_serve{};
 };
 
-// The node that the endpoint names serves; of several on that machine, the first.
+// The node whose machine the endpoint names serves; with several nodes on that machine, the first
+// one.
 Host Serve(const CoordinatedRendezvousOptions& options) {
-  // Whether the name is this machine's may take the resolver seconds: only where it matters.
+  // IsHere() may wait seconds for the resolver, so it is called only if is_host is not set.
   const bool serves = options.is_host ? *options.is_host : IsHere(options.host);
   if (!serves) return {};
   try {
@@ -67,8 +68,8 @@ Host Serve(const CoordinatedRendezvousOptions& options) {
       throw RendezvousConnectionError(
           Concat("the rendezvous could not be served at port ", options.port, ": ", error.what()));
     }
-    // Another process has the port: a node on this machine, or `muster serve`. If it is neither,
-    // this is why there is no answer.
+    // Another process has the port: a node on this machine, or `muster serve`. If it is another
+    // program, the error explains why there is no answer.
     return {.cannot_serve = error.what()};
   }
 }
@@ -130,7 +131,7 @@ class CoordinatedHandler final : public SessionHandler {
       StandardError().Write(Concat("muster: ", line, "\n"));
     }
     events_.Record(kFallbackEvent, NodeState::kRunning, std::nullopt, [&] { return line; });
-    // c10d would look its own name up.
+    // Without it, c10d would look up its own name.
     const std::string local_addr =
         coordinated_.local_addr.empty() ? AddressTowards(at_) : coordinated_.local_addr;
     RendezvousConfig config{{"is_host", false},
@@ -168,9 +169,9 @@ class CoordinatedHandler final : public SessionHandler {
   const Endpoint at_;
   const std::shared_ptr<StoreServer> server_;
   std::shared_ptr<Store> store_;
-  uint64_t store_of_ = 0;  ///< The connection of the session at whose time it was made.
+  uint64_t store_of_ = 0;  ///< The number of session connections when the store was created.
   mutable std::mutex fallback_mutex_;
-  RendezvousHandlerPtr fallback_;  ///< Guarded by fallback_mutex_ until it is there.
+  RendezvousHandlerPtr fallback_;  ///< Guarded by fallback_mutex_ until it is set.
 };
 
 }  // namespace

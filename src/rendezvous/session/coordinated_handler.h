@@ -1,5 +1,5 @@
 // The handler of backend "muster": a session with the coordinator of a server, or the c10d backend
-// where the server turns out to be PyTorch's.
+// if the server is PyTorch's.
 #pragma once
 
 #include "muster/coordinated_rendezvous.h"

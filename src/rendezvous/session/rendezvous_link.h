@@ -1,4 +1,4 @@
-// A node's end of its rendezvous, whatever is at the other end: it sends what the node requests and
+// A node's end of its rendezvous, independent of the other end: it sends the node's requests and
 // reports what it receives. Lives on a loop's thread.
 #pragma once
 
@@ -14,12 +14,12 @@
 
 namespace muster {
 
-/// What a link reports, on the loop's thread. A listener may not destroy the link from inside.
+/// What a link reports, on the loop's thread. A listener must not destroy the link in these calls.
 class RendezvousLinkListener {
  public:
   virtual ~RendezvousLinkListener() = default;
 
-  /// Of kOpened: unless `resumed`, the node has lost its place in whatever it was in before.
+  /// For kOpened: unless `resumed`, the node has lost its earlier place.
   virtual void OnPush(const Push& push) = 0;
   /// The answer to RequestReport(). nullopt: the run is unknown.
   virtual void OnReport(std::optional<RunReport> report) = 0;
@@ -40,27 +40,27 @@ class RendezvousLink {
 
   virtual void Start() = 0;
 
-  /// Requests the next round; answered by kComplete, kClosed or kTimedOut. Tries again where an
-  /// earlier request was refused: the cause (another node of our name, or nodes with other
+  /// Requests the next round; answered by kComplete, kClosed or kTimedOut. Tries again if an
+  /// earlier request was refused: the cause (another node with the same name, or nodes with other
   /// settings) may be gone.
   virtual void Join(Duration timeout) = 0;
   /// Releases the node's place, or ends its wait. Answered by kLeft or kRefused; sent again with
   /// the next connection if there is none now, or if this one breaks.
   virtual void Leave() = 0;
-  /// Drops the join under way, which was not answered in time. A late answer must not be mistaken
-  /// for the answer to a later join.
+  /// Drops the current join, which was not answered in time. A late answer must not be mistaken for
+  /// the answer to a later join.
   virtual void Abandon() = 0;
-  /// Answered by kClosed.
+  /// Closes the run. Answered by kClosed.
   virtual void Close(std::string reason) = 0;
   virtual void RequestReport(uint32_t names_max) = 0;
-  /// Notifies the others that the node goes. False: there is nothing to send. True: `done` is
+  /// Notifies the others that the node shuts down. False: there is nothing to send. True: `done` is
   /// called once the message is delivered.
   virtual bool Shutdown(std::function<void()> done) {
     static_cast<void>(done);
     return false;
   }
 
-  /// Of messages in both directions since the start.
+  /// Bytes of messages in both directions since the start.
   virtual uint64_t bytes() const = 0;
   virtual uint64_t messages() const = 0;
 };

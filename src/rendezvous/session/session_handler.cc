@@ -18,9 +18,10 @@ using Lock = SessionView::Lock;
 
 constexpr std::string_view kNext = ".next_rendezvous";  // the last part of an event's name
 constexpr uint32_t kNamesRequested = 8;
-// The server ends a join in time, by its own clock; its message may take so long to arrive.
+// The server ends a join in time, by its own clock; its message may take this long to arrive.
 constexpr Duration kAnswerGrace = 500ms;
-// For the message that this node goes to be delivered. Without it, the others notice by themselves.
+// The time for the delivery of the message that this node shuts down. Without it, the others detect
+// that themselves.
 constexpr Duration kShutdownMax = 1s;
 
 }  // namespace
@@ -134,7 +135,7 @@ JoinOutcome SessionHandler::AwaitOutcome(Session& session) const {
   Lock lock(*view.monitor);
   if (auto known = view.BeginJoin(clock_.Now() + timeout)) return *std::move(known);
   session.Request([timeout](RendezvousLink& link) { link.Join(timeout); });
-  // The time of a spare begins when it stops being one, or loses the server.
+  // The time of a spare begins when it is no longer a spare, or loses the server.
   const auto waits_without_limit = [&] { return view.is_spare && view.open; };
   const auto settled = [&] { return view.outcome.has_value() || waits_without_limit(); };
   while (!view.outcome) {
@@ -158,8 +159,9 @@ JoinOutcome SessionHandler::AwaitOutcome(Session& session) const {
   return *std::exchange(view.outcome, std::nullopt);
 }
 
-// The others learn of it at once. A late answer to this join must not be mistaken for the answer to
-// the next one: if the server does not confirm that the node has left, the connection is dropped.
+// The others are notified immediately. A late answer to this join must not be mistaken for the
+// answer to the next one: if the server does not confirm that the node has left, the connection is
+// dropped.
 void SessionHandler::GiveUp(Session& session, Lock& lock) const {
   SessionView& view = session.view;
   const ScopedUninterrupted once;
@@ -219,7 +221,7 @@ void SessionHandler::Throw(const JoinOutcome& outcome, const Node& node) const {
 
 // --- The other operations
 
-// The request is sent all the same; `awaited` is what the caller no longer waits for.
+// The request is sent even so; `awaited` is what the caller no longer waits for.
 void SessionHandler::ThrowIfInterrupted(Instant began, std::string_view awaited) const {
   if (!IsInterrupted()) return;
   muster::Throw(Interrupted(began, clock_.Now(),
@@ -299,7 +301,7 @@ bool SessionHandler::StopWaiting() {
   return true;
 }
 
-// Not confirmed in time: the server notices by itself.
+// If it is not confirmed in time, the server detects it itself.
 void SessionHandler::Leave() {
   if (RendezvousHandler* other = Replacement()) return other->Leave();
   Session* session = IfConnected();
@@ -314,7 +316,7 @@ void SessionHandler::Leave() {
     ThrowIfInterrupted(began, "the end of its membership to be confirmed");
 }
 
-// Requests a report if the last one is old, and does not wait for the answer.
+// Requests a report if the last one is old, but does not wait for the answer.
 WaitReport SessionHandler::DescribeWait() const {
   if (const RendezvousHandler* other = Replacement()) return other->DescribeWait();
   Session* session = IfConnected();

@@ -3,7 +3,7 @@
 //   handler (callers' threads) -> link (the loop's thread) -> wire
 //
 // The link reports to a SessionView, on which the handler's callers wait. Neither of them knows the
-// handler. A handler that derives from this adds how to connect, and where the round's store is.
+// handler. A derived handler adds how to connect, and where the round's store is.
 #pragma once
 
 #include <chrono>
@@ -29,8 +29,8 @@ struct SessionHandlerOptions {
   std::chrono::milliseconds join_timeout{};
   std::chrono::milliseconds close_timeout{};
   RendezvousEventSink events{};
-  /// The thread of the link, which outlives the session; called when the link is made. Null: the
-  /// session starts one of its own.
+  /// The thread of the link, which outlives the session; called when the link is created. Null: the
+  /// session starts its own thread.
   std::function<LoopThread*()> thread{};
 };
 
@@ -58,16 +58,16 @@ class SessionHandler : public RendezvousHandler {
   using MakeLink = std::function<std::unique_ptr<RendezvousLink>(
       LoopThread& thread, const Hello& hello, uint64_t seed, RendezvousLinkListener& listener)>;
 
-  /// The handler that does the work instead of this one, where the server has turned out to have no
-  /// coordinator. Null: there is none.
+  /// The handler that replaces this one if the server has no coordinator. Null: there is none.
   virtual RendezvousHandler* Replacement() const { return nullptr; }
 
   /// Reserves the port of the workers' store. `make_link` is called before the first operation that
   /// needs a link.
   SessionHandler(SessionHandlerOptions options, System& system, MakeLink make_link);
 
-  /// Joins the next round, or throws what keeps the node out of it. When this returns the round is
-  /// complete, and rank 0 serves the workers' store. nullopt: the server has no coordinator.
+  /// Joins the next round, or throws the reason why the node is not in it. When this returns, the
+  /// round is complete, and rank 0 serves the workers' store. nullopt: the server has no
+  /// coordinator.
   std::optional<Push> Join();
   /// What NextRendezvous() returns. `store`: shared by the nodes of the round.
   RendezvousInfo Enter(const Push& assignment, std::shared_ptr<Store> store) const;
@@ -83,10 +83,10 @@ class SessionHandler : public RendezvousHandler {
   }
   /// Closes the run. False: the server has no coordinator.
   bool Close(std::string_view reason);
-  /// Of connections on which the session was opened or resumed.
+  /// Number of connections on which the session was opened or resumed.
   uint64_t connections() const;
-  /// Destructors of derived classes begin with this: the other nodes learn that this one goes while
-  /// what it serves is still there.
+  /// Destructors of derived classes begin with this call: the other nodes are notified that this
+  /// node shuts down while its stores still exist.
   void EndSession() { session_.reset(); }
 
   System& system_;
@@ -126,12 +126,12 @@ class SessionHandler : public RendezvousHandler {
   T Read(T SessionView::*member, T before_contact) const;
   Node CurrentNode() const;
 
-  /// Where this node serves the workers of the rounds whose rank 0 it is. Reserved from the start:
-  /// so all nodes receive the port of rank 0 with their assignment.
+  /// The port at which this node serves the workers of the rounds in which it is rank 0. Reserved
+  /// from the start, so that all nodes receive the port of rank 0 with their assignment.
   const std::unique_ptr<ReservedPort> workers_port_;
   const MakeLink make_link_;
   mutable std::mutex mutex_;
-  std::unique_ptr<Session> session_;  // guarded by mutex_ until it is there
+  std::unique_ptr<Session> session_;  // guarded by mutex_ until it is set
 };
 
 }  // namespace muster

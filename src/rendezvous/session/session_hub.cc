@@ -9,8 +9,8 @@
 namespace muster {
 
 namespace {
-// A server that paused for so long has not read the keep-alives that arrived meanwhile. Shorter
-// pauses are normal on a busy server, and must not keep dead nodes alive.
+// A server that paused for this long has not read the keep-alives that arrived during the pause.
+// Shorter pauses are normal on a busy server, and must not keep dead nodes alive.
 constexpr Duration kStoodStill = 250ms;
 
 SessionId IdOf(ClientId client) { return SessionId{static_cast<uint64_t>(client)}; }
@@ -106,8 +106,8 @@ bool SessionHub::BeginTicking(size_t loop) {
 }
 
 std::optional<Instant> SessionHub::TryRest() {
-  // A node is registered under the lock, and BeginTicking() is called afterwards: either it is seen
-  // here, or it ends the rest.
+  // A node is registered under the lock, and BeginTicking() is called afterwards: either the node
+  // is seen here, or that call ends the rest.
   const std::lock_guard lock(mutex_);
   if (coordinator_.HasNodes()) return std::nullopt;
   rests_ = true;

@@ -32,50 +32,51 @@ inline constexpr Duration kSessionTick = 10ms;
 
 class SessionHub {
  public:
-  /// `loop_of` returns where a client's connection lives; `wake(loop)` asks that loop to call
-  /// Collect() soon. It is called without the lock, from any loop's thread.
+  /// `loop_of` returns the loop of a client's connection; `wake(loop)` requests that this loop
+  /// calls Collect() soon. It is called without the lock, from any loop's thread.
   SessionHub(const CoordinatorOptions& options, size_t loops, Clock& clock,
              std::function<size_t(ClientId)> loop_of, std::function<void(size_t loop)> wake);
 
-  /// `keeper` keeps the keys of rounds: it is called when a scope comes into use or goes out of it,
-  /// by any loop's thread, without the lock. Before the first request.
+  /// `keeper` manages the keys of rounds: any loop's thread calls it, without the lock, when a
+  /// scope comes into use or is no longer used. To be called before the first request.
   void ReportScopesTo(std::function<void(const ScopeChange&)> keeper) {
     keeper_ = std::move(keeper);
   }
 
   // Each of these returns the messages for sessions of the calling loop, in order.
 
-  /// Any request of a node but kStatus.
+  /// Executes any request of a node except kStatus.
   Pushes Handle(size_t loop, ClientId client, const wire::SessionRequest& request);
   Pushes Disconnect(size_t loop, ClientId client);
   Pushes Tick(size_t loop);
   Pushes Collect(size_t loop);
 
   /// To be called when a session has been opened. One loop calls Tick(), for all of them. True: the
-  /// calling loop, every kSessionTick from now on; if it is another one, which rests, that is
-  /// woken.
+  /// calling loop must do so every kSessionTick from now on. Otherwise another loop does; it is
+  /// woken if it rests.
   bool BeginTicking(size_t loop);
-  /// Without nodes the ticking loop may rest: it needs to call Tick() at this time only, unless it
-  /// is woken. nullopt: it must go on.
+  /// Without nodes the ticking loop may rest: it must call Tick() only at the returned time, unless
+  /// it is woken. nullopt: it must continue to tick.
   std::optional<Instant> TryRest();
   /// Whether `loop` is the ticking one, and must begin again. True once.
   bool TakeEndOfRest(size_t loop);
-  /// Has Collect() called soon, on this loop.
+  /// Schedules Collect() on this loop, soon.
   void Wake(size_t loop) { wake_(loop); }
 
-  /// Shows the coordinator to `look`, between two turns.
+  /// Passes the coordinator to `look`, between two turns.
   void Inspect(const std::function<void(const Coordinator&)>& look);
 
-  /// The status of one run with its nodes, or (an empty id) of those after `after`, without.
+  /// The status of one run with its nodes, or (an empty id) of the runs after `after`, without
+  /// nodes.
   struct StatusPage {
     std::vector<RunReport> runs{};
     bool more = false;
   };
   StatusPage Status(const wire::SessionRequest& request);
 
-  /// Whether `key` of the store is the document of a run of which the coordinator has nodes: nodes
-  /// of backend c10d must not write it. Never waits for the coordinator: called with the store's
-  /// lock held.
+  /// Whether `key` of the store is the document of a run that has nodes in the coordinator: nodes
+  /// of backend c10d must not write it. Never waits for the coordinator, because it is called with
+  /// the store's lock held.
   bool OwnsDocument(std::string_view key) {
     const std::optional<std::string_view> run = RunOfDocument(key);
     return run && IsInUse(*run);
@@ -99,7 +100,7 @@ class SessionHub {
   std::atomic<size_t> ticking_loop_ = kNoLoop;
   std::atomic<bool> rests_ = false;
   SpinningMutex mutex_;
-  SpinningMutex used_mutex_;                 // taken last, for moments
+  SpinningMutex used_mutex_;                 // taken last, and only briefly
   std::set<std::string, std::less<>> used_;  // runs that have nodes; guarded by used_mutex_
   Coordinator coordinator_;                  // guarded by mutex_
   std::vector<Pushes> mailboxes_;            // guarded by mutex_, one per loop

@@ -18,7 +18,7 @@ using Request = wire::SessionRequest::Kind;
 
 constexpr Duration kFirstPause = 20ms;
 constexpr Duration kLongestPause = 1s;
-// A session that ends sooner than this may end so again and again: reconnect with pauses.
+// A session that ends sooner than this may do so repeatedly: reconnect with pauses.
 constexpr Duration kLasted = 1s;
 
 // Whole milliseconds, as on the wire; a join without time would be refused at once.
@@ -26,7 +26,7 @@ Duration Rounded(Duration time) {
   return std::max<Duration>(std::chrono::ceil<std::chrono::milliseconds>(time), 1ms);
 }
 
-// How long another node with our name may be this node itself, before it was restarted.
+// For this long, another node with the same name may be this node itself before a restart.
 Duration ForgottenAfter(const RunSettings& settings) {
   return settings.dead_after() + settings.grace + 1s;
 }
@@ -83,7 +83,7 @@ void SessionLink::Drop(const std::string& why) {
   if (!was_open) greet_first_ = true;
   if (lasted) {
     backoff_.reset();
-    Connect();  // at once: the grace for coming back is short
+    Connect();  // immediately: the grace for a reconnect is short
   } else {
     if (!backoff_) backoff_.emplace(kFirstPause, kLongestPause, options_.seed);
     timer_ = loop_.Every(backoff_->Next(), [this] {
@@ -224,7 +224,7 @@ void SessionLink::OnMessage(const Push& push) {
   if (push.kind == Kind::kOpened) return OnOpened(push);
   if (push.kind == Kind::kRefused) return OnRefused(push);
   if (push.token != token_ || push.incarnation != incarnation_)
-    return;  // of another session, or of another incarnation
+    return;  // the message is of another session or incarnation
   switch (push.kind) {
     case Kind::kComplete:
       if (push.generation == generation_ && push.round <= round_ &&
@@ -237,7 +237,7 @@ void SessionLink::OnMessage(const Push& push) {
       if (!join_) MUSTER_PROBE("a place came too late, and was given back");
       if (!join_) return Send({.kind = Request::kLeave, .token = token_});
       join_.reset();
-      leave_ = false;  // it concerned the round before
+      leave_ = false;  // it concerned the previous round
       break;
     case Kind::kTimedOut:
       join_.reset();
@@ -272,7 +272,8 @@ void SessionLink::OnOpened(const Push& push) {
   }
   token_ = push.token;
   incarnation_ = push.incarnation;
-  options_.hello.node.addr = push.addr;  // it stays, whatever address later connections come from
+  // it does not change, whatever address later connections have
+  options_.hello.node.addr = push.addr;
   step_ = Step::kOpen;
   opened_at_ = loop_.Now();
   greet_first_ = false;

@@ -1,9 +1,9 @@
-// A node's end of its session with the coordinator, over one connection after the other.
+// A node's end of its session with the coordinator, over successive connections.
 //
-// It connects, opens the session and sends keep-alives. After a break it resumes the session at
-// once, then with growing pauses. Requests without an answer are sent again with the next
-// connection: the server executes each of them at most once, because they are idempotent. Lives on
-// its loop's thread.
+// It connects, opens the session and sends keep-alives. After a break it tries to resume the
+// session, first immediately, then with growing pauses. Requests without an answer are sent again
+// with the next connection: the server executes each of them at most once, because they are
+// idempotent. Lives on its loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ namespace muster {
 struct SessionLinkOptions {
   Endpoint server;
   Hello hello;                ///< `resume` and `round` are set by the link.
-  Duration attempt_max = 5s;  ///< For one try to be connected and answered.
-  uint64_t seed = 0;          ///< Of the pauses.
+  Duration attempt_max = 5s;  ///< For one attempt to connect and get an answer.
+  uint64_t seed = 0;          ///< For the pauses.
 };
 
 class SessionLink final : public RendezvousLink, private StreamHandler {
@@ -47,7 +47,7 @@ class SessionLink final : public RendezvousLink, private StreamHandler {
   void RequestReport(uint32_t names_max) override;
 
   bool is_open() const { return step_ == Step::kOpen; }
-  /// The first greeting included.
+  /// Includes the first greeting.
   uint64_t bytes() const override { return bytes_; }
   uint64_t messages() const override { return messages_; }
 
@@ -57,7 +57,7 @@ class SessionLink final : public RendezvousLink, private StreamHandler {
   // --- The connection
   void Connect();
   void OnConnected(Result<StreamPtr> stream);
-  void Drop(const std::string& why);  ///< The connection; then tries again.
+  void Drop(const std::string& why);  ///< Drops the connection; then tries again.
   void Disconnect();
   void Stop();
 
@@ -85,24 +85,25 @@ class SessionLink final : public RendezvousLink, private StreamHandler {
   std::unique_ptr<Connector::Attempt> attempt_;
   StreamPtr stream_;
   std::string input_;               // the beginning of an incomplete message
-  std::unique_ptr<Timer> timer_;    // of the step: its end, or (kOpen) keep-alives
+  std::unique_ptr<Timer> timer_;    // the end of the step, or (kOpen) keep-alives
   std::optional<Backoff> backoff_;  // since the last connection that lasted
   Instant opened_at_{};
-  bool greet_first_ = true;  // the server may be a plain one
-  bool plain_ = false;       // it is one
+  bool greet_first_ = true;  // the server may have no coordinator
+  bool plain_ = false;       // the server has no coordinator
   uint64_t token_ = 0;       // 0: no session to resume
   uint32_t incarnation_ = 0;
-  int64_t round_ = -1;       // the last one that the node was in
+  int64_t round_ = -1;       // the last round that the node was in
   Generation generation_{};  // of that round
   struct JoinRequest {
     Duration timeout;
     Instant until;
   };
-  bool leave_ = false;                    // requested, without an answer
-  std::optional<JoinRequest> join_;       // without an answer
-  std::optional<std::string> close_;      // the reason of one without an answer
-  std::optional<Instant> refused_since_;  // because another node has our name
-  std::optional<RunReport> report_;       // of which parts have arrived
+  bool leave_ = false;                // requested, without an answer
+  std::optional<JoinRequest> join_;   // without an answer
+  std::optional<std::string> close_;  // the reason of a close without an answer
+  // since when requests are refused because another node has this node's name
+  std::optional<Instant> refused_since_;
+  std::optional<RunReport> report_;  // of which parts have arrived
   uint64_t bytes_ = 0;
   uint64_t messages_ = 0;
 };

@@ -96,7 +96,7 @@ WaitReport SessionView::Describe(Instant now, const std::string& server) const {
   return described;
 }
 
-// Without names, until the server's report has arrived.
+// Used until the server's report has arrived; contains no names.
 RunReport SessionView::AsReport(const Push& push) const {
   using Phase = RunReport::Phase;
   const Phase forming = push.count < hello.settings.min_nodes ? Phase::kForming : Phase::kLastCall;
@@ -119,7 +119,7 @@ bool SessionView::InRound(int64_t round) const { return assignment && assignment
 
 void SessionView::LosePlace(const std::string& why) {
   // A node that joins has no assignment. If there is one, the caller may not have returned from its
-  // join yet, and must find this event when it does.
+  // join yet, and must find this event afterwards.
   if (!assignment || Planted(Bug::kPlaceLostUntold)) return;
   if (place_lost == assignment->round) return;
   place_lost = assignment->round;
@@ -213,7 +213,7 @@ void SessionView::OnPush(const Push& push) {
     case Kind::kLeft:
       left = true;
       break;
-    case Kind::kEnded:  // now, and not only once the server can be reached again
+    case Kind::kEnded:  // notified now, and not only when the server can be reached again
       LosePlace(push.why);
       break;
   }

@@ -1,5 +1,5 @@
-// What a node knows of its rendezvous: its link writes it on the loop's thread, callers of the
-// handler read it and wait for it to change.
+// A node's knowledge of its rendezvous: its link writes it on the loop's thread; callers of the
+// handler read it and wait for changes.
 #pragma once
 
 #include <cstdint>
@@ -53,12 +53,12 @@ struct SessionView final : RendezvousLinkListener {
     return true;
   }
 
-  /// Forgets the last round, and expects the answer to a new join. An outcome, if it is known
-  /// without asking.
+  /// Forgets the last round, and expects the answer to a new join. Returns an outcome if it is
+  /// known without a request.
   std::optional<JoinOutcome> BeginJoin(Instant until);
   /// Forgets the round that the node leaves.
   void BeginLeave();
-  /// Ends the join under way, if there is one without an outcome.
+  /// Ends the current join, if there is one without an outcome.
   void Finish(JoinOutcome outcome);
   /// Whether the last report is too old to be shown, and no newer one has been requested.
   bool NeedsReport(Instant now) const;
@@ -81,13 +81,13 @@ struct SessionView final : RendezvousLinkListener {
   bool plain = false;
   std::string trouble;
   std::optional<std::string> refused;
-  uint64_t connections = 0;  ///< On which the session was opened or resumed.
+  uint64_t connections = 0;  ///< Connections on which the session was opened or resumed.
 
   // The run.
-  bool closed = false;  ///< Permanently: a server that was restarted may not know it.
+  bool closed = false;  ///< Permanent: a restarted server may not know it.
   std::string closed_by;
 
-  // The join under way, or the last one.
+  // The current join, or the last one.
   bool joining = false;
   bool is_spare = false;
   Instant join_by = Instant::Never();
@@ -104,7 +104,7 @@ struct SessionView final : RendezvousLinkListener {
   bool stop_waiting = false;  ///< For an event.
 
   // For people.
-  std::optional<Push> stands;  ///< The last push about a join under way.
+  std::optional<Push> stands;  ///< The last push about the current join.
   std::optional<RunReport> report;
   std::optional<Instant> reported_at;
   std::optional<Instant> requested_at;

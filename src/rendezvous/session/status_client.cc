@@ -67,7 +67,7 @@ Result<bool> StatusClient::RequestMore(const std::string& run_id, std::vector<Ru
     MUSTER_TRY(auto reply, wire::ReadSessionReply(frame));
     auto* part = std::get_if<wire::StatusPart>(&reply);
     if (part == nullptr) continue;
-    // A server that claims more but sends nothing must not keep us here.
+    // A server that announces more but sends nothing must not cause an endless loop.
     if (part->kind == wire::StatusPart::Kind::kDone) return part->more && runs.size() > before;
     if (part->kind == wire::StatusPart::Kind::kRun) runs.push_back(std::move(part->run));
     if (part->kind == wire::StatusPart::Kind::kMember && !runs.empty())

@@ -19,12 +19,13 @@ class StatusClient {
   /// kUnavailable, kTimeout: no answer. kProtocol: a server without a coordinator.
   static Result<StatusClient> Connect(Dialer& dialer, const Endpoint& server, Instant deadline);
 
-  /// One run with its nodes, or nothing if there is no such run; an empty id: all, without them.
+  /// Returns one run with its nodes, or nothing if there is no such run; with an empty id all runs,
+  /// without nodes.
   Result<std::vector<RunReport>> Request(const std::string& run_id, Instant deadline);
 
  private:
   explicit StatusClient(std::unique_ptr<BlockingStream> stream) : stream_(std::move(stream)) {}
-  /// Of the runs after the last one that is there; whether there are others.
+  /// Requests the runs after the last received one; returns whether there are more.
   Result<bool> RequestMore(const std::string& run_id, std::vector<RunReport>& runs,
                            Instant deadline);
   /// The bytes of the next message.

@@ -1,4 +1,4 @@
-// The client on a stream that the test wrote beforehand.
+// The client on a stream whose content the test has prepared.
 #include "rendezvous/session/status_client.h"
 
 #include <gmock/gmock.h>
@@ -60,7 +60,7 @@ class ScriptedDialer final : public Dialer {
   Server& server_;
 };
 
-/// What a server that says this is understood to have answered.
+/// What the client returns for the messages of this server.
 Result<std::vector<RunReport>> Asked(Server& server, const std::string& run_id) {
   ScriptedDialer dialer(server);
   MUSTER_TRY(StatusClient client, StatusClient::Connect(dialer, {"server", 1}, kDeadline));
@@ -98,7 +98,7 @@ TEST(StatusClientTest, PutsRunsAndTheirNodesTogetherHoweverTheyCome) {
 TEST(StatusClientTest, PassesOverWhatIsNoPartOfTheAnswer) {
   std::string answer = kSessions;
   wire::AppendSessionFrame(answer, Push{.kind = Push::Kind::kNodesWaiting, .count = 3});
-  // A node before any run belongs to none.
+  // A node before the first run belongs to no run.
   const std::string with_node = Status({{.id = "run", .members = {{.node = {"a", 1, 0}}}}});
   answer += with_node.substr(*wire::SessionFrameSize(with_node));
   Server server{.says = {answer}};

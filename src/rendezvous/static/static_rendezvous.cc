@@ -46,7 +46,7 @@ class StaticHandler final : public RendezvousHandler {
     } else if (settings_.world_size == 1) {
       Forget();
     }
-    // The port as the store knows it: the endpoint's, or the real one where the kernel chose.
+    // The port of the store: the endpoint's, or the one that the kernel chose.
     return {.store = std::make_shared<PrefixStore>(settings_.run_id, store_),
             .rank = settings_.rank,
             .world_size = settings_.world_size,
@@ -82,9 +82,9 @@ WaitReport StaticHandler::DescribeWait() const {
                     .max_nodes = settings_.world_size};
   const auto rank_name = [](int rank) { return Concat("rank ", rank); };
   if (phase_ == WaitReport::Phase::kForming) {
-    // The store does not show how many nodes are there before it returns. What is certain: this
-    // node is here, rank 0 waits for the others (perhaps fewer by now), and those wait for rank 0
-    // alone.
+    // The store does not show how many nodes have arrived before it returns. It is certain that
+    // this node has, that rank 0 waits for the others (perhaps fewer by now), and that the others
+    // wait only for rank 0.
     report.joined = {rank_name(settings_.rank)};
     report.here = 1;
     report.awaited = settings_.rank == 0 ? settings_.world_size - 1 : 1;
@@ -112,8 +112,8 @@ std::shared_ptr<TcpStore> StaticHandler::Meet() {
   }
 }
 
-// The workers of the next round must not see what those of an earlier one wrote. With more than one
-// node the others may still use it: nodes do not know of each other's rounds.
+// The workers of the next round must not see keys of an earlier round. With more than one node the
+// others may still use them: nodes do not know each other's rounds.
 void StaticHandler::Forget() {
   for (const std::string& key : store_->ListKeys()) store_->DeleteKey(key);
 }
@@ -150,7 +150,7 @@ int64_t ReadRank(const RendezvousParameters& parameters) {
     throw std::invalid_argument(
         "static rendezvous: the option 'rank' is missing; say which node this is (--node-rank)");
   }
-  // Other readers would round or convert these; a rank must not be guessed.
+  // Other readers would round or convert these types; a rank must not be guessed.
   if (std::holds_alternative<double>(*value) || std::holds_alternative<bool>(*value)) {
     throw std::invalid_argument(
         "static rendezvous: the option 'rank' must be an integer, not a fraction or a boolean");

@@ -22,7 +22,7 @@ struct ForeignOpcode {
   std::string_view name;
 };
 
-// Those of Python that are not in PickleOp, and PROTO, which is refused except at the beginning.
+// Python's opcodes that are not in PickleOp, and PROTO, which is refused except at the beginning.
 constexpr ForeignOpcode kForeign[] = {
     {'c', "GLOBAL"},       {'i', "INST"},
     {'o', "OBJ"},          {0x92, "NEWOBJ_EX"},
@@ -136,7 +136,7 @@ class Machine {
     return std::move(tree_);
   }
 
-  // --- The stack. What lies below the innermost open group is out of reach.
+  // --- The stack. Values below the innermost open group cannot be used.
 
   size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
 
@@ -169,15 +169,15 @@ class Machine {
   }
 
   Status Mark() {
-    // More than values can be nested, because those lie in groups of the state's own.
+    // More than the nesting of values, because those are inside groups of the state itself.
     constexpr size_t kMost = 2 * kStateDepthMax;
     if (marks_.size() >= kMost) return Fail("more than ", kMost, " open groups");
     marks_.push_back(stack_.size());
     return Ok();
   }
 
-  /// Closes the innermost group; returns where on the stack it starts. At least `below` values that
-  /// may be used lie below it.
+  /// Closes the innermost group; returns its position on the stack. At least `below` usable values
+  /// must be below it.
   Result<size_t> CloseGroup(size_t below) {
     if (marks_.empty()) return Fail("the end of a group that was not opened");
     const size_t start = marks_.back();
@@ -201,7 +201,7 @@ class Machine {
     return Fail("memo entry ", index, " of ", memo_.size());
   }
 
-  // --- Values that stand for themselves
+  // --- Simple values
 
   Status PushPlain(PickleValue value) {
     value.size = static_cast<uint32_t>(next_ - at_);
@@ -257,7 +257,7 @@ class Machine {
     return Pack(start);
   }
 
-  /// Makes a tuple of the stack's end.
+  /// Creates a tuple of the values at the stack's end.
   Status Pack(size_t from) {
     MUSTER_CHECK_OK(PushContainer<Kind::kTuple>());
     const PickleId tuple = Pop();
@@ -278,7 +278,7 @@ class Machine {
     return AddItems(stack_[start - 1], kKind, start);
   }
 
-  /// Moves the stack's end into the container, which must be of that kind.
+  /// Moves the values at the stack's end into the container, which must be of that kind.
   Status AddItems(PickleId container, Kind kind, size_t from) {
     const PickleValue& owner = tree_[container];
     if (owner.kind != kind) {
@@ -292,7 +292,7 @@ class Machine {
     }
     for (size_t i = from; i < stack_.size(); i += step) {
       const PickleId first = stack_[i];
-      // Python would refuse these as keys, and we would hand them on to it.
+      // Python refuses these as keys, and would receive them from this node.
       if ((kind == Kind::kDict || kind == Kind::kSet) && IsMutable(tree_[first].kind)) {
         return Fail(Describe(tree_[first].kind), " as key or as member of a set");
       }
@@ -346,8 +346,7 @@ class Machine {
     if (tree_[attributes].kind != Kind::kDict) {
       return Fail("attributes in ", Describe(tree_[attributes].kind), " instead of a dict");
     }
-    // Shared attributes are nothing that Python writes, but would let few bytes stand for much
-    // work.
+    // Python never writes shared attributes, and with them few bytes could cause much work.
     if (tree_[attributes].sealed) return Fail("attributes that belong to another object");
     for (const PickleItem& item : tree_.ItemsOf(attributes)) {
       if (tree_[item.key].kind != Kind::kText) {

@@ -11,9 +11,9 @@ namespace muster::wire {
 
 enum class PickleOp : uint8_t {
   kProto = 0x80,  ///< Protocol number: one byte. Comes first.
-  kFrame = 0x95,  ///< Bytes of the part that follows: u64. Advice for buffering.
+  kFrame = 0x95,  ///< Number of bytes of the following part: u64. A hint for buffering.
   kStop = '.',
-  // Values that stand for themselves.
+  // Simple values.
   kNone = 'N',
   kNewTrue = 0x88,
   kNewFalse = 0x89,
@@ -26,7 +26,7 @@ enum class PickleOp : uint8_t {
   kBinUnicode = 'X',        ///< u32 length, UTF-8
   kShortBinBytes = 'C',     ///< u8 length, bytes
   kBinBytes = 'B',          ///< u32 length, bytes
-  // Containers. MARK opens a group; the opcode that takes the group closes it.
+  // Containers. MARK opens a group; the opcode that uses the group closes it.
   kMark = '(',
   kEmptyTuple = ')',
   kTuple1 = 0x85,
@@ -41,7 +41,7 @@ enum class PickleOp : uint8_t {
   kSetItems = 'u',
   kEmptySet = 0x8f,
   kAddItems = 0x90,
-  // Values that were written before.
+  // References to earlier values.
   kMemoize = 0x94,
   kBinGet = 'h',      ///< u8
   kLongBinGet = 'j',  ///< u32

@@ -37,8 +37,8 @@ Status MakeTimeDelta(const PickleTree& tree, std::span<const PickleItem> argumen
     return Wrong("timedelta of ", days, " days, ", seconds, " s, ", us, " us");
   }
   made.kind = Kind::kTimeDelta;
-  // Only differences below a day are computed with; larger ones must not overflow, and two days
-  // show that they are too large.
+  // Only differences below a day are used in computations; larger ones must not overflow, and
+  // become two days, which is refused as too large.
   made.number = std::clamp<int64_t>(days, -2, 2) * kDayUs + seconds * 1'000'000 + us;
   return Ok();
 }

@@ -1,4 +1,5 @@
-// Times in a pickle: what the constructors of datetime's classes make of their arguments.
+// Times in a pickle: computes what the constructors of datetime's classes return for their
+// arguments.
 #pragma once
 
 #include <span>

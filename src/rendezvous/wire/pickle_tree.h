@@ -1,5 +1,5 @@
-// What a pickle contains, before its meaning is known: values that refer to each other by number,
-// possibly in circles. The tree owns all of them, so building or destroying it never recurses,
+// The content of a pickle before its meaning is known: values that refer to each other by number,
+// possibly in cycles. The tree owns all of them, so building or destroying it never recurses,
 // however deep it is.
 #pragma once
 
@@ -46,25 +46,26 @@ inline constexpr uint32_t kNoPickleId = std::numeric_limits<uint32_t>::max();
 
 struct PickleValue {
   PickleKind kind = PickleKind::kNone;
-  PickleClass of{};     ///< Class, instance, time: which.
+  PickleClass of{};     ///< The class, for kinds class, instance and time.
   uint8_t header = 0;   ///< Text, bytes: size of opcode and length.
   bool fits = true;     ///< Int: `number` is its value. Time: it has a zone.
   bool sealed = false;  ///< Dict: the attributes of an object, which no longer change.
-  uint32_t at = 0;      ///< Where its opcode is.
-  uint32_t size = 0;    ///< Number, text, bytes: size of all that. Containers: number of items.
+  uint32_t at = 0;      ///< Position of its opcode.
+  /// Number, text, bytes: size of opcode and operand. Containers: number of items.
+  uint32_t size = 0;
   uint32_t first = kNoPickleId;  ///< Containers: items. Instance: attributes. Time: arguments.
   uint32_t last = kNoPickleId;
   int64_t number = 0;  ///< Bool, int. Time: microseconds since 1970 in UTC, or of the difference.
 };
 
 struct PickleItem {
-  PickleId key = kNoPickleId;  ///< Of dicts only.
+  PickleId key = kNoPickleId;  ///< Only for dicts.
   PickleId value = kNoPickleId;
   uint32_t next = kNoPickleId;
 };
 
 struct PickleTree {
-  std::string_view bytes;  ///< Outlive the tree, which shows parts of them.
+  std::string_view bytes;  ///< They outlive the tree, which refers to parts of them.
   std::vector<PickleValue> values{};
   /// Each container's items are a list through this vector: appending is cheap even if the pickle
   /// switches between containers.
@@ -83,7 +84,7 @@ struct PickleTree {
   const PickleValue& operator[](PickleId id) const { return values[id]; }
   PickleValue& operator[](PickleId id) { return values[id]; }
 
-  /// The bytes of a value that stands for itself: opcode and operand.
+  /// The bytes of a simple value: opcode and operand.
   std::string_view Encoded(PickleId id) const {
     return bytes.substr(values[id].at, values[id].size);
   }

@@ -18,7 +18,8 @@ void AppendNumber(std::string& out, int64_t number) {
       AppendIfFits<int32_t>(out, PickleOp::kBinInt, number)) {
     return;
   }
-  // As many bytes as keep the sign: those above the last one must only repeat its highest bit.
+  // As many bytes as needed to keep the sign: higher bytes may only repeat the highest bit of the
+  // last one.
   uint8_t size = sizeof number;
   while ((number >> (8 * size - 9)) == (number < 0 ? -1 : 0)) --size;
   AppendOp(out, PickleOp::kLong1);
@@ -39,8 +40,8 @@ class Copier {
   Copier(std::string& out, const PickleTree& tree, size_t size_max)
       : out_(out), tree_(tree), size_max_(size_max) {}
 
-  /// The one function here that calls itself, kStateDepthMax levels deep at most. May append one
-  /// value too many before it fails.
+  /// The only recursive function here, at most kStateDepthMax levels deep. May append one value too
+  /// many before it fails.
   Status Copy(PickleId id, size_t depth) {
     const PickleValue& value = tree_[id];
     if (depth > kStateDepthMax) {

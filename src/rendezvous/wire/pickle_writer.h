@@ -15,7 +15,8 @@ namespace muster::wire {
 
 inline void AppendOp(std::string& out, PickleOp op) { out += static_cast<char>(op); }
 
-/// The opcode and its operand, if that fits into an Int; otherwise false, and nothing.
+/// Appends the opcode and its operand if that fits into an Int; otherwise returns false and appends
+/// nothing.
 template <typename Int, typename Number>
 bool AppendIfFits(std::string& out, PickleOp op, Number number) {
   if (!std::in_range<Int>(number)) return false;
@@ -30,11 +31,11 @@ void AppendText(std::string& out, std::string_view text);
 /// In the shortest form, as Python writes it.
 void AppendNumber(std::string& out, int64_t number);
 
-/// Appends opcodes that make the same value again, wherever they are put: without the memo, so that
-/// what was shared is written again at each place. Since few bytes can thus stand for endlessly
-/// many, `budget` says how many may still be appended, and counts down. Numbers and texts keep the
-/// form in which they were read. kProtocol: the budget is spent, or the value is nested too deep
-/// (or in itself).
+/// Appends opcodes that create the same value again at any position: without the memo, so that a
+/// shared value is written again at each place. Since few bytes can thus become very many, `budget`
+/// is the number of bytes that may still be appended, and is decremented. Numbers and texts keep
+/// the form in which they were read. kProtocol: the budget is spent, or the value is nested too
+/// deeply (or in itself).
 Status AppendCopy(std::string& out, const PickleTree& tree, PickleId id, size_t& budget);
 
 /// The budget is spent.

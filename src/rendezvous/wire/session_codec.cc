@@ -23,7 +23,7 @@ constexpr uint8_t kVersionOfForming = 3;
 constexpr int64_t kRoundMax = int64_t{1} << 60;
 
 // The same walk over a message writes and reads its fields, so that the two cannot disagree. Calls
-// of a walk return true, for the functions below that say whether there is such a message.
+// of a walk return true, for the functions below that return whether there is such a message.
 class Writer {
  public:
   explicit Writer(std::string& out) : out_(out) {}
@@ -47,7 +47,7 @@ class Writer {
       Walk(*this, value);
     }
   }
-  // Always valid UTF-8: the reader closes the connection otherwise.
+  // The text must be valid UTF-8: otherwise the reader closes the connection.
   void Put(std::string& text) {
     if (!IsUtf8(text)) text = ReplaceInvalidUtf8(text);
     std::string_view kept = std::string_view(text).substr(0, kTextBytesMax);
@@ -105,7 +105,7 @@ class Reader {
     if (!IsUtf8(text)) Complain("a text is not UTF-8");
   }
   void Take(Duration& time) {
-    // A century is enough, and far from where sums overflow.
+    // A century is enough, and far below the values whose sums overflow.
     constexpr int64_t kMost = int64_t{100} * 365 * 24 * 3600 * 1000;
     const auto count = Int<int64_t>();
     if (count < 0 || count > kMost) return Complain(Concat("a time of ", count, " ms"));
@@ -324,7 +324,7 @@ Result<SessionRequest> ReadSessionRequest(std::string_view frame) {
   Reader reader(frame.substr(kHeadBytes));
   SessionRequest request;
   if (!Walk(reader, request)) return NoSuchKind(static_cast<uint8_t>(request.kind));
-  // A later version adds fields to the end of what this one knows.
+  // A later version adds fields after those that this version knows.
   const bool is_later = request.version > kSessionVersion || !request.IsUnderstood();
   if (request.kind == SessionRequest::Kind::kOpen && is_later) reader.IgnoreRest();
   MUSTER_CHECK_OK(reader.Finish());
@@ -332,7 +332,7 @@ Result<SessionRequest> ReadSessionRequest(std::string_view frame) {
     return Error{Code::kProtocol, Concat("a rank policy numbered ",
                                          static_cast<uint8_t>(request.hello.settings.policy))};
   }
-  // Rounds count up from 0, or from what a node may claim: no correct node gets near this.
+  // Rounds count up from 0, or from what a node may claim: no correct node reaches this.
   if (request.round < -1 || request.round > kRoundMax) {
     return Error{Code::kProtocol, Concat("a round numbered ", request.round)};
   }

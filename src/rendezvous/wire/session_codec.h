@@ -22,29 +22,29 @@ inline constexpr uint8_t kSessionOpcode = 0xA0;
 using muster::kSessionVersion;
 using muster::kSessionVersionOldest;
 /// A key that no client can create (theirs start with '/'). Every muster server has it, whatever
-/// versions it supports; the number at its end never changes.
+/// protocol versions it supports; the number at its end never changes.
 inline constexpr std::string_view kSessionKey = "muster/session/1";
-/// A server's answer to a greeting that asks for sessions, if it supports them.
+/// A server's answer to a greeting that requests sessions, if it supports them.
 inline constexpr char kSessionsSpoken = 0;
 /// Larger frames are refused: a label and an address of a KiB each, and room for later versions.
 inline constexpr uint32_t kSessionFrameBytesMax = 16 * 1024;
 
-/// What a node, or a client that requests the status, sends.
+/// A request of a node, or of a client that requests the status.
 struct SessionRequest {
   enum class Kind : uint8_t { kOpen, kJoin, kLeave, kClose, kKeepAlive, kStatus };
 
   Kind kind = Kind::kKeepAlive;
-  uint64_t token = 0;                 ///< Of the session; kOpen: of the one to be taken up again.
+  uint64_t token = 0;                 ///< Of the session; kOpen: of the session to be resumed.
   uint32_t incarnation = 0;           ///< Of the session; kOpen: 0.
   int64_t round = -1;                 ///< The last one that the node was in; -1: none.
-  uint8_t version = kSessionVersion;  ///< kOpen: the highest that the node speaks,
+  uint8_t version = kSessionVersion;  ///< kOpen: the highest version that the node supports,
   uint8_t version_oldest = kSessionVersionOldest;  ///< and the lowest.
-  Hello hello{};            ///< kOpen; empty where there is no version in common.
-  Duration join_timeout{};  ///< kJoin; whole milliseconds.
-  std::string reason{};     ///< kClose.
-  std::string run_id{};     ///< kStatus; empty: all runs, without their nodes,
-  std::string after{};      ///< from the one after this on: an answer has a limited number.
-  uint32_t names_max = 0;   ///< kStatus: nodes to be named, of each role.
+  Hello hello{};                                   ///< kOpen; empty if there is no common version.
+  Duration join_timeout{};                         ///< kJoin; whole milliseconds.
+  std::string reason{};                            ///< kClose.
+  std::string run_id{};    ///< kStatus; empty: all runs, without their nodes,
+  std::string after{};     ///< from the one after this on: an answer has a limited number.
+  uint32_t names_max = 0;  ///< kStatus: nodes to be named, of each role.
 
   /// kOpen: whether there is a common version.
   bool IsUnderstood() const {
@@ -62,21 +62,21 @@ struct StatusPart {
   bool more = false;      ///< kDone: more runs follow; request them.
 };
 
-/// What a connection starts with: VALIDATE, and if `ask`, a CHECK for the key above.
+/// The first bytes of a connection: VALIDATE, and if `ask`, a CHECK for the key above.
 std::string SessionGreeting(bool ask);
 
 void AppendSessionFrame(std::string& out, const SessionRequest& request);
 void AppendSessionFrame(std::string& out, const Push& push);
-/// All parts of the answer. `more`: runs follow that are not in it.
+/// Appends all parts of the answer. `more`: there are further runs that are not in it.
 void AppendStatus(std::string& out, const std::vector<RunReport>& runs, bool more);
 
-/// The size of the frame that `bytes` begin with; 0 while that cannot be known; kProtocol for what
-/// is no frame.
+/// The size of the frame that `bytes` begin with; 0 while it is unknown; kProtocol if it is not a
+/// frame.
 Result<size_t> SessionFrameSize(std::string_view bytes);
 
-/// Of one whole frame. kProtocol, saying what is wrong.
+/// Reads one whole frame. kProtocol says what is wrong.
 Result<SessionRequest> ReadSessionRequest(std::string_view frame);
-/// What a server sends.
+/// Reads a message of a server.
 Result<std::variant<Push, StatusPart>> ReadSessionReply(std::string_view frame);
 
 }  // namespace muster::wire

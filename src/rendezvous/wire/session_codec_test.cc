@@ -160,8 +160,8 @@ TEST(SessionCodecTest, PushesComeBackWhole) {
   EXPECT_EQ(refused.refusal, Push::Refusal::kPast);
 }
 
-// Reasons come from users, names from machines: what cannot be sent as it is, is sent as well as it
-// can be. Otherwise the peer would hang up on it, time and again.
+// Reasons come from users, names from machines: invalid text is changed as little as possible and
+// sent. Otherwise the peer would close the connection again and again.
 TEST(SessionCodecTest, WhatIsNoTextComesBackReadable) {
   const auto close =
       ReadSessionRequest(Frame({.kind = Said::kClose, .reason = "bad \xff\xc3 disk"}));
@@ -173,7 +173,8 @@ TEST(SessionCodecTest, WhatIsNoTextComesBackReadable) {
 
 TEST(SessionCodecTest, ATextThatIsTooLongComesBackCutBetweenCharacters) {
   std::string name = "xy";
-  while (name.size() < 5000) name += "\xe2\x82\xac";  // three bytes: the limit is within one
+  // Three bytes each: the limit is inside a character.
+  while (name.size() < 5000) name += "\xe2\x82\xac";
   EXPECT_EQ(ReadPush(Frame(Push{.kind = Push::Kind::kClosed, .who = name})).who,
             name.substr(0, 4094));
 }

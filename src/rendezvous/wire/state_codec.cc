@@ -25,7 +25,7 @@ namespace {
 using Kind = PickleKind;
 using Op = PickleOp;
 
-/// Far from where counting on would overflow.
+/// Far below the value at which counting would overflow.
 constexpr int64_t kRoundMax = int64_t{1} << 62;
 constexpr int64_t kRanksMax = kStateNodesMax;
 
@@ -46,7 +46,7 @@ Status Attributes(Walk& walk, State& state) {
   if (walk.Has("redundancy_list", true))
     MUSTER_CHECK_OK(walk("redundancy_list", state.redundancy_list));
   MUSTER_CHECK_OK(walk("last_heartbeats", state.last_heartbeats));
-  // muster's own. PyTorch's agents do not know them, but keep them.
+  // Attributes of muster. PyTorch's agents do not know them, but keep them.
   if (walk.Has("muster_closed_by", !state.closed_by.empty()))
     MUSTER_CHECK_OK(walk("muster_closed_by", state.closed_by));
   if (walk.Has("muster_completed_round", state.completion.has_value())) {
@@ -58,8 +58,8 @@ Status Attributes(Walk& walk, State& state) {
   return Ok();
 }
 
-/// How many bytes the texts and unknown values of a state may have in all. With the memo, one byte
-/// can stand for a node of 200: real states unfold to twice their size, and hostile ones must not
+/// The limit for all bytes of the texts and unknown values of a state. With the memo, one byte can
+/// represent a node of 200 bytes: real states unfold to twice their size, and hostile ones must not
 /// get far beyond that.
 size_t UnfoldedBytesMax(size_t pickle_bytes) {
   return std::min<size_t>(8 * pickle_bytes + 64 * 1024, 2 * kStateBytesMax);
@@ -85,7 +85,7 @@ class StateReader {
       return Wrong("the state at byte ", root.at, " has no attributes");
     attributes_ = AttributesOf(root);
     MUSTER_CHECK_OK(Attributes(*this, state_));
-    attributes_.erase(kWorldSize);  // without a round it means nothing
+    attributes_.erase(kWorldSize);  // it has no meaning without a round
     MUSTER_CHECK_OK(KeepUnknown(attributes_, state_.unknown));
     return std::move(state_);
   }
@@ -102,7 +102,7 @@ class StateReader {
  private:
   using AttributeMap = std::map<std::string_view, PickleId>;
 
-  // Where a name comes twice the last one counts, as in Python, and only it is looked at.
+  // If a name occurs twice the last one counts, as in Python, and only that one is read.
   AttributeMap AttributesOf(const PickleValue& object) const {
     AttributeMap attributes;
     for (const PickleItem& item : tree_.ItemsOf(object.first))
@@ -173,7 +173,7 @@ class StateReader {
   Status Take(std::string_view name, PickleId found, WallTime& time) {
     MUSTER_TRY(const PickleValue read, Expect(name, found, Kind::kDateTime));
     time = WallTime{read.number};
-    // With an offset, the first and the last day of the calendar can leave it.
+    // With an offset, a time on the first or last day of the calendar may be outside it.
     if (time < kWallTimeMin || time > kWallTimeMax)
       return WrongValue(name, found, "one in the years 1 to 9999 of UTC");
     if (!read.fits) state_.naive_times = true;
@@ -204,7 +204,7 @@ class StateReader {
     MUSTER_CHECK_OK(MustBeCollection(name, found, Kind::kDict));
     for (const PickleItem& item : tree_.ItemsOf(found)) {
       MUSTER_TRY(const Node* node, NodeAt(name, item.key));
-      // Writers that sort their nodes are the fastest to read.
+      // States with sorted nodes are the fastest to read.
       MUSTER_CHECK_OK(Take(name, item.value, nodes.try_emplace(nodes.end(), *node)->second));
     }
     return Ok();
@@ -250,7 +250,7 @@ class StateReader {
     if (!attributes.empty()) {
       std::map<std::string, std::string> kept;
       MUSTER_CHECK_OK(KeepUnknown(attributes, kept));
-      // Two objects may describe one node; Python keeps the first one as key, and so do we.
+      // Two objects may describe one node; like Python, this keeps the first one as key.
       state_.unknown_of_nodes.emplace(node, std::move(kept));
     }
     return node;
@@ -260,7 +260,7 @@ class StateReader {
   size_t budget_;
   RendezvousState state_;
   AttributeMap attributes_;                   // of the state, those that are not read yet
-  std::unordered_map<PickleId, Node> nodes_;  // those that have been looked at
+  std::unordered_map<PickleId, Node> nodes_;  // nodes that have been read
 };
 
 class StateWriter {
@@ -299,7 +299,8 @@ class StateWriter {
   }
 
  private:
-  // --- The memo. Only what is likely to come again gets a number: each costs a byte.
+  // --- The memo. Only values that are likely to occur again get a number: each number costs a
+  // byte.
 
   uint32_t Memoize() {
     Put(Op::kMemoize);
@@ -346,7 +347,7 @@ class StateWriter {
     Put(Op::kReduce);
   }
 
-  /// UTC, which Python makes of a difference of zero.
+  /// UTC, which Python creates from a difference of zero.
   void Zone() {
     if (zone_) return Recall(*zone_);
     Class(PickleClass::kTimeZone);
@@ -368,7 +369,7 @@ class StateWriter {
   void Unknown(const std::map<std::string, std::string>& attributes) {
     for (const auto& [name, value] : attributes) {
       AppendText(out_, name);
-      out_ += value;  // opcodes that leave the memo alone
+      out_ += value;  // opcodes that do not change the memo
     }
   }
 

@@ -143,7 +143,7 @@ TEST(StateCodecTest, Rdzv168NoticesTimesWithoutAZone) {
   const RendezvousState with_deadline = MustRead(p::StateWith({{"deadline", naive}}));
   EXPECT_EQ(with_deadline.deadline, kMorning);
   EXPECT_TRUE(with_deadline.naive_times);
-  // They are written as they came, not passed off as something else.
+  // They are written as they were read, and not as something else.
   EXPECT_EQ(MustRead(WriteState(wanted)), wanted);
 }
 
@@ -260,9 +260,9 @@ TEST(StateCodecTest, Rdzv169StaysSmall) {
   }
 }
 
-// --- What we do not understand
+// --- Unknown attributes
 
-/// One value of every kind that may be handed on.
+/// One value of every kind that may be passed on.
 const p::Named kForeign = {
     {"none", p::kNone},
     {"truth", p::kTrue},
@@ -288,7 +288,7 @@ TEST(StateCodecTest, Rdzv167UnknownAttributesSurvive) {
   p::Named of_state = kForeign;
   of_state.emplace_back("wait_list", p::Set({p::NewObject(p::NodeClass(), of_node)}));
   const RendezvousState state = MustRead(p::StateWith(of_state));
-  // The values are the very bytes that came, for these were written without the memo.
+  // The values are exactly the bytes that were read, because these were written without the memo.
   const std::map<std::string, std::string> wanted(kForeign.begin(), kForeign.end());
   EXPECT_EQ(state.unknown, wanted);
   EXPECT_EQ(state.unknown_of_nodes.at(kNode), wanted);

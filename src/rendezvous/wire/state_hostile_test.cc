@@ -1,5 +1,5 @@
-// Bytes that are no state, most of them on purpose. Whatever comes, ReadState() answers with
-// kProtocol (or a state), soon, and without taking more memory than the bytes deserve.
+// Bytes that are not a state, most of them on purpose. For any bytes, ReadState() returns kProtocol
+// (or a state), soon, and takes memory only in proportion to the bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -23,8 +23,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 namespace p = test::pickle;
 
-/// Reads bytes that stand alone in memory, so that a look past their end is caught by the
-/// sanitizer.
+/// Reads bytes in an allocation of their own, so that the sanitizer detects a read past their end.
 Result<RendezvousState> ReadAlone(std::string_view bytes) {
   const auto alone = std::make_unique<char[]>(bytes.size());
   std::copy(bytes.begin(), bytes.end(), alone.get());
@@ -58,7 +57,7 @@ std::string WithNode(const std::string& node) {
 
 std::string WithDeadline(const std::string& time) { return p::StateWith({{"deadline", time}}); }
 
-// --- What is no state at all
+// --- What is not a state at all
 
 TEST(StateHostileTest, Rdzv047ZeroBytesAreAStateError) {
   EXPECT_THAT(Complaint(""), HasSubstr("ends after 0 bytes"));
@@ -84,7 +83,7 @@ TEST(StateHostileTest, Rdzv047InvalidTextIsAStateError) {
   }
 }
 
-// --- What would run code in Python
+// --- Pickles that would run code in Python
 
 TEST(StateHostileTest, Rdzv047Rdzv164OnlyFiveClassesAreAllowed) {
   EXPECT_THAT(Complaint(p::Whole(p::Class("os", "system"))),
@@ -160,7 +159,7 @@ TEST(StateHostileTest, Rdzv165AttributesAreADictWithNames) {
               HasSubstr("named by an integer"));
   EXPECT_THAT(Complaint(p::Whole("}}b")), HasSubstr("attributes for a dict"));
   EXPECT_THAT(Complaint(p::Whole(object + "}b}b")), HasSubstr("that has some"));
-  // One dict for two objects, and one that changes after it was used: nothing that Python writes.
+  // One dict for two objects, and one that changes after it was used: Python never writes either.
   EXPECT_THAT(Complaint(p::Whole(object +
                                  "}\x94"
                                  "b" +
@@ -198,7 +197,7 @@ TEST(StateHostileTest, Rdzv166MemoNumbersAndUnderflowAreChecked) {
   for (const std::string opcodes : {"\x94", "\x85", "N\x86", "NN\x87", "a", "]a", "s", "}Ns", "R",
                                     "NR", "b", "}b", "\x81", "N\x81", "\x93", "N\x93"}) {
     EXPECT_THAT(Complaint(p::Whole(opcodes)), HasSubstr("takes")) << test::ToHex(opcodes);
-    // What lies below an open group is out of reach, too.
+    // Values below an open group cannot be used either.
     EXPECT_THAT(Complaint(p::Whole("NNNN(" + opcodes)), HasSubstr("takes"));
   }
   for (const std::string opcodes : {"u", "e", "\x90", "t"}) {
@@ -344,7 +343,7 @@ TEST(StateHostileTest, Rdzv166DepthCostsNothing) {
               HasSubstr("nested"));
   EXPECT_THAT(Complaint(p::Whole(Repeat("(", kDeep))), HasSubstr("open groups"));
   EXPECT_THAT(Complaint(p::Whole(Repeat("N", 2 * kDeep))), HasSubstr("pending values"));
-  // Up to the limit, what is deep survives.
+  // Up to the limit, nested values are kept.
   const std::string allowed = p::StateWith({{"unknown", ")" + Repeat("\x85", kStateDepthMax)}});
   ASSERT_TRUE(ReadAlone(allowed));
   EXPECT_EQ(ReadState(WriteState(*ReadAlone(allowed))).value(), *ReadAlone(allowed));
@@ -372,11 +371,11 @@ TEST(StateHostileTest, Rdzv166WhatContainsItselfIsRefused) {
 }
 
 TEST(StateHostileTest, Rdzv166LaughterStaysBounded) {
-  // Each list holds the one before ten times: 10^60 items, in a kilobyte.
+  // Each list contains the previous one ten times: 10^60 items, in a kilobyte.
   std::string lists = "(]\x94";
   for (uint8_t i = 0; i < 60; ++i) lists += "](" + Repeat(Get(i), 10) + "e\x94";
   EXPECT_THAT(Complaint(p::StateWith({{"x", lists + "t"}})), HasSubstr("unfold"));
-  // A text, a name and an address of a megabyte (or the most that is allowed), again and again.
+  // A text, a name and an address of a megabyte (or the allowed maximum), many times.
   const std::string text = p::Text(std::string(1 << 20, 'x')) + "\x94";
   EXPECT_THAT(Complaint(p::StateWith({{"x", p::List({text, Repeat(Get(0), 1000)})}})),
               HasSubstr("unfold"));

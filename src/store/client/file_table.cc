@@ -17,8 +17,8 @@ namespace {
 constexpr std::string_view kUsers = "refcount/";
 constexpr std::string_view kLeft = "cleanup/";
 constexpr std::string_view kDeletion = "-";
-// The longest key that a cut record may have. Text that is read as a length is at least 150
-// million, in UTF-16 some 2 million.
+// The longest key that a cut record may have. Text that is read as a length gives at least 150
+// million, or 2 million in UTF-16.
 constexpr uint32_t kCutKeyBytesMax = 1024 * 1024;
 
 std::string FileKey(std::string_view key) { return Concat('/', key); }
@@ -30,7 +30,7 @@ void AppendRecord(std::string& out, std::string_view key, std::string_view value
   out += value;
 }
 
-// Takes one length-prefixed field off the front; nullopt if it is not all there.
+// Removes one length-prefixed field from the front; nullopt if it is incomplete.
 std::optional<std::string_view> TakeField(std::string_view& bytes) {
   if (bytes.size() < 4) return std::nullopt;
   const auto size = LoadInt<uint32_t>(bytes.data());
@@ -56,7 +56,7 @@ bool CanBeCutRecord(std::string_view bytes, bool is_first) {
   bytes.remove_prefix(4);
   if (bytes.size() >= size) return IsRecordKey(bytes.substr(0, size));
   if (size > kCutKeyBytesMax) return false;
-  // The whole key would be longer than what is there of it.
+  // The whole key would be longer than its present part.
   const auto can_become = [&](std::string_view key) {
     return key.size() == size && key.starts_with(bytes);
   };
@@ -74,7 +74,7 @@ Result<LockedFile> FileTable::OpenFresh(Lock lock, Missing missing, Instant dead
 
 Status FileTable::Replay(LockedFile& file, Lock lock) {
   MUSTER_TRY(const uint64_t size, file.Size());
-  if (file.identity() != identity_ || size < replayed_) {  // another file has the name now
+  if (file.identity() != identity_ || size < replayed_) {  // the name now belongs to another file
     entries_.clear();
     replayed_ = 0;
     identity_ = file.identity();
@@ -92,8 +92,8 @@ Status FileTable::Replay(LockedFile& file, Lock lock) {
                                            " stands '", Printable(record, 40), "'")};
     }
     if (!value) {
-      // The lock is held, so no process is writing: a writer died here. The next one overwrites its
-      // record.
+      // The lock is held, so no process is writing: a writer died here. The next writer overwrites
+      // its record.
       if (lock == Lock::kExclusive) return file.Truncate(start);
       return Ok();
     }
@@ -196,7 +196,7 @@ Result<Answer> FileTable::Execute(const Request& request, Instant deadline) {
       break;
     case Op::kDeleteKey:
       MUSTER_CHECK_OK(Erase(file, key));
-      answer.number = 1;  // whether it was there or not
+      answer.number = 1;  // whether the key existed or not
       break;
     case Op::kCheck:
       answer.number = std::ranges::all_of(

@@ -1,8 +1,8 @@
 // A key space kept in a shared log file, in the format of PyTorch's FileStore
 // (docs/reference/protocol.md, "The file").
 //
-// Every operation opens the file, takes its lock, replays what others appended since the last time,
-// does its work and releases the lock. One thread at a time.
+// Every operation opens the file, takes its lock, replays what others have appended since the last
+// operation, does its work and releases the lock. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +29,12 @@ class FileTable {
   /// negative) users have left.
   Status Leave(int world_size, Instant deadline);
 
-  /// Executes any request that this kind of store has, but WAIT, without waiting for a key.
+  /// Executes any request that this kind of store supports, except WAIT, without waiting for a key.
   /// kNotFound: no such key (of GET), or no such file yet (of those that do not create it).
-  /// kTimeout: the lock did not come in time. kProtocol: the file is something else. kUnavailable:
-  /// the disk failed.
+  /// kTimeout: the lock was not free in time. kProtocol: the file is not a FileStore's.
+  /// kUnavailable: the disk failed.
   Result<Answer> Execute(const Request& request, Instant deadline);
-  /// Removes those from `keys` that exist now. kNotFound: not all of them do.
+  /// Removes the keys that exist now from `keys`. kNotFound: some are left.
   Result<Answer> Find(std::vector<std::string_view>& keys, Instant deadline);
 
   const std::string& path() const { return path_; }
@@ -45,7 +45,7 @@ class FileTable {
   using Entries = std::map<std::string, std::string, std::less<>>;
 
   Result<LockedFile> OpenFresh(Lock lock, Missing missing, Instant deadline);
-  /// Reads what is new in the file into the cache.
+  /// Reads the new part of the file into the cache.
   Status Replay(LockedFile& file, Lock lock);
   /// Appends an assignment to the file and to the cache.
   Status Write(LockedFile& file, const std::string& key, std::string_view value);
@@ -56,7 +56,7 @@ class FileTable {
   const std::string path_;
   Entries entries_;        // by the file's own keys
   uint64_t replayed_ = 0;  // bytes of the file that entries_ reflects
-  uint64_t identity_ = 0;  // of the file they were read from
+  uint64_t identity_ = 0;  // of the file that they were read from
 };
 
 }  // namespace muster

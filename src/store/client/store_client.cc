@@ -19,7 +19,7 @@ constexpr Duration kLongestRetry = 2s;
 // The counter of joined workers: the one key without a leading '/'.
 constexpr std::string_view kWorkersKey = "init/";
 
-/// A request on the user's keys, with the '/' that the wire has in front of each.
+/// A request on the user's keys, with the '/' that precedes each of them on the wire.
 struct OnWire {
   explicit OnWire(const Request& asked) : request(asked), key(Concat('/', asked.key)) {
     texts.reserve(asked.keys.size());
@@ -118,7 +118,7 @@ Status StoreClient::Handshake(bool with_ping, Instant deadline) {
   std::string greeting;
   // VALIDATE is one write: PyTorch's libuv server does not reassemble a split one.
   wire::AppendRequest(greeting, {.op = Op::kValidate, .number = wire::kMagic});
-  // Servers without PING get a request that they know: without a reply there is no proof.
+  // Servers without PING get a request that they know: only a reply proves that it is a store.
   wire::AppendRequest(greeting, with_ping ? Request{.op = Op::kPing, .number = options_.nonce}
                                           : Request{.op = Op::kGetNumKeys});
   MUSTER_CHECK_OK(stream_->Send(greeting, deadline));
@@ -155,7 +155,7 @@ Status StoreClient::Join(int world_size, bool owns_server, Timeout timeout) {
       return InterruptedIn(
           call, Concat("waiting for clients, ", joined, "/", world_size, " clients joined"));
     }
-    // At the deadline the count is read once more: the others are late, not the server.
+    // At the deadline the count is read once more: the missing workers are late, not the server.
     const Call look{call.op, call.timeout, call.began,
                     std::max(call.deadline, DeadlineAfter(clock_.Now(), options_.answer_grace))};
     MUSTER_CHECK_OK(Send(look, {.op = Op::kAdd, .key = kWorkersKey, .number = 0}));
@@ -195,9 +195,9 @@ Result<Answer> StoreClient::Execute(const Request& asked, Timeout timeout) {
 Result<Answer> StoreClient::Read(const Request& read, const Call& call) {
   const bool is_one = read.op == Op::kGet;
   const Keys keys = is_one ? Keys(&read.key, 1) : read.keys;
-  // MULTI_GET waits first: where one value is missing, the others would be sent for nothing.
+  // MULTI_GET waits first: if one value is missing, the others would be sent in vain.
   for (bool waits = !is_one;; waits = true) {
-    // A key that vanishes between its wait and its read is waited for again.
+    // If a key is deleted between its wait and its read, the call waits for it again.
     if (waits) MUSTER_CHECK_OK(WaitBefore(keys, call));
     auto values = ReadIfThere(keys, read, call);
     if (values && is_one) return Answer{.value = std::move(values->front())};
@@ -216,11 +216,11 @@ Result<std::vector<std::string>> StoreClient::ReadIfThere(Keys keys, const Reque
     if (missing != 0) return absent();
     MUSTER_CHECK_OK(Send(call, read));
     MUSTER_TRY(auto values, ReadBlobs(keys.size(), call));
-    // Confirmed as well: what looked like such a server may have been a broken connection.
+    // These values are confirmed, too: the cause may have been a broken connection and not such a
+    // server.
     return Confirmed(keys, std::move(values), call);
   }
-  // CHECK and GET in one message: one round trip for a key that is there, where WAIT and GET would
-  // be two.
+  // CHECK and GET in one message: one round trip for an existing key; WAIT and GET would take two.
   MUSTER_CHECK_OK(Send(call, check, &read));
   MUSTER_TRY(const uint8_t missing, ReadInt<uint8_t>(call));
   auto values = ReadBlobs(keys.size(), call);
@@ -229,7 +229,7 @@ Result<std::vector<std::string>> StoreClient::ReadIfThere(Keys keys, const Reque
   if (values) return absent();
   if (!ended_by_peer_) return values.error();
   // The connection was closed in place of a reply: PyTorch's server without libuv. If the server
-  // has ended, reconnecting fails, and the error stays.
+  // has ended, reconnecting fails, and the first error is returned.
   if (!Reconnect(call.deadline)) return values.error();
   checks_first_ = true;
   return absent();
@@ -254,7 +254,8 @@ Result<std::string> StoreClient::ReadConfirmed(std::string_view key, const Call&
       call, {.op = Op::kCompareSet, .key = key, .expected = kUnusedValue, .value = kUnusedValue}));
   MUSTER_TRY(std::string found, ReadBlob(call));
   if (found != kUnusedValue) return found;
-  // A queue satisfies CHECK, and has no value. Not every server has queues, hence CHECK first.
+  // A queue satisfies CHECK, but has no value. Not every server supports queues, so CHECK comes
+  // first.
   MUSTER_CHECK_OK(Send(call, {.op = Op::kCheck, .keys = Keys(&key, 1)}));
   MUSTER_TRY(const uint8_t missing, ReadInt<uint8_t>(call));
   if (missing == 0) {
@@ -273,14 +274,14 @@ Status StoreClient::WaitOnWire(Keys keys, const Call& call) {
 Status StoreClient::WaitBefore(Keys keys, const Call& call) {
   MUSTER_CHECK_OK(WaitOnWire(keys, call));
   if (clock_.Now() < call.deadline) return Ok();
-  // The reply crossed with the cancel. There is no time left for another request.
+  // The reply and the cancel crossed. There is no time left for another request.
   return Error{Code::kTimeout, TimeoutMessage(call, NamesOf(keys))};
 }
 
 Result<Answer> StoreClient::Pop(const Request& pop, const Call& call) {
   while (true) {
-    // Tried first: an element that is there costs one round trip. Where other clients wait already,
-    // the server has no free element, so that none of them is overtaken.
+    // Tries first: if there is an element, this takes one round trip. No waiting client is
+    // overtaken, because its element is reserved.
     Result<Answer> element = PopIfThere(pop, call);
     const bool waits = pop.number > 0 && !element && element.error().code == Code::kNotFound;
     if (!waits) return element;

@@ -2,14 +2,14 @@
 // caller's thread.
 //
 // One thread at a time. Every call is bounded: replies that a server sends at once (all but those
-// to WAIT and BARRIER) are awaited for the call's timeout. A call that leaves the stream out of
+// to WAIT and BARRIER) are awaited for the call's timeout. A call after which the stream is out of
 // step (no reply in time, connection lost, protocol error) ends the connection; every later call
 // returns that error. The exception is a server that closes the connection when an absent key is
 // read (PyTorch's without libuv): the client connects again, and sends CHECK before each read from
 // then on.
 //
 // Any call may be kInterrupted (base/interruption.h). A wait is cancelled, as after its timeout; a
-// reply that is due is still taken if it comes soon, and is then the call's result.
+// reply that is due is still read if it arrives soon, and is then the call's result.
 #pragma once
 
 #include <chrono>
@@ -36,32 +36,33 @@ namespace muster {
 struct StoreClientOptions {
   uint64_t key_bytes_max = kKeyBytesMax;
   uint64_t value_bytes_max = kValueBytesMax;
-  uint64_t reply_bytes_max = kReplyBytesMax;      ///< A peer that announces more is no store.
-  uint64_t request_bytes_max = kRequestBytesMax;  ///< One request as a whole.
-  /// For the reply to a cancel, or to a last request after the deadline: a server that is alive
-  /// sends it at once.
+  uint64_t reply_bytes_max = kReplyBytesMax;      ///< A peer that announces more is not a store.
+  uint64_t request_bytes_max = kRequestBytesMax;  ///< The whole request.
+  /// How long to wait for the reply to a cancel, or to a last request after the deadline: a live
+  /// server sends it immediately.
   std::chrono::milliseconds answer_grace = 5s;
-  uint32_t nonce = 0;  ///< What PING carries: PyTorch sends its process id.
+  uint32_t nonce = 0;  ///< The number in PING: PyTorch sends its process id.
   uint64_t seed = 0;   ///< For the jitter between attempts.
 };
 
 class StoreClient final : public StoreBackend {
  public:
-  /// Connects, validates and pings, and tries again until the timeout while there is no valid
-  /// answer: kUnavailable then.
+  /// Connects, validates and pings; repeats this until there is a valid reply or the timeout passes
+  /// (kUnavailable).
   static Result<std::unique_ptr<StoreClient>> Connect(Dialer& dialer, Clock& clock,
                                                       const Endpoint& server,
                                                       const StoreClientOptions& options,
                                                       Timeout timeout);
 
   /// The operations of docs/reference/protocol.md, on application keys (the wire's leading '/' is
-  /// added here). kTimeout: a key, element or participant did not come; the client can be used
+  /// added here). kTimeout: a key, element or participant is still missing; the client can be used
   /// again. kUnavailable: the connection is lost. kInvalid: a key, value or request that the server
   /// would not accept; nothing was sent. kProtocol: an invalid reply.
   Result<Answer> Execute(const Request& request, Timeout timeout) override;
   bool Supports(Op) const override { return true; }
 
-  /// Joins the count of workers; the owner of the server then waits until there are `world_size`.
+  /// Increments the count of workers; the owner of the server then waits until there are
+  /// `world_size`.
   Status Join(int world_size, bool owns_server, Timeout timeout);
 
  private:
@@ -85,15 +86,15 @@ class StoreClient final : public StoreBackend {
   Status CheckLimits(const Request& request) const;
   /// Checks the request against the limits and sends it, together with `also` if given.
   Status Send(const Call& call, const Request& request, const Request* also = nullptr);
-  /// Waits for the "stop waiting" of the WAIT or BARRIER just sent; cancels it when the time is up.
-  /// kTimeout or kInterrupted after a clean cancel; `names`: "keys: /k".
+  /// Waits for the "stop waiting" of the WAIT or BARRIER just sent; cancels the request at the
+  /// deadline. kTimeout or kInterrupted after a clean cancel; `names`: "keys: /k".
   Status AwaitStop(const Call& call, std::string_view names);
-  /// Cancels the wait. False: its reply and the cancel crossed, the wait has succeeded.
+  /// Cancels the wait. False: the reply and the cancel crossed, and the wait has succeeded.
   Result<bool> Cancel(std::chrono::milliseconds grace);
   /// The error of an interrupted call.
   Error InterruptedIn(const Call& call, std::string_view waiting_for) const;
   Status WaitOnWire(Keys keys, const Call& call);
-  /// For a wait that is followed by a request: kTimeout also if its reply came at the deadline.
+  /// For a wait that is followed by a request: kTimeout also if the reply arrived at the deadline.
   Status WaitBefore(Keys keys, const Call& call);
   static std::string TimeoutMessage(const Call& call, std::string_view names);
 
@@ -102,7 +103,7 @@ class StoreClient final : public StoreBackend {
   /// Sends `read` and reads the values of `keys`. kNotFound: a key is absent.
   Result<std::vector<std::string>> ReadIfThere(Keys keys, const Request& read, const Call& call);
   /// `values`, if the key of each empty one exists: the wire has one form for "empty" and "absent",
-  /// and the key may have gone between CHECK and GET. kNotFound: read again.
+  /// and the key may have been deleted between CHECK and GET. kNotFound: read again.
   Result<std::vector<std::string>> Confirmed(Keys keys, std::vector<std::string> values,
                                              const Call& call);
   /// One key's value. kNotFound: the key is absent, not empty.
@@ -117,7 +118,7 @@ class StoreClient final : public StoreBackend {
   template <std::integral T>
   Result<T> ReadInt(const Call& call);
   Result<std::string> ReadBlob(const Call& call);
-  /// One of several in a reply, of which `left` bytes may still come.
+  /// Reads one of several blobs of a reply, of which `left` bytes may still arrive.
   Result<std::string> ReadBlob(const Call& call, uint64_t& left);
   Result<std::vector<std::string>> ReadBlobs(size_t count, const Call& call);
 

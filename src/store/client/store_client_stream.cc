@@ -68,7 +68,7 @@ Status StoreClient::Send(const Call& call, const Request& request, const Request
   Status sent = stream_->Send(bytes, call.deadline);
   if (sent) return sent;
   if (sent.error().code == Code::kInterrupted) {
-    // It is unknown how much of it the server has.
+    // It is unknown how much of the request the server has received.
     Error why =
         InterruptedIn(call, Concat("sending ", Name(call.op), ": the connection is closed"));
     return Break(std::move(why));
@@ -257,7 +257,7 @@ Result<std::string> StoreClient::ReadBlob(const Call& call, uint64_t& left) {
                          ", limit ", HumanBytes(options_.reply_bytes_max))});
   }
   left -= size;
-  // Grows with what arrives, not with what was promised.
+  // The buffer grows with the bytes that arrive, not with the announced length.
   constexpr uint64_t kStep = 4u << 20;
   std::string value;
   while (value.size() < size) {

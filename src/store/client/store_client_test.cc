@@ -1,4 +1,4 @@
-// The client on a stream that the test wrote beforehand and a clock that it winds.
+// The client on a stream whose replies the test has prepared, and a clock that the test advances.
 #include "store/client/store_client.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ class HandClock final : public Clock {
   Duration late_ = 0s;
 };
 
-/// What the peer says, and how long it takes over it.
+/// What the peer sends, and how long it takes.
 struct Say {
   std::string bytes;
   Duration after = 0s;
@@ -201,7 +201,7 @@ TEST_F(StoreClientTest, AnOwnerThatSleepsPastItsDeadlineBlamesTheOthersAndNotThe
 }
 
 TEST_F(StoreClientTest, AGetWhoseKeyComesWithTheCancelTimesOutAndTheClientIsFine) {
-  // Not there; its wait is answered when the cancel is on its way already: too late to read it.
+  // The key is missing; its wait is answered after the cancel was sent: too late to read the key.
   peer_.script = {{"\1"s + Blob("")}, {"\0\1"s, 1001ms}};
   const auto value = Execute({.op = Op::kGet, .key = "k"});
   ASSERT_FALSE(value);

@@ -9,7 +9,7 @@ namespace muster {
 
 enum class ClientId : uint64_t {};
 
-/// Clients whose parked WAIT or BARRIER is now to be answered with kStopWaiting, oldest first.
+/// Clients whose parked WAIT or BARRIER must now be answered with kStopWaiting, oldest first.
 using Released = std::vector<ClientId>;
 
 }  // namespace muster

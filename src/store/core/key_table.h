@@ -1,9 +1,9 @@
 // Hash tables for keys that clients choose.
 //
 // Keys are hashed with a secret (base/siphash.h), so that no client can choose keys that collide. A
-// table is divided into shards that grow and shrink one by one, and each of them a few buckets at a
-// time: with every insertion and removal, some move from the shard's former array to its new one. A
-// node is made by its owner, if need be before the table is locked, and lies where it is until it
+// table is divided into shards, which grow and shrink one by one and a few buckets at a time: every
+// insertion and removal moves some buckets from the shard's former array to its new one. The owner
+// creates a node, before the table is locked if necessary; the node then keeps its address until it
 // is removed.
 #pragma once
 
@@ -66,7 +66,7 @@ class KeyTable {
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
 
-  /// Null if it is not there.
+  /// Null if the key is not in the table.
   Node* Find(const HashedKey& key) const {
     Node* node = BucketOf(shards_[ShardOf(key.hash)], key.hash);
     for (; node != nullptr; node = node->next) {
@@ -75,7 +75,7 @@ class KeyTable {
     return nullptr;
   }
 
-  /// The key must not be there.
+  /// The key must not be in the table.
   Node& Insert(std::unique_ptr<Node> made) {
     Shard& shard = shards_[ShardOf(made->hash)];
     if (shard.size >= shard.mask) Resize(shard, std::max(kBucketsMin, (shard.mask + 1) * 2));
@@ -107,7 +107,7 @@ class KeyTable {
     return removed;
   }
 
-  /// Every node of one shard, in no order that means anything. `visit` must not change the table.
+  /// Visits every node of one shard, in an unspecified order. `visit` must not change the table.
   template <typename Visit>
   void VisitShard(size_t index, Visit visit) const {
     const Shard& shard = shards_[index];
@@ -123,14 +123,14 @@ class KeyTable {
     visit_all(former.buckets.get(), former.moved, size_t{former.mask} + 1);
   }
 
-  /// What the table itself has allocated, without its nodes and the least that shards have, which
-  /// is 152 KiB for all.
+  /// Memory that the table itself has allocated, without its nodes and without the minimum for all
+  /// shards, which is 152 KiB.
   size_t bucket_bytes() const { return charge_.bytes(); }
 
  private:
   static constexpr uint32_t kBucketsMin = 16;
-  // A shard doubles when it has a node for each bucket, and halves at one for eight: with so many
-  // buckets moved each time, the former array is empty before the next one is due.
+  // A shard doubles when it has one node per bucket, and halves at one node per eight buckets: with
+  // these numbers of buckets moved each time, the former array is empty before the next resize.
   static constexpr size_t kMovedByInsert = 4;
   static constexpr size_t kMovedByRemove = 16;
 
@@ -151,14 +151,14 @@ class KeyTable {
   };
   struct Shard {
     Buckets buckets{&none_};
-    uint32_t mask = 0;  // 0: it has never had a node
+    uint32_t mask = 0;  // 0: the shard has never had a node
     uint32_t size = 0;
     std::unique_ptr<Former> former;
   };
 
-  // The high bits; a bucket goes by the low ones.
+  // The shard is chosen by the high bits of the hash, the bucket by the low ones.
   static size_t ShardOf(uint64_t hash) { return hash >> (64 - std::countr_zero(kShards)); }
-  // Where a node with this hash is, or belongs.
+  // The bucket where a node with this hash is, or belongs.
   static Node*& BucketOf(const Shard& shard, uint64_t hash) {
     if (shard.former != nullptr) [[unlikely]] {
       const Former& former = *shard.former;
@@ -184,7 +184,7 @@ class KeyTable {
     shard.mask = count - 1;
   }
 
-  // Of a shard with a former array.
+  // For a shard with a former array.
   void Move(Shard& shard, size_t buckets_max) {
     Former& former = *shard.former;
     const size_t count = size_t{former.mask} + 1;

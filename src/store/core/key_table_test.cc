@@ -67,7 +67,7 @@ TEST_F(KeyTableTest, NodesStayWhereTheyAreWhileItGrowsAndShrinks) {
   for (int i = 0; i < kMany; ++i) Insert(std::to_string(i));
   EXPECT_EQ(Find("first"), &first);
   EXPECT_EQ(All().size(), kMany + 1u);
-  // About a bucket for each key; a deletion gives them back.
+  // About one bucket for each key; deletions free them.
   EXPECT_GT(table_.bucket_bytes(), kMany / 2 * sizeof(void*));
   EXPECT_LT(table_.bucket_bytes(), kMany * 4 * sizeof(void*));
   EXPECT_EQ(account_.used(), table_.bucket_bytes());
@@ -87,7 +87,7 @@ TEST_F(KeyTableTest, NoShardHasMoreThanItsShare) {
   }
 }
 
-// Hashes of one shard: it grows and shrinks while all else happens.
+// All hashes belong to one shard: it grows and shrinks during all other operations.
 TEST_F(KeyTableTest, DoesAsUnorderedMapDoesWhileItGrowsAndShrinks) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     Prng random(seed);
@@ -133,7 +133,7 @@ TEST_F(KeyTableTest, NoInsertionAndNoRemovalMovesMany) {
   Prng random(7);
   std::vector<Plain*> nodes;
   std::vector<Plain*> nexts;
-  // What changes is a node that has moved, or stands before one.
+  // Only a node that has moved, or that precedes one, changes.
   const auto moved = [&] {
     size_t count = 0;
     for (size_t i = 0; i < nodes.size(); ++i) {

@@ -5,7 +5,7 @@
 namespace muster {
 
 namespace {
-// Of a MULTI_GET, between two looks at what has been copied.
+// Keys of a MULTI_GET between two checks of how much has been copied.
 constexpr size_t kKeysPerLook = 16;
 }  // namespace
 
@@ -25,7 +25,7 @@ bool LongStep::Add(std::string_view key, std::string_view value) {
 }
 
 std::span<const HashedKey> LongStep::NextPiece(size_t keys_max) {
-  // The machine has what it needs of the last ones: their memory serves for the next.
+  // The machine is done with the previous keys: their memory is used for the next ones.
   for (size_t i = done_ - piece_.size(); i < done_; ++i) {
     charge_.Set(charge_.bytes() - HeapBytes(keys_[i].text));
     std::string().swap(keys_[i].text);
@@ -107,7 +107,7 @@ bool LongStep::AdvanceGet(StoreMachine& machine, const Take& take) {
 bool LongStep::AdvanceList(StoreMachine& machine, const Take& take) {
   begun_ = true;
   bool taken = true;
-  // Several small shards, or one large one.
+  // A step lists several small shards, or one large one.
   size_t keys = 0;
   while (keys < kKeysPerPiece && done_ < StoreMachine::kShards) {
     machine.ForEachKey(done_++, [&](const ValueView& key) {

@@ -1,4 +1,4 @@
-// Long requests in short steps: what they come to, and what others see meanwhile.
+// Long requests in short steps: their results, and what other clients see in between.
 #include "store/core/long_step.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ class LongStepTest : public ::testing::Test {
         },
         released_);
   }
-  /// Answers in words when it is done.
+  /// Runs the request to its end and returns the reply as text.
   std::string Finish() {
     while (!Advance()) {
     }
@@ -116,7 +116,7 @@ TEST_F(LongStepTest, WhoWaitsIsWokenEvenIfTheKeyIsDeletedRightAway) {
   EXPECT_EQ(Names(released_), "");
   EXPECT_EQ(Ask(kB, {.op = Op::kDeleteKey, .key = "7"}), "1");
   EXPECT_EQ(Names(released_), ", releases c");
-  EXPECT_EQ(Wait(kD, "7"), "-");  // after it was there: not woken by what was before
+  EXPECT_EQ(Wait(kD, "7"), "-");  // begins after the key existed: the earlier SET does not wake it
   EXPECT_EQ(Finish(), "-");
   EXPECT_EQ(Names(released_), ", releases c");
   EXPECT_EQ(CountKeys(), static_cast<int64_t>(kMany - 1));
@@ -327,7 +327,7 @@ TEST_F(StoreRoomTest, WhoWaitsInABarrierCountsWithItsKey) {
   const Request arrive{.op = Op::kBarrier, .key = key, .number = 3};
   Ask(arrive);
   const uint64_t first = account_.used();
-  EXPECT_GT(first, 2 * key.size());  // the counter, and the line
+  EXPECT_GT(first, 2 * key.size());  // the counter, and the line of waiters
   Released released;
   machine_.Step(ClientId{2}, arrive, {}, released);
   EXPECT_GT(account_.used(), first);

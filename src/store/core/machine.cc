@@ -24,7 +24,7 @@ std::string BeginningOf(const ValueView& value) {
   return out.append(value.tail.substr(0, kMost - out.size()));
 }
 
-// As in PyTorch's server, a number may be the beginning of a text, however long that is.
+// As in PyTorch's server, a number may be the beginning of a text of any length.
 Result<int64_t> ReadLargeCounter(const ValueView& value) {
   const std::string beginning = BeginningOf(value);
   if (beginning.find_first_not_of(" \t\n\v\f\r+-0123456789") == std::string::npos) {
@@ -33,7 +33,7 @@ Result<int64_t> ReadLargeCounter(const ValueView& value) {
   return ParseCounter(beginning);
 }
 
-// Left-over places in lines that each step clears.
+// Left-over places in lines that each step clears at most.
 constexpr size_t kTidiedPerStep = 100;
 }  // namespace
 
@@ -246,7 +246,7 @@ Reply StoreMachine::QueuePop(ClientId client, const Request& request, Instant no
                              Released& released) {
   const HashedKey key = KeyOf(request);
   const auto length = static_cast<int64_t>(queues_.Length(key));
-  // A reservation for another queue ends, as by any other request.
+  // A reservation for another queue ends, as it does with any other request.
   if (const auto held = queues_.ReservedBy(client); held && held->key != request.key) {
     queues_.Unreserve(client);
     OfferElements(held->hashed(), now, released);

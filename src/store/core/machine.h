@@ -1,7 +1,7 @@
 // The store machine: the key space, its queues, and the clients parked in WAIT and BARRIER.
 //
-// A request and the time go in; the reply comes out, and with it the clients whose waiting is over.
-// No I/O, no clock, no thread: the driver serialises calls and sends what comes out. HashStore and
+// A step takes a request and the time, and returns the reply and the clients whose wait is over. No
+// I/O, no clock, no thread: the driver serialises calls and sends the replies. HashStore and
 // StoreServer both drive this one machine.
 #pragma once
 
@@ -36,17 +36,17 @@ struct StoreMachineOptions {
   Duration reservation_max = 1s;  ///< How long a queue element is kept for a released client.
   bool empty_counts_as_zero =
       false;  ///< ADD on an empty value: 0 for HashStore, an error for TCPStore.
-  /// CHECK finds this key, no other request does: clients detect muster's server with it.
+  /// Only CHECK finds this key: clients detect muster's server with it.
   std::string_view reserved_key{};
-  /// How long keys of a unopened scope are kept.
+  /// How long keys of an unopened scope are kept.
   Duration stray_scope_kept = 60s;
-  /// For the hashes of keys: a secret of the process, where clients choose the keys.
+  /// For the hashes of keys: a secret of the process if clients choose the keys.
   SipKey hash_secret{};
-  /// Counts and bounds all that the machine holds; null: no bound. Outlives it.
+  /// Counts and bounds the memory of the machine; null: no bound. Outlives the machine.
   MemoryAccount* account = nullptr;
 };
 
-/// What the machine holds, as counts; for metrics and tests.
+/// Counts of what the machine holds, for metrics and tests.
 struct StoreMachineStats {
   size_t keys = 0;
   size_t queues = 0;
@@ -64,7 +64,7 @@ class StoreMachine {
         : KeyNode(name), Member(Kind::kEntry), value(std::move(stored)) {}
 
     Value value;
-    uint32_t pins = 0;       // sets that are staged for it; it stays in the table meanwhile
+    uint32_t pins = 0;       // staged sets of this key, which keep it in the table
     bool is_there = false;   // it has a value
     bool owes_wake = false;  // it was created by a set, and its waiters have not been released yet
   };
@@ -76,12 +76,12 @@ class StoreMachine {
   /// until the next call.
   Reply Step(ClientId client, const Request& request, Instant now, Released& released);
 
-  /// The client has gone: drops its wait and its reservation, which may release others.
+  /// The client is disconnected: drops its wait and its reservation, which may release others.
   void Drop(ClientId client, Instant now, Released& released);
 
   /// Ends reservations that have lasted too long, and deletes keys of scopes that were not opened
-  /// in time. Cheap when there are none; call it every second or so. True: call it again, the rest
-  /// takes another step.
+  /// in time. Cheap if there are none; call it every second or so. True: call it again for the
+  /// rest.
   bool Expire(Instant now, Released& released);
   /// Whether Expire() has something to do, now or later.
   bool HasDeadlines() const {
@@ -91,10 +91,10 @@ class StoreMachine {
   /// A live run uses the scope (store/core/scopes.h): its keys stay until it is dropped.
   void OpenScope(std::string_view scope) { scopes_.Open(scope); }
 
-  /// Deletes at most so many keys and queues of the scope; true: more are left. When none are, the
-  /// scope is forgotten. Clients that wait for a deleted key go on waiting.
+  /// Deletes at most `keys_max` keys and queues of the scope; true: more are left. If none are
+  /// left, the scope is forgotten. Clients that wait for a deleted key continue to wait.
   bool DropScope(std::string_view scope, size_t keys_max);
-  /// Leaves what the scope still has to Expire(), from the next call on.
+  /// Leaves the scope's remaining keys to the following calls of Expire().
   void ExpireScope(std::string_view scope) { scopes_.Close(scope); }
 
   /// Whether the client waits in WAIT or BARRIER.
@@ -103,14 +103,15 @@ class StoreMachine {
   StoreMachineStats Stats() const;
   const KeyHasher& hasher() const { return hasher_; }
 
-  /// Large values, and whole queues, that steps have removed. The driver takes them now and then,
-  /// to destroy them without its lock: the memory of large values is unmapped page by page.
+  /// Large values, and whole queues, that steps have removed. The driver takes them from time to
+  /// time, to destroy them without holding its lock: the memory of large values is unmapped page by
+  /// page.
   struct Garbage {
     std::vector<Value> values;
     std::vector<Queues::Elements> queues;
     size_t bytes = 0;  // about
     bool empty() const { return values.empty() && queues.empty(); }
-    /// Destroys about so many bytes; true: more are left.
+    /// Destroys about `bytes_max` bytes; true: more are left.
     bool DestroySome(size_t bytes_max);
   };
   Garbage TakeGarbage() { return std::exchange(garbage_, Garbage()); }
@@ -121,9 +122,9 @@ class StoreMachine {
 
   /// The first part of any request but QUEUE_POP.
   void GiveUpReservation(ClientId client, Instant now, Released& released);
-  /// Whether all are there, as CHECK.
+  /// Whether all keys exist, as for CHECK.
   bool AreThere(std::span<const HashedKey> keys) const;
-  /// As MULTI_GET: gives the value of each, empty where there is none.
+  /// As for MULTI_GET: passes the value of each key, empty if it has none.
   template <typename Take>
   void ForEachValue(std::span<const HashedKey> keys, Take take) const {
     for (const HashedKey& key : keys) {
@@ -131,12 +132,12 @@ class StoreMachine {
       take(entry == nullptr ? ValueView() : entry->value.view());
     }
   }
-  /// What a MULTI_GET of these keys copies: small values, and the ends of large ones. One step
-  /// should copy about kBytesPerPiece at most.
+  /// The bytes that a MULTI_GET of these keys copies: small values, and the ends of large ones. One
+  /// step should copy about kBytesPerPiece at most.
   size_t BytesCopiedFor(const Request& multi_get) const;
   static constexpr size_t kBytesPerPiece = 4 * 1024 * 1024;
   static constexpr size_t kFewKeys = 64;  // whose values are never more than that
-  /// As LIST_KEYS, from one of kShards: of 10 million keys, each has 10,000.
+  /// As for LIST_KEYS, but for one of kShards: of 10 million keys, each shard has 10,000.
   static constexpr size_t kShards = KeyTable<Entry>::kShards;
   template <typename Take>
   void ForEachKey(size_t shard, Take take) const {
@@ -145,28 +146,29 @@ class StoreMachine {
     });
   }
 
-  /// As WAIT: Begin, Add as often as need be, End, which may answer kStopWaiting. A refusal leaves
-  /// the client parked, to be dropped.
+  /// As for WAIT: Begin, Add as often as needed, then End, which may return kStopWaiting. After a
+  /// refusal the client is still parked, and must be dropped.
   Reply BeginWait(ClientId client);
   Reply AddToWait(ClientId client, std::span<const HashedKey> keys,
                   std::optional<HashedKey>& queue);
   Reply EndWait(ClientId client, const std::optional<HashedKey>& queue, Instant now);
 
   /// Keys and values of a MULTI_SET that is prepared in pieces, done in one step, and settled in
-  /// pieces. Made without the machine. What is prepared must be settled, done or not.
+  /// pieces. Built without the machine. What is prepared must be settled, whether or not the step
+  /// was done.
   class StagedSet {
    public:
     StagedSet();
     ~StagedSet();
     void Add(const HashedKey& key, Value value);
     size_t size() const { return made_.size(); }
-    /// What the last one has allocated, but for its pieces.
+    /// Memory that the last one has allocated, without its pieces.
     size_t heap_bytes_of_last() const;
 
    private:
     friend class StoreMachine;
     std::vector<std::unique_ptr<Entry>> made_;  // null once it is in the table
-    std::vector<Entry*> places_;                // where each goes, once it is prepared
+    std::vector<Entry*> places_;                // the entry of each, once it is prepared
     std::vector<Value> values_;
     size_t settled_ = 0;
   };
@@ -176,7 +178,7 @@ class StoreMachine {
   bool Settle(StagedSet& set, size_t keys_max, Released& released);
 
  private:
-  /// What a request brings to be stored.
+  /// The value of a request that is to be stored.
   struct Given {
     std::string_view bytes;
     const Piece* piece = nullptr;
@@ -199,25 +201,25 @@ class StoreMachine {
   Reply ListKeys();
   Reply Barrier(ClientId client, const Request& request, Released& released);
 
-  /// What a wait lacks.
+  /// What a wait still misses.
   struct Missing {
     std::vector<HashedKey> keys{};
     std::optional<HashedKey> queue{};  // the first key that only a queue satisfies
   };
   void Look(const HashedKey& key, Missing& missing) const;
-  /// kRefused where limits forbid it.
+  /// kRefused if limits forbid it.
   Reply MayWaitFor(const Missing& missing) const;
 
-  /// Null if it is not there.
+  /// Null if there is no such key.
   Entry* Find(const HashedKey& key) const {
     Entry* entry = entries_.Find(key);
     return entry != nullptr && entry->is_there ? entry : nullptr;
   }
-  /// Creates or overwrites, waking waiters if the key is new. False: no room.
+  /// Creates or overwrites the key, and wakes waiters if it is new. False: no room.
   bool Store(const HashedKey& key, const Given& given, Released& released);
   bool Create(const HashedKey& key, const Given& given, Released& released);
   bool Overwrite(Entry& entry, const Given& given);
-  /// The same without asking for room.
+  /// The same without the check for room.
   void Put(const HashedKey& key, Value value, Released& released);
   void Replace(Entry& entry, Value& value);
   Value ValueOf(const Given& given);
@@ -239,11 +241,12 @@ class StoreMachine {
     const std::string_view key = request.keys[index];
     return {key, request.hashes.empty() ? hasher_.Hash(key) : request.hashes[index]};
   }
-  /// The stored counter; 0 where there is none (null). Otherwise why the value cannot be counted.
+  /// The stored counter; 0 if there is no entry. Otherwise the reason why the value is not a
+  /// counter.
   Reply ReadCounter(const Entry* entry) const;
   bool StoreCounter(Entry* entry, const HashedKey& key, int64_t value, Released& released);
   Reply GiveValue(const ValueView& value) const;
-  /// Gives free elements of a queue to those parked on it, oldest first.
+  /// Gives free elements of a queue to the clients parked on it, oldest first.
   void OfferElements(const HashedKey& key, Instant now, Released& released);
   void LeaveBarrier(ClientId client);
 
@@ -253,13 +256,13 @@ class StoreMachine {
   MemoryAccount& account_;
   Charge charge_;  // for entries
   Garbage garbage_;
-  Instant now_{};  // of the step under way
+  Instant now_{};  // of the current step
   Scopes scopes_;  // outlives its members
   KeyTable<Entry> entries_;
-  size_t keys_ = 0;  // entries that are there
+  size_t keys_ = 0;  // entries that have a value
   Queues queues_;
   Waiters waiters_;
-  // Barrier participants are kept apart from waiters: a SET on the key must not let them through
+  // Barrier participants are stored separately from waiters: a SET on the key must not release them
   // early.
   using Arrivals = std::list<ClientId>;  // oldest first; any client may leave
   struct BarrierLine : KeyNode<BarrierLine> {
@@ -284,7 +287,7 @@ class StoreMachine {
   }
   KeyTable<BarrierLine> barriers_;
   std::unordered_map<ClientId, BarrierPlace> at_barrier_;
-  // Memory behind the views of the latest reply.
+  // Owns the memory of the views of the latest reply.
   Value reply_value_;
   std::vector<ValueView> reply_values_;
 };

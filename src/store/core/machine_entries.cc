@@ -1,4 +1,4 @@
-// How values come to lie in the store, and requests on many keys in pieces.
+// Storing values, and requests on many keys in pieces.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -12,7 +12,7 @@
 namespace muster {
 
 namespace {
-// Of the steps of a staged set, so that the next entries are on their way from memory.
+// How far the steps of a staged set prefetch entries.
 constexpr size_t kLookAhead = 8;
 }  // namespace
 
@@ -25,7 +25,7 @@ void StoreMachine::Discard(Value value) {
 }
 
 bool StoreMachine::Garbage::DestroySome(size_t bytes_max) {
-  // Many small ones take their time, too.
+  // Many small values take time, too.
   constexpr size_t kLeastCost = 1024;
   size_t cost = 0;
   const auto destroy_last = [&](auto& of) {
@@ -117,7 +117,7 @@ void StoreMachine::Put(const HashedKey& key, Value value, Released& released) {
   waiters_.Created(key, released);
 }
 
-// The old value comes back in `value`.
+// `value` receives the old value.
 void StoreMachine::Replace(Entry& entry, Value& value) {
   charge_.Change(entry.value.heap_bytes(), value.heap_bytes());
   std::swap(entry.value, value);
@@ -212,7 +212,7 @@ Reply StoreMachine::MayWaitFor(const Missing& missing) const {
 
 Reply StoreMachine::EndWait(ClientId client, const std::optional<HashedKey>& queue, Instant now) {
   const bool has_element = queue && queues_.HasFree(*queue);
-  // The element that was there when it was looked for has gone to another client.
+  // Another client has taken the element that existed at the check.
   if (queue && !has_element && Find(*queue) == nullptr) waiters_.Add(client, {&*queue, 1});
   if (!waiters_.End(client)) return Reply::None();
   if (has_element) queues_.Reserve(client, *queue, now);
@@ -266,7 +266,7 @@ void StoreMachine::Commit(StagedSet& set) {
 bool StoreMachine::Settle(StagedSet& set, size_t keys_max, Released& released) {
   const size_t end = std::min(set.settled_ + keys_max, set.places_.size());
   for (; set.settled_ < end; ++set.settled_) {
-    Discard(std::move(set.values_[set.settled_]));  // what was there before
+    Discard(std::move(set.values_[set.settled_]));  // the old value
     Wake(*set.places_[set.settled_], released);
     Unpin(*set.places_[set.settled_]);
   }

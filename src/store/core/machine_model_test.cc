@@ -1,5 +1,5 @@
-// The store machine against its naive twin: whatever several clients ask, both give the same
-// answers and release the same clients in the same order.
+// The store machine against its naive twin: for any requests of several clients, both give the same
+// replies and release the same clients in the same order.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -41,7 +41,7 @@ rc::Gen<Op> AnyOp() {
 
 rc::Gen<Event> AnyEvent() {
   using rc::gen::element;
-  // Few keys, so that stories meet; values that count, that do not, and that do not fit.
+  // Few keys, so that clients meet; values that are counters, that are not, and that do not fit.
   const auto key = rc::gen::elementOf(std::vector<std::string>(std::begin(kKeys), std::end(kKeys)));
   const auto value =
       element<std::string>("", "1", "abc", " -2x", "9223372036854775807", "9223372036854775808");

@@ -121,7 +121,7 @@ TEST(StoreQueueTest, AKeyAndAQueueOfOneNameAreTwoThings) {
   store.Set(kA, "k", "value");
   store.Push(kA, "k", "element");
   EXPECT_EQ(store.Delete(kA, "k"), "1");
-  EXPECT_EQ(store.Check(kA, {"k"}), "ready");  // the queue still answers to the name
+  EXPECT_EQ(store.Check(kA, {"k"}), "ready");  // the queue still has the name
   EXPECT_EQ(store.Pop(kA, "k"), "1 'element'");
   EXPECT_EQ(store.Check(kA, {"k"}), "not ready");
 }
@@ -270,7 +270,7 @@ TEST(StoreReservationTest, AWaitForSeveralKeysDoesNotHoldAnElementWhileItIsParke
   store.Wait(kA, {"q", "k"});
   EXPECT_EQ(store.Push(kB, "q", "job"), "-");
   EXPECT_EQ(store.Pop(kB, "q"), "1 'job'");
-  EXPECT_EQ(store.Set(kB, "k", ""), "-, releases a");  // q has been there; it stays satisfied
+  EXPECT_EQ(store.Set(kB, "k", ""), "-, releases a");  // q existed before; it stays satisfied
 }
 
 TEST(StoreReservationTest, AWaitForSeveralKeysThatEndsWithThePushHasTheElement) {

@@ -1,5 +1,5 @@
-// What the store machine answers, one small story at a time. ItemNNN names the item of the
-// conformance checklist that a story shows; docs/reference/protocol.md tells the rest.
+// What the store machine replies, one small story at a time. ItemNNN is the item of the conformance
+// checklist that a story shows; docs/reference/protocol.md describes the rest.
 #include "store/core/machine.h"
 
 #include <gtest/gtest.h>
@@ -262,8 +262,7 @@ TEST(StoreMachineTest, Item037_CompareSetThatFailsReleasesNobody) {
 TEST(StoreMachineTest, Item038_InterleavedCompareSetsLoseNoUpdate) {
   SpokenStore store;
   store.Set(kA, "n", "0");
-  // Every round all four read the same value; one increment succeeds, the others find themselves
-  // late.
+  // In every round all four read the same value; one increment succeeds, the others are too late.
   for (int round = 0; round < 100; ++round) {
     const std::string seen = Concat(round), next = Concat(round + 1);
     for (const ClientId client : {kA, kB, kC, kD}) {

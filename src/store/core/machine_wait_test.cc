@@ -73,7 +73,7 @@ TEST(StoreWaitTest, Item044_ClientsThatSetOneKeyAndWaitForAllOfThemAllReturn) {
         machine.Step(ClientId{i}, {.op = Op::kWait, .keys = all}, Instant{}, released);
     if (reply.kind == Reply::Kind::kStopWaiting) ++at_once;
   }
-  EXPECT_EQ(at_once, 1u);  // the last to set finds everything there
+  EXPECT_EQ(at_once, 1u);  // the last client to set finds all keys
   EXPECT_EQ(released.size(), kClients - 1);
 }
 
@@ -144,8 +144,8 @@ TEST(StoreWaitTest, AReleasedClientIsNotReleasedAgain) {
   EXPECT_EQ(store.Set(kB, "k", ""), "-");
 }
 
-// The wire lets a client go on asking while its WAIT is parked; the driver answers the WAIT after
-// the request.
+// On the wire, a client may send other requests while its WAIT is parked; the driver answers the
+// WAIT after the request.
 TEST(StoreWaitTest, AParkedClientMayCreateItsKeyItself) {
   SpokenStore store;
   store.Wait(kA, {"k"});
@@ -226,9 +226,9 @@ TEST(StoreDropTest, Item053_WaitersThatLeaveAreForgottenHoweverManyTheyAre) {
   EXPECT_EQ(store.MultiSet(kB, {"k", "l"}, {"", ""}), "-");
 }
 
-// Each round uses a long name of its own: whatever a wait left behind would add up to more than ten
-// megabytes. (Under a sanitizer the C library counts nothing, and the sanitizer looks for leaks
-// itself.)
+// Each round uses its own long name: memory that waits leak would add up to more than ten
+// megabytes. (Under a sanitizer the C library counts nothing, and the sanitizer itself looks for
+// leaks.)
 TEST(StoreDropTest, Item053_WaitsThatEndLeaveNoMemoryBehind) {
   SpokenStore store;
   const auto round = [&](int number) {

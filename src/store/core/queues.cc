@@ -90,7 +90,7 @@ std::optional<Value> Queues::Pop(ClientId client, const HashedKey& key) {
   queue.charge.Subtract(CostOf(queue.elements.front()));
   Value element = std::move(queue.elements.front());
   queue.elements.pop_front();
-  if (queue.elements.empty()) Delete(queue);  // an empty queue does not exist
+  if (queue.elements.empty()) Delete(queue);  // a queue without elements does not exist
   return element;
 }
 

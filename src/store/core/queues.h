@@ -35,7 +35,7 @@ class Queues {
 
   void Push(const HashedKey& key, Value element, Instant now);
 
-  /// What a push costs at most, but for the element's pieces.
+  /// The most memory that a push takes, without the element's pieces.
   static size_t BytesFor(const HashedKey& key, size_t small_bytes);
 
   /// Elements in the queue, reserved or not; 0 for an unknown one.
@@ -44,10 +44,10 @@ class Queues {
   /// Whether `key` has an element that is not reserved.
   bool HasFree(const HashedKey& key) const;
 
-  /// Keeps one free element of `key` for `client`, which must have no other reservation.
+  /// Reserves one free element of `key` for `client`, which must have no other reservation.
   void Reserve(ClientId client, const HashedKey& key, Instant now);
 
-  /// A queue's name, which outlives it.
+  /// A queue's name, which outlives the queue.
   struct Name {
     std::string key;
     uint64_t hash;
@@ -57,16 +57,16 @@ class Queues {
   /// The queue for which `client` holds a reservation, if any.
   std::optional<Name> ReservedBy(ClientId client) const;
 
-  /// Gives the client's reservation up; returns the queue whose element is free again.
+  /// Cancels the client's reservation; returns the queue whose element is free again.
   std::optional<Name> Unreserve(ClientId client);
 
-  /// The client with the oldest reservation that has lasted long enough by `now`.
+  /// The client with the oldest reservation, if that has expired by `now`.
   std::optional<ClientId> Expired(Instant now) const;
 
-  /// Takes the oldest element that `client` may have: its reserved one or a free one.
+  /// Removes the oldest element that `client` may have: its reserved one or a free one.
   std::optional<Value> Pop(ClientId client, const HashedKey& key);
 
-  /// Deletes a queue and returns its elements. Reservations of them find nothing.
+  /// Deletes a queue and returns its elements. Their reservations have no effect any more.
   Elements Delete(Scopes::Member& queue);
 
   bool has_reservations() const { return !oldest_first_.empty(); }
@@ -80,7 +80,7 @@ class Queues {
     Elements elements;
     Charge charge;
     size_t reserved = 0;
-    const uint64_t serial;  // a queue that is deleted and made again is another one
+    const uint64_t serial;  // a queue that is deleted and created again is another one
   };
   struct Reservation {
     Reservation(ClientId by, const HashedKey& key, uint64_t number, Instant end,
@@ -90,7 +90,7 @@ class Queues {
     Name name;
     uint64_t serial;
     Instant until;
-    const Charge charge;  // with its places in the list and in the table of clients
+    const Charge charge;  // includes its entries in the list and in the table of clients
   };
   using Reservations = std::list<Reservation>;
 

@@ -13,7 +13,7 @@ constexpr ClientId kA{1}, kB{2}, kC{3};
 constexpr Instant kStart{1h};
 constexpr Duration kKept = 1s;
 
-/// Queues that are called by their names alone.
+/// Queues that are addressed by their names alone.
 class NamedQueues {
  public:
   explicit NamedQueues(Duration reservation_max) : queues_(reservation_max, scopes_, account_) {}

@@ -1,5 +1,5 @@
-// Requests and replies of the store machine. All views point into memory of their maker;
-// the comments say for how long.
+// Requests and replies of the store machine. All views point into memory of the object that created
+// them; the comments say for how long.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ inline constexpr uint8_t kOpCount = 19;
 /// "SET", "COMPARE_SET", ...: for messages.
 std::string_view Name(Op op);
 
-/// One request. Which fields mean something depends on `op`; the others are empty.
+/// One request. `op` determines which fields have a meaning; the others are empty.
 struct Request {
   Op op = Op::kPing;
   std::string_view key{};
@@ -46,25 +46,27 @@ struct Request {
   int64_t number = 0;                          ///< delta, world size, nonce, magic
   std::span<const std::string_view> keys{};    ///< CHECK, WAIT, MULTI_GET, MULTI_SET
   std::span<const std::string_view> values{};  ///< MULTI_SET, as many as keys
-  /// Of the key and of the keys, from the machine's hasher; 0 and empty: it hashes them itself.
+  /// Hashes of the key and of the keys, from the machine's hasher; 0 and empty: the machine hashes
+  /// them itself.
   uint64_t hash = 0;
   std::span<const uint64_t> hashes{};
-  /// `value` as a piece, if the driver has made one already; null: the machine makes it.
+  /// `value` as a piece, if the driver has created one already; null: the machine creates it.
   const Piece* piece = nullptr;
 };
 
-/// The answer to one request. Views stay valid until the next call on the machine that gave them.
+/// The answer to one request. Views stay valid until the next call on the machine that returned
+/// them.
 struct Reply {
   enum class Kind : uint8_t {
     kNone,         ///< Nothing is sent: SET and its like, or a WAIT that has been parked.
-    kReady,        ///< CHECK: every key is there.
+    kReady,        ///< CHECK: every key exists.
     kNotReady,     ///< CHECK: at least one is missing.
     kStopWaiting,  ///< WAIT, BARRIER: done. Sent at once, or later to those in `released`.
     kCancelled,    ///< CANCEL_WAIT: no kStopWaiting will follow.
     kNumber,
     kNonce,
-    kValue,    ///< GET: `number` is 1 if the key is there. The wire has no field for that.
-    kValues,   ///< MULTI_GET: `values`, in the order asked for.
+    kValue,    ///< GET: `number` is 1 if the key exists. The wire has no field for that.
+    kValues,   ///< MULTI_GET: `values`, in the order of the request.
     kKeys,     ///< LIST_KEYS: `values` are keys.
     kPopped,   ///< QUEUE_POP: `number` is the length before the pop; `value` only if that is
                ///< positive.
@@ -72,12 +74,12 @@ struct Reply {
   };
   enum class Why : uint8_t {
     kNothing,
-    kNotANumber,     ///< ADD, BARRIER on a value that is not one.
+    kNotANumber,     ///< ADD or BARRIER on a value that is not a number.
     kOutOfRange,     ///< ... or does not fit 64 bits.
     kAlreadyParked,  ///< A second WAIT or BARRIER while one is outstanding.
     kTooMuch,        ///< A limit of the machine: see Store limits.
     kNoRoom,         ///< The bound on all memory together.
-    kMisplaced,      ///< VALIDATE after the handshake.
+    kMisplaced,      ///< A VALIDATE after the handshake.
   };
 
   Kind kind = Kind::kNone;

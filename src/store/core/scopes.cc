@@ -23,7 +23,7 @@ Scopes::Scope& Scopes::Make(const HashedKey& name) {
   return scopes_.Insert(std::move(made));
 }
 
-// With its place in the table and among the strays.
+// Includes its entries in the table and in the list of strays.
 size_t Scopes::CostOf(const Scope& scope) {
   return AllocatedBytes(sizeof(Scope)) + HeapBytes(scope.key) + AllocatedBytes(4 * sizeof(void*));
 }

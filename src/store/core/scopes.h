@@ -2,8 +2,8 @@
 //
 // The keys of one round of one run begin with "/muster.run/GENERATION/ROUND/" on the wire and form
 // one scope; no other key is in a scope. A live run opens the scope of a round and drops it when
-// the round is over. Keys of an unopened scope (of a late client, or of an earlier
-// life of the server) are kept for a while. Pure; one owner.
+// the round is over. Keys of an unopened scope (of a late client, or from before a restart of the
+// server) are kept for a while. Pure; one owner.
 #pragma once
 
 #include <cstddef>
@@ -32,11 +32,11 @@ class Scopes {
 
     Member* before = nullptr;
     Member* after = nullptr;
-    Scope* scope = nullptr;  // null: in none
+    Scope* scope = nullptr;  // null: in no scope
     const Kind kind;
   };
 
-  /// The account, which outlives this, counts what the scopes have allocated, without their
+  /// The account, which outlives this object, counts the memory of the scopes, without their
   /// members.
   Scopes(const KeyHasher& hasher, Duration stray_kept, MemoryAccount& account)
       : hasher_(hasher), stray_kept_(stray_kept), scopes_(account), charge_(account) {}
@@ -45,7 +45,7 @@ class Scopes {
   /// Whether there are unopened scopes.
   bool has_strays() const { return !strays_.empty(); }
 
-  /// From now on the scope lasts until it is dropped.
+  /// The scope now exists until it is dropped.
   void Open(std::string_view name);
 
   /// Puts a new member into the scope of its key, if that has one.
@@ -60,8 +60,7 @@ class Scopes {
 
   /// Some member of the scope; null if there is none.
   Member* AnyOf(std::string_view name) const;
-  /// The scope is not open any more: its members are overdue at once. Without members, or unknown:
-  /// nothing is left of it.
+  /// Closes the scope: its members are overdue immediately. A scope without members is forgotten.
   void Close(std::string_view name);
 
   /// Some member of a scope that was not opened in time; null if there is none.

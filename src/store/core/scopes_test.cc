@@ -1,4 +1,4 @@
-// Scopes on the store machine: which keys are in one, and how they go.
+// Scopes on the store machine: which keys are in one, and when they are deleted.
 #include "store/core/scopes.h"
 
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ TEST(StoreScopeTest, KeysOfAScopeThatNobodyOpensAreKeptForAWhile) {
   SpokenStore store({.stray_scope_kept = 60s});
   store.Set(kA, "/muster.run/abc/3/k", "v");
   store.Pass(59s);
-  store.Set(kA, "/muster.run/abc/3/l", "v");  // does not make it last longer
+  store.Set(kA, "/muster.run/abc/3/l", "v");  // does not extend its time
   EXPECT_EQ(store.Get(kA, "/muster.run/abc/3/k"), "'v'");
   store.Pass(1s);
   EXPECT_EQ(store.Stats(), StoreMachineStats{});

@@ -32,7 +32,7 @@ size_t Value::heap_bytes() const {
 }
 
 void Value::Assign(std::string_view small) {
-  // What was much larger is given back.
+  // A much larger buffer is freed.
   if (tail_.capacity() > kKeptBytes && small.size() < tail_.capacity() / 4) {
     std::string(small).swap(tail_);
   } else {

@@ -1,5 +1,5 @@
-// Values: small ones are strings; large ones consist of immutable pieces, which are shared:
-// megabytes are not copied under the store's lock.
+// Values: small ones are strings; large ones consist of immutable, shared pieces, so that megabytes
+// are not copied under the store's lock.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace muster {
 /// Values up to this are copied; larger ones are shared.
 inline constexpr size_t kSmallValueBytes = 4 * 1024;
 
-/// Immutable bytes, charged to the account until the last reference ends.
+/// Immutable bytes, charged to the account until the last reference is destroyed.
 class PieceBytes {
  public:
   PieceBytes(std::string bytes, MemoryAccount& account)
@@ -44,7 +44,7 @@ struct ValueView {
   ValueView(std::span<const Piece> begin, std::string_view end, size_t total)
       : pieces(begin), tail(end), bytes(total) {}
 
-  /// Carried along: the pieces may be thousands.
+  /// Stored, because there may be thousands of pieces.
   size_t size() const { return bytes; }
   explicit operator std::string() const;
   bool operator==(std::string_view text) const;
@@ -58,7 +58,7 @@ struct ValueView {
 class Value {
  public:
   Value() = default;
-  /// A small one.
+  /// A small value.
   explicit Value(std::string_view small) : tail_(small) {}
   explicit Value(Piece piece) { AddPiece(std::move(piece)); }
   Value(Value&&) = default;
@@ -69,23 +69,23 @@ class Value {
   ValueView view() const {
     return large_ == nullptr ? ValueView(tail_) : ValueView(large_->pieces, tail_, size());
   }
-  /// Of a small one.
+  /// The text of a small value.
   const std::string& small() const { return tail_; }
 
-  /// What it has allocated besides itself and its pieces.
+  /// Memory that it has allocated besides itself and its pieces.
   size_t heap_bytes() const;
 
-  /// Assigns if the memory it has fits the new value; false: it does not.
+  /// Assigns if the present buffer fits the new value; false: it does not.
   bool AssignInPlace(std::string_view value) {
     const size_t capacity = tail_.capacity();
     if (large_ != nullptr || value.size() > capacity || capacity > kKeptBytes) return false;
     tail_ = value;
     return true;
   }
-  /// Of a small one, with another.
+  /// Replaces a small value by another one.
   void Assign(std::string_view small);
-  /// Small texts gather in the tail, which becomes a piece when it is large. So do small pieces,
-  /// but the first one: a value of many bytes has few pieces, however it has grown.
+  /// Small texts are collected in the tail, which becomes a piece when it is large. So are small
+  /// pieces, except the first one: a value of many bytes has few pieces, however it has grown.
   void Append(std::string_view small, MemoryAccount& account);
   void Append(Piece piece, MemoryAccount& account);
 
@@ -97,7 +97,7 @@ class Value {
   void AddPiece(Piece piece);
   void CloseTail(MemoryAccount& account);
 
-  static constexpr size_t kKeptBytes = 256;            // of a value that has become smaller
+  static constexpr size_t kKeptBytes = 256;            // capacity that a smaller value keeps
   static constexpr size_t kGatheredBytes = 64 * 1024;  // in the tail of a large value
   struct Large {
     std::vector<Piece> pieces;

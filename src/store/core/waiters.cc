@@ -9,7 +9,7 @@
 namespace muster {
 
 namespace {
-// So many places are cleared at once when a wait is forgotten.
+// Places that Remove() clears at once.
 constexpr size_t kClearedAtOnce = 64;
 }  // namespace
 
@@ -22,7 +22,7 @@ size_t Waiters::CostOf(const Line& line) {
   return AllocatedBytes(sizeof(Line)) + HeapBytes(line.key);
 }
 
-// With its place in the table of waiters.
+// Includes its entry in the table of waiters.
 size_t Waiters::CostOf(const Waiter& waiter) {
   return AllocatedBytes(sizeof(Waiter)) + AllocatedBytes(4 * sizeof(void*)) +
          waiter.stands.capacity() * sizeof(Stand) +
@@ -60,7 +60,8 @@ void Waiters::Add(ClientId client, std::span<const HashedKey> missing) {
   const size_t before = CostOf(waiter);
   for (const HashedKey& key : missing) {
     Line& line = LineOf(key);
-    if (!line.places.empty() && line.places.back().waiter == &waiter) continue;  // named before
+    // The key was named before.
+    if (!line.places.empty() && line.places.back().waiter == &waiter) continue;
     waiter.stands.reserve(waiter.stands.empty() ? missing.size() : 0);
     line.places.push_back({&waiter, waiter.stands.size()});
     waiter.stands.push_back({&line, std::prev(line.places.end())});

@@ -1,5 +1,5 @@
-// Clients parked in WAIT, kept per key, oldest first: a write touches only those it can wake, at
-// any world size. Pure; one owner.
+// Clients parked in WAIT, kept per key, oldest first: a write touches only clients that it can
+// wake, at any world size. Pure; one owner.
 #pragma once
 
 #include <cstddef>
@@ -28,33 +28,34 @@ class Waiters {
   size_t waited_keys() const { return waited_keys_; }
   size_t clients() const { return waiters_.size(); }
 
-  /// What a place in the line of `key` costs at most.
+  /// The most memory that a place in the line of `key` can take.
   static size_t BytesFor(const HashedKey& key);
 
-  /// Parks `client` until every one of `missing` has been created. The client must not be parked
-  /// already and `missing` must not be empty. A key that is named twice is missed once.
+  /// Parks `client` until all keys of `missing` have been created. The client must not be parked
+  /// already and `missing` must not be empty. A key that is named twice counts once.
   void Park(ClientId client, std::span<const HashedKey> missing);
 
-  /// The same in pieces. No client is released before End(); true: nothing is missing any more, and
-  /// the wait is over.
+  /// Park() in pieces. No client is released before End(), which returns true if no key is missing
+  /// any more.
   void Begin(ClientId client);
   void Add(ClientId client, std::span<const HashedKey> missing);
   bool End(ClientId client);
 
-  /// `key` came into existence: it is satisfied for all that wait for it, and those that miss no
-  /// other key go to `released`.
+  /// `key` was created. It is satisfied for all its waiters; those without another missing key are
+  /// added to `released`.
   void Created(const HashedKey& key, Released& released);
 
-  /// One element of a queue became free. Walks the waiters of `key`, oldest first: for a
-  /// waiter that misses other keys this one is satisfied from now on; the first one that misses no
-  /// other key ends the walk, goes to `released` and has the element. Returns whether there was
-  /// one.
+  /// One element of a queue became free. Walks the waiters of `key`, oldest first. For a waiter
+  /// with other missing keys, this key is satisfied from now on. The first waiter without other
+  /// missing keys ends the walk: it gets the element and is added to `released`. Returns whether
+  /// there was one.
   bool Offer(const HashedKey& key, Released& released);
 
-  /// Drops the client's wait; false if it had none. Many places in lines are left for Tidy().
+  /// Drops the client's wait; false if it had none. Places in lines beyond kClearedAtOnce are left
+  /// for Tidy().
   bool Remove(ClientId client);
 
-  /// Clears up to so many places that were left behind. True: there are more.
+  /// Clears at most `places_max` places that Remove() has left. True: there are more.
   bool Tidy(size_t places_max);
   bool has_gone() const { return !gone_.empty(); }
 
@@ -62,7 +63,7 @@ class Waiters {
   struct Waiter;
   struct Place {
     Waiter* waiter;
-    size_t index;  // of this key in waiter->stands
+    size_t index;  // index of this key in waiter->stands
   };
   using Places = std::list<Place>;
   struct Line : KeyNode<Line> {
@@ -79,8 +80,8 @@ class Waiters {
     const ClientId client;
     size_t missing = 0;
     bool held = true;   // its keys are still being added
-    bool gone = false;  // only its places are left
-    size_t tidied = 0;  // of its stands, once it is gone
+    bool gone = false;  // removed; only its places are left
+    size_t tidied = 0;  // number of stands that Tidy() has cleared
     std::vector<Stand> stands;
   };
 
@@ -90,7 +91,7 @@ class Waiters {
   Line& LineOf(const HashedKey& key);
   void Erase(Line& line);
   void Vacate(const Stand& stand);
-  /// Takes one place out of its line. True when its waiter misses no other key.
+  /// Removes one place from its line. True if its waiter misses no other key.
   bool Satisfy(const Place& place);
   void Finish(Waiter& waiter, Released& released);
 

@@ -28,7 +28,7 @@ class WaitersTest : public ::testing::Test {
     return released;
   }
 
-  /// Who took the element; empty when nobody did.
+  /// The client that took the element; empty if no client did.
   Released Offer(std::string_view key) {
     Released released;
     const bool taken = waiters_.Offer(hasher_(key), released);
@@ -153,8 +153,8 @@ TEST_F(WaitersTest, TheEmptyKeyAndKeysWithNulAreKeysLikeOthers) {
   EXPECT_THAT(Created(nul), ElementsAre(kA));
 }
 
-// Lines come and go while others stand in theirs: growing the table must not move what a waiter
-// points to.
+// Lines are created and removed while other clients wait: growing the table must not move what a
+// waiter points to.
 TEST_F(WaitersTest, TenThousandWaitersOnTheirOwnKeysAreReleasedOneByOne) {
   constexpr uint64_t kClients = 10'000;
   for (uint64_t i = 0; i < kClients; ++i) Park(ClientId{i}, {std::to_string(i), "all"});

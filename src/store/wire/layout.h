@@ -10,7 +10,7 @@
 
 namespace muster::wire {
 
-/// VALIDATE's argument: a filter against port scanners, not a secret.
+/// VALIDATE's argument: it filters out port scanners and is not a secret.
 inline constexpr uint32_t kMagic = 0x3C85F7CE;
 
 /// The fields after the opcode byte, one letter each:

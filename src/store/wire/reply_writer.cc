@@ -12,7 +12,7 @@ namespace muster::wire {
 
 namespace {
 
-// A large reply is copied once: growing by halves would copy it over and over.
+// With this, a large reply is copied once: a growing buffer would copy it several times.
 void ReserveFor(std::string& out, std::span<const ValueView> values) {
   size_t bytes = out.size();
   for (const ValueView& value : values) bytes += sizeof(uint64_t) + value.tail.size();

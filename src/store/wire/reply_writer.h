@@ -10,14 +10,14 @@
 
 namespace muster::wire {
 
-/// A piece of a large value, which stands in the reply before the byte `at`.
+/// A piece of a large value, which belongs into the reply before the byte `at`.
 struct PieceAt {
   size_t at;
   Piece piece;
 };
 
 /// Appends the reply's bytes; kNone and kRefused have none. Pieces of large values are not copied
-/// but go to `pieces`.
+/// but added to `pieces`.
 void AppendReply(std::string& out, const Reply& reply, std::vector<PieceAt>& pieces);
 /// The same, all in `out`.
 void AppendReply(std::string& out, const Reply& reply);

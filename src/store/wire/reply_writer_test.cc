@@ -105,7 +105,7 @@ TEST(ReplyWriterTest, RepliesAreAppended) {
 // --- The worked examples of the specification: what the client sends, and the bytes that it then
 // reads
 
-/// Two clients of one store; `One` and `Two` say what comes back, each in hex, as if they stood on
+/// Two clients of one store; `One` and `Two` send a request and return the reply, both in hex as on
 /// the wire.
 class WorkedReplyTest : public ::testing::Test {
  protected:
@@ -193,7 +193,7 @@ TEST_F(WorkedReplyTest, AWaitEndsWhenBothKeysAppear) {
   EXPECT_TRUE(released_.empty());
   Two(kSetA);
   EXPECT_EQ(released_, Released{ClientId{1}});
-  EXPECT_EQ(One("0c"), "01");  // it crossed the answer: the client reads 00 01
+  EXPECT_EQ(One("0c"), "01");  // the cancel and the answer crossed: the client reads 00 01
 }
 
 TEST_F(WorkedReplyTest, CompareSetInItsThreeOutcomes) {

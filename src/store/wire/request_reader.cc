@@ -23,8 +23,8 @@ Status CheckBlob(Op op, bool is_key, uint64_t bytes, const RequestLimits& limits
   return TooLarge(op, is_key ? "key bytes" : "value bytes", bytes, allowed);
 }
 
-// Where a field ends whose body begins at `before`. Compared before they are added: limits that an
-// operator has lifted must not let the sum wrap.
+// The end of a field whose body begins at `before`. Compares before adding: with limits that an
+// operator has raised, the sum must not wrap.
 Result<uint64_t> EndOf(Op op, uint64_t before, uint64_t body, const RequestLimits& limits) {
   const uint64_t most = limits.request_bytes_max;
   if (body <= most && before <= most - body) return before + body;
@@ -73,7 +73,7 @@ Result<size_t> RequestScanner::Scan(std::string_view bytes, const RequestLimits&
     const char field = layout[letter_];
     const size_t header = field == '4' ? 4 : 8;
     if (offset_ > bytes.size() || bytes.size() - offset_ < header) return size_t{0};
-    uint64_t count = 1;  // of keys to come, where the field says so
+    uint64_t count = 1;  // remaining keys, if a field gives their number
     uint64_t body = 0;
     if (field == '*') {
       count = LoadInt<uint64_t>(bytes.data() + offset_);

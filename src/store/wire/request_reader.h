@@ -1,6 +1,6 @@
 // Decodes requests. The scanner finds where a request ends, whatever the fragmentation; the decoder
-// gives it as views into the bytes. Nothing is copied or read twice, and a length is checked as
-// soon as it is there, before memory is reserved for it.
+// returns it as views into the bytes. Nothing is copied or read twice, and a length is checked as
+// soon as it has arrived, before memory is reserved for it.
 #pragma once
 
 #include <cstddef>
@@ -28,19 +28,18 @@ struct RequestLimits {
   uint64_t request_bytes_max = kRequestBytesMax;
 };
 
-/// Finds the end of one request. Resumable: feed it the same bytes with more behind them, and it
-/// continues where it stopped, so that a request of a million pieces costs no more than one that
-/// comes whole.
+/// Finds the end of one request. Resumable: given the same bytes followed by more, it continues
+/// where it stopped. So a request in a million fragments costs no more than one that arrives whole.
 class RequestScanner {
  public:
   /// `bytes` starts at the request's opcode. Returns the request's size when it is complete, 0 when
-  /// more bytes are needed, kProtocol when it can never become a request we accept.
+  /// more bytes are needed, kProtocol when it can never become an acceptable request.
   Result<size_t> Scan(std::string_view bytes, const RequestLimits& limits);
 
   /// Forget the request that was being scanned.
   void Reset() { *this = RequestScanner(); }
 
-  /// Bytes that the request has at least, as far as its lengths are known.
+  /// The least size of the request, as far as its lengths are known.
   size_t known_bytes() const { return offset_; }
 
  private:
@@ -50,15 +49,15 @@ class RequestScanner {
   uint64_t repeats_left_ = 0;
 };
 
-/// Takes a complete request (as the scanner found it) apart. Keeps the memory behind Request::keys
-/// and Request::values of the requests decoded since Clear().
+/// Decodes a complete request (as the scanner found it). Owns the memory of Request::keys and
+/// Request::values of the requests decoded since Clear().
 class RequestDecoder {
  public:
   RequestDecoder() = default;
-  /// Gives the requests their hashes, too.
+  /// With this constructor, requests also get their hashes.
   explicit RequestDecoder(const KeyHasher& hasher) : hasher_(hasher) {}
 
-  /// Into `request`, which is new.
+  /// Decodes into `request`, which is new.
   void Decode(std::string_view bytes, Request& request);
   Request Decode(std::string_view bytes) {
     Request request;
@@ -71,9 +70,9 @@ class RequestDecoder {
   }
 
  private:
-  /// Room for lists, which stays where it is until Clear(). Nearly all name one key; those share
-  /// one vector that never grows, so that a CHECK costs no allocation. The others get a vector
-  /// each.
+  /// Memory for lists, which does not move until Clear(). Nearly all lists have one key; those
+  /// share one vector that never grows, so that a CHECK needs no allocation. The others get one
+  /// vector each.
   template <typename T>
   class Pool {
    public:
@@ -98,8 +97,8 @@ class RequestDecoder {
   std::optional<KeyHasher> hasher_;
 };
 
-/// Takes a request with a list of keys (CHECK, WAIT, MULTI_GET, MULTI_SET) apart while it arrives:
-/// its bytes need not be kept. Has the scanner's limits.
+/// Decodes a request with a list of keys (CHECK, WAIT, MULTI_GET, MULTI_SET) while it arrives: its
+/// bytes need not be kept. Has the scanner's limits.
 class ListReader {
  public:
   explicit ListReader(const RequestLimits& limits) : limits_(limits) {}
@@ -109,15 +108,15 @@ class ListReader {
     const auto opcode = static_cast<uint8_t>(bytes.front());
     return opcode < kOpCount && !kLayouts[opcode].empty() && kLayouts[opcode].front() == '*';
   }
-  /// Whether `bytes` begin a request with a list, and of how many keys, as far as that has come.
+  /// Whether `bytes` begin a request with a list; and its number of keys, if that has arrived.
   static std::optional<uint64_t> CountIn(std::string_view bytes) {
     if (bytes.size() < 9 || !IsList(bytes)) return std::nullopt;
     return LoadInt<uint64_t>(bytes.data() + 1);
   }
 
   /// `bytes` continue where the last call stopped, which is never within a key or a value. Reads at
-  /// most `keys_max` keys into `keys` and `values` (empty, but for MULTI_SET), as views of `bytes`.
-  /// Returns how many bytes are done with, or kProtocol.
+  /// most `keys_max` keys into `keys` and `values` (empty except for MULTI_SET), as views of
+  /// `bytes`. Returns how many bytes are consumed, or kProtocol.
   Result<size_t> Read(std::string_view bytes, size_t keys_max,
                       std::vector<std::pair<std::string_view, std::string_view>>& read);
   bool is_complete() const { return begun_ && left_ == 0; }
@@ -125,14 +124,14 @@ class ListReader {
   uint64_t total() const { return total_; }
 
  private:
-  /// Where the blob at `at` ends; 0 if not even its header is there.
+  /// The end of the blob at `at`; 0 if its header is incomplete.
   Result<size_t> EndOfBlob(std::string_view bytes, size_t at, bool is_key) const;
 
   const RequestLimits limits_;
   bool begun_ = false;
   Op op_ = Op::kCheck;
-  uint64_t left_ = 0;   // keys to come
-  uint64_t total_ = 0;  // bytes done with
+  uint64_t left_ = 0;   // remaining keys
+  uint64_t total_ = 0;  // bytes consumed
 };
 
 /// How many bytes AppendRequest() appends.

@@ -18,8 +18,7 @@ using Views = std::vector<std::string_view>;
 
 constexpr uint64_t kHuge = std::numeric_limits<uint64_t>::max();
 
-/// Scans bytes that stand alone in memory, so that a look past their end is caught by the
-/// sanitizer.
+/// Scans bytes in an allocation of their own, so that the sanitizer detects a read past their end.
 Result<size_t> ScanAlone(RequestScanner& scanner, std::string_view bytes,
                          const RequestLimits& limits = {}) {
   const auto alone = std::make_unique<char[]>(bytes.size());
@@ -44,7 +43,7 @@ std::string Encoded(const Request& request) {
   return out;
 }
 
-/// A request up to, and with, one length or count: nothing of what it promises.
+/// A request up to and including one length or count, without the bytes that should follow.
 std::string Promise(Op op, const std::vector<std::string_view>& fields_before, uint64_t length) {
   std::string out(1, static_cast<char>(op));
   for (const std::string_view field : fields_before) AppendBlob(out, field);
@@ -132,9 +131,9 @@ TEST(RequestScannerTest, AScannerIsUsedAgainAfterReset) {
   EXPECT_EQ(*ScanAlone(scanner, set), set.size());
 }
 
-// The scanner's promise is that a large request costs no more when it comes in small steps.
-// Whatever it has passed is overwritten here with lengths that it would refuse: it can only succeed
-// by never looking back (but for the opcode), that is, in linear time.
+// The scanner promises that a large request costs no more if it arrives in small steps. Bytes that
+// it has passed are overwritten here with lengths that it would refuse: it can only succeed if it
+// never reads them again (except the opcode), that is, in linear time.
 void ExpectNeverLooksBack(std::string bytes, size_t step) {
   RequestScanner scanner;
   const size_t whole = bytes.size();
@@ -170,7 +169,7 @@ TEST(RequestScannerTest, Item115_AWaitForAsManyKeysAsAllowedIsAccepted) {
   EXPECT_EQ(decoder.Decode(bytes).keys.size(), kKeysPerRequestMax);
 }
 
-// --- Limits, judged as soon as the length can be read
+// --- Limits, checked as soon as the length can be read
 
 TEST(RequestScannerTest, Item009_UnknownOpcodesAreRefusedByTheirFirstByte) {
   for (int opcode = kOpCount; opcode < 256; ++opcode) {
@@ -184,7 +183,7 @@ TEST(RequestScannerTest, Item113_AKeyOf8192BytesIsTheLongest) {
     const auto promise = Has(op, '*') ? PromiseInList : Promise;
     EXPECT_EQ(*ScanOnce(promise(op, {}, 8192)), 0u);
     ExpectRefused(promise(op, {}, 8193));
-    // In a list the later entries are judged too.
+    // In a list the later entries are checked, too.
     if (Has(op, '*')) ExpectRefused(promise(op, Views(Has(op, 'v') ? 2 : 1, "/k"), 8193));
   }
 }
@@ -267,7 +266,7 @@ TEST(RequestScannerTest, ARequestBeyondTheRequestLimitIsRefusedWithTheLengthThat
   ExpectRefused(PromiseInList(Op::kMultiSet, {"/k", std::string(50, 'v'), "/l"}, left + 1), limits);
 }
 
-// A driver may scan ahead, run what came before the bad request, and ask again.
+// A driver may scan ahead, execute the requests before the bad one, and scan again.
 TEST(RequestScannerTest, WhatWasRefusedStaysRefused) {
   const RequestLimits limits{.request_bytes_max = 100};
   for (const std::string& bytes :
@@ -283,7 +282,7 @@ TEST(RequestScannerTest, WhatWasRefusedStaysRefused) {
 TEST(RequestScannerTest, ARefusalNamesOperationLengthAndLimit) {
   EXPECT_EQ(ScanOnce(Promise(Op::kGet, {}, 8193)).error().message,
             "GET: key bytes of 8193, limit 8192");
-  // The request as a whole: its opcode and both fields, with the part that has not come yet.
+  // The whole request: its opcode and both fields, including the part that has not arrived yet.
   EXPECT_EQ(ScanOnce(Promise(Op::kSet, {std::string(50, 'k')}, 60), {.request_bytes_max = 100})
                 .error()
                 .message,

@@ -1,5 +1,5 @@
-// Any requests, encoded, cut anywhere, scanned and decoded, are the same requests; and nothing else
-// is one.
+// Any requests, encoded, cut anywhere, scanned and decoded, are the same requests; and no other
+// bytes are decoded as one.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -51,7 +51,7 @@ std::ostream& operator<<(std::ostream& out, const Owned& request) {
              << rc::toString(request.values);
 }
 
-/// A request whose meaningless fields are empty, as the decoder gives it.
+/// A request whose unused fields are empty, as the decoder returns it.
 rc::Gen<Owned> AnyRequest() {
   return rc::gen::exec([] {
     const auto text = rc::gen::arbitrary<std::string>();
@@ -98,9 +98,8 @@ rc::Gen<Owned> AnyRequest() {
   });
 }
 
-/// What a connection does: keeps what has come, and takes out every request that is complete. Each
-/// fragment is followed by a move of everything kept to fresh memory, so that nothing can hold on
-/// to old bytes.
+/// Works like a connection: keeps the received bytes, and removes every complete request. After
+/// each fragment all kept bytes are moved to fresh memory, so that nothing can refer to old bytes.
 class Reader {
  public:
   Status Feed(std::string_view bytes) {
@@ -161,8 +160,8 @@ RC_GTEST_PROP(RequestStreamTest, ATruncatedRequestIsNeverARequest, ()) {
   }
 }
 
-// Whatever a hostile peer sends, the reader stays inside its bytes (which the sanitizer sees) and
-// takes for a request only what encodes to the very bytes that came.
+// Whatever a hostile peer sends, the reader stays inside its bytes (the sanitizer checks this), and
+// accepts only requests that encode to exactly the received bytes.
 RC_GTEST_PROP(RequestStreamTest, OfDamagedBytesOnlyWhatEncodesToThemIsARequest, ()) {
   std::string bytes =
       Bytes(*rc::gen::scale(0.2, rc::gen::container<std::vector<Owned>>(AnyRequest())));
